@@ -1,0 +1,51 @@
+# Every target sets up what it needs: on a fresh machine python3 and make are enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# mypy refuses a folder without Python files.
+CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
+	$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder))))
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help ready serve test check format bench conformance fuzz clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+ready:
+	@$(PYTHON) scripts/environment.py $(VENV)
+
+serve: ready ## mend a recorded stream (the gateway comes with a later release)
+	@echo "The gateway comes with a later release. Until then, this is the engine at work:" >&2
+	@echo "moonshim mend examples/leaked_markers.sse" >&2
+	@$(BIN)/moonshim mend examples/leaked_markers.sse
+
+test: ready ## run the tests on every Python from 3.11 on that is here (ARGS="-k name" goes to pytest)
+	@$(BIN)/python -m scripts.run_tests $(ARGS)
+
+check: ready ## format, lint, types, imports, file sizes
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/check_file_sizes.py
+
+format: ready ## put format and import order right
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: ready ## measure CPU and memory, as a table
+	@$(BIN)/python bench/run.py $(ARGS)
+
+conformance: ready ## compare with the vectors of other projects, when they are there (MOONSHIM_VECTORS)
+	@$(BIN)/python conformance/run.py $(ARGS)
+
+fuzz: ready ## look for new faults with random, many more examples (minutes)
+	@MOONSHIM_TEST_PROFILE=explore $(BIN)/python -m pytest -n auto -q -m hypothesis $(ARGS)
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) .venvs dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench conformance scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

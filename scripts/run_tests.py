@@ -1,0 +1,64 @@
+"""The machine's interpreters -> the test suite run on each, and one line for each at the end.
+
+The default interpreter runs everything. The others, each in an environment of its own,
+run the same tests with fewer generated examples: they are there to find what differs
+between Python versions, not to look for the same faults again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from scripts.environment import ROOT, CannotSetUp, NoVenvModule, ensure, interpreters, version_of
+
+NO_TESTS_RAN: Final = 5
+"""The exit code of pytest when it found nothing to run."""
+
+
+def run_suite(python: Path, profile: str, arguments: list[str]) -> str:
+    """Run the tests; the verdict in a few words, "passed" only when there were tests and all of them passed."""
+    env = {**os.environ, "MOONSHIM_TEST_PROFILE": profile}
+    # Snapshots are compared as ever; without the option inline-snapshot explains at length that xdist cannot fix them.
+    options = ["-q", "-n", str(os.cpu_count() or 1), "--dist", "worksteal", "--inline-snapshot=disable"]
+    command = [str(python), "-m", "pytest", *options, *arguments]
+    code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    if code == NO_TESTS_RAN:
+        return "FAILED: no tests ran"
+    return "passed" if code == 0 else f"FAILED: pytest ended with code {code}"
+
+
+def main(arguments: list[str]) -> int:
+    default = version_of(sys.executable) or "?"
+    profile = os.environ.get("MOONSHIM_TEST_PROFILE", "full")
+    jobs: dict[str, tuple[str | None, str]] = {default: (None, profile)}
+    jobs |= {version: (path, "quick") for version, path in interpreters().items() if version != default}
+
+    verdicts: dict[str, str] = {}
+    for version, (path, profile) in jobs.items():
+        print(f"\n== Python {version}, {profile} profile", flush=True)
+        begun = time.monotonic()
+        try:
+            python = Path(sys.executable) if path is None else ensure(ROOT / ".venvs" / version, path, "test")
+        except NoVenvModule as error:
+            verdicts[version] = f"NOT TESTED: {error}"
+            continue
+        except CannotSetUp as error:
+            verdicts[version] = f"FAILED: no environment: {error}"
+            continue
+        verdict = run_suite(python, profile, arguments)
+        verdicts[version] = f"{verdict} ({time.monotonic() - begun:.0f} s, {profile} profile)"
+
+    print("\n== Tests")
+    for version, verdict in verdicts.items():
+        print(f"Python {version}: {verdict}")
+    failed = any(verdict.startswith("FAILED") for verdict in verdicts.values())
+    return 1 if failed or not verdicts[default].startswith("passed") else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

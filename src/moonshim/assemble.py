@@ -1,0 +1,107 @@
+"""Events <-> Message: what a stream said, as one value, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from moonshim.conversation import Message, Part, Reasoning, Text, ToolCall
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.ids import CanonicalIds
+
+__all__ = ["Assembler", "assemble", "replay"]
+
+_PIECES = 1024
+
+
+class _Growing:
+    """A block and its text so far, in few pieces however many came."""
+
+    __slots__ = ("opened", "pieces")
+
+    def __init__(self, opened: BlockOpened) -> None:
+        self.opened = opened
+        self.pieces: list[str] = []
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        if len(self.pieces) >= _PIECES:
+            self.pieces = ["".join(self.pieces)]
+
+
+class Assembler:
+    """Collects the events of one answer; `message` is the answer so far."""
+
+    __slots__ = ("_blocks", "_order", "ending")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Growing] = {}
+        self._order: list[_Growing] = []
+        self.ending: Finished | Failed | None = None
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case BlockDelta(index=index, text=text):
+                self._blocks[index].add(text)
+            case BlockOpened(index=index):
+                block = _Growing(event)
+                self._blocks[index] = block
+                self._order.append(block)
+            case BlockClosed() | Repaired():
+                pass
+            case Finished() | Failed():
+                self.ending = event
+            case _:
+                assert_never(event)
+
+    @property
+    def message(self) -> Message:
+        ids = CanonicalIds()
+        return Message("ai", tuple(_part(block, ids) for block in self._order))
+
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls so far, in the order they began."""
+        return [part for part in self.message.parts if isinstance(part, ToolCall)]
+
+
+def _part(block: _Growing, ids: CanonicalIds) -> Part:
+    text = "".join(block.pieces)
+    match block.opened.kind:
+        case "text":
+            return Text(text)
+        case "reasoning":
+            return Reasoning(text)
+        case "call":
+            wire_id = block.opened.call_id or ""
+            return ToolCall(ids.new(wire_id), block.opened.name or "", text, wire_id)
+
+
+def assemble(events: Iterable[Event]) -> Message:
+    """The message that these events tell."""
+    assembler = Assembler()
+    for event in events:
+        assembler.feed(event)
+    return assembler.message
+
+
+def replay(message: Message) -> list[Event]:
+    """The events that tell this message, whole block by whole block. Media have no place in an answer.
+
+    >>> said = Message("ai", (Reasoning("Hm."), Text("Hello")))
+    >>> assemble(replay(said)) == said
+    True
+    """
+    events: list[Event] = []
+    for part in message.parts:
+        index = sum(isinstance(event, BlockOpened) for event in events)
+        match part:
+            case Text(text=text):
+                events += [BlockOpened(index, "text"), BlockDelta(index, text), BlockClosed(index)]
+            case Reasoning(text=text):
+                events += [BlockOpened(index, "reasoning"), BlockDelta(index, text), BlockClosed(index)]
+            case ToolCall(name=name, arguments=arguments):
+                opened = BlockOpened(index, "call", part.wire_id or part.id, name)
+                events += [opened, BlockDelta(index, arguments), BlockClosed(index)]
+            case _:
+                pass
+    return events

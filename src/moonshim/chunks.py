@@ -1,0 +1,92 @@
+"""Mends a stream for people who hold parsed chunks: dicts in, dicts out, sync or async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, overload
+
+from moonshim.conversation import Message
+from moonshim.errors import InvalidInput
+from moonshim.mending import ChunkMender, Released
+from moonshim.options import KimiOptions
+from moonshim.plan import Tools, plan_for
+
+__all__ = ["mend_chunks"]
+
+Chunk = dict[str, Any]
+
+
+@overload
+def mend_chunks(
+    chunks: Iterable[Chunk],
+    *,
+    model: str,
+    tools: Tools | None = None,
+    tool_choice: Any = None,
+    history: Iterable[Mapping[str, Any] | Message] | None = None,
+    options: KimiOptions | None = None,
+) -> Iterator[Chunk]: ...
+
+
+@overload
+def mend_chunks(
+    chunks: AsyncIterable[Chunk],
+    *,
+    model: str,
+    tools: Tools | None = None,
+    tool_choice: Any = None,
+    history: Iterable[Mapping[str, Any] | Message] | None = None,
+    options: KimiOptions | None = None,
+) -> AsyncIterator[Chunk]: ...
+
+
+def mend_chunks(
+    chunks: Iterable[Chunk] | AsyncIterable[Chunk],
+    *,
+    model: str,
+    tools: Tools | None = None,
+    tool_choice: Any = None,
+    history: Iterable[Mapping[str, Any] | Message] | None = None,
+    options: KimiOptions | None = None,
+) -> Iterator[Chunk] | AsyncIterator[Chunk]:
+    """Chunks as they came -> as an OpenAI client expects them; a clean chunk is the same object.
+
+    >>> hello = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+    >>> list(mend_chunks([hello], model="kimi-k2.5")) == [hello]
+    True
+    """
+    plan = plan_for(model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+    mender: ChunkMender[Chunk] = ChunkMender(plan, collect=False)
+    if isinstance(chunks, AsyncIterable):
+        return _mend_async(mender, chunks)
+    if isinstance(chunks, Iterable) and not isinstance(chunks, (str, bytes, Mapping)):
+        return _mend(mender, chunks)
+    raise InvalidInput("chunks must be an iterable of dicts, plain or async", field="chunks")
+
+
+def _mend(mender: ChunkMender[Chunk], chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        yield from _sent(_fed(mender, chunk))
+    yield from _sent(mender.end())
+
+
+async def _mend_async(mender: ChunkMender[Chunk], chunks: AsyncIterable[Chunk]) -> AsyncIterator[Chunk]:
+    async for chunk in chunks:
+        for one in _sent(_fed(mender, chunk)):
+            yield one
+    for one in _sent(mender.end()):
+        yield one
+
+
+def _fed(mender: ChunkMender[Chunk], chunk: Chunk) -> list[Released[Chunk]]:
+    if not isinstance(chunk, dict):
+        raise InvalidInput(f"a chunk must be a dict, not {type(chunk).__name__}", field="chunks")
+    return mender.feed(chunk, chunk)
+
+
+def _sent(released: list[Released[Chunk]]) -> Iterator[Chunk]:
+    for one in released:
+        if one.chunks is not None:
+            yield from one.chunks
+        elif one.origin is not None:
+            yield one.origin

@@ -1,0 +1,124 @@
+"""Reads and writes the parts of a Chat delta that tell something: reasoning, content, tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+__all__ = ["REASONING_FIELDS", "Piece", "Said", "read_pieces", "read_speech", "reasoning_fields", "write_reasoning"]
+
+REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
+"""Where hosts put reasoning; of unequal copies the first one wins."""
+
+
+class Said(Struct, frozen=True):
+    """The text of one delta, each channel once, and the copies that did not agree."""
+
+    reasoning: str = ""
+    content: str = ""
+    conflicts: tuple[tuple[str, str], ...] = ()
+
+
+class Piece(Struct, frozen=True):
+    """One entry of `tool_calls`. Empty strings count as absent; `odd` entries cannot stay as they are."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    extras: dict[str, Any] = {}
+    odd: bool = False
+
+
+def read_speech(delta: Mapping[str, Any]) -> Said:
+    content = delta.get("content")
+    copies = [(field, text) for field in REASONING_FIELDS if (text := _reasoning(field, delta.get(field)))]
+    reasoning = copies[0][1] if copies else ""
+    conflicts = tuple((field, text) for field, text in copies if text != reasoning)
+    return Said(reasoning, content if isinstance(content, str) else "", conflicts)
+
+
+def _reasoning(field: str, value: Any) -> str:
+    if field != "reasoning_details":
+        return value if isinstance(value, str) else ""
+    if not isinstance(value, list):
+        return ""
+    return "".join(one["text"] for one in value if isinstance(one, dict) and isinstance(one.get("text"), str))
+
+
+def reasoning_fields(delta: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields in which this delta tells its reasoning."""
+    return tuple(field for field in REASONING_FIELDS if _reasoning(field, delta.get(field)))
+
+
+def write_reasoning(delta: Mapping[str, Any], text: str, usual: tuple[str, ...], *, first: bool) -> dict[str, Any]:
+    """The reasoning fields of this delta, every copy with this text; the usual fields when it has none."""
+    present = reasoning_fields(delta)
+    written: dict[str, Any] = {}
+    for field in present or (usual if text else ()):
+        if field == "reasoning_details":
+            details = _details(delta.get(field), text, whole=first)
+            if details:
+                written[field] = details
+        elif text:
+            written[field] = text
+    return written
+
+
+def _details(value: Any, text: str, *, whole: bool) -> list[Any]:
+    """The first entry that has text gets all of it: together they say it once."""
+    entries = value if isinstance(value, list) and value else [{"type": "reasoning.text", "text": ""}]
+    written: list[Any] = []
+    told = False
+    for one in entries:
+        if not (isinstance(one, dict) and isinstance(one.get("text"), str)):
+            written += [one] if whole else []
+        elif whole or (text and not told):
+            written.append({**one, "text": "" if told else text})
+            told = True
+    return written
+
+
+def read_pieces(entries: Any) -> list[Piece]:
+    if not isinstance(entries, list):
+        return []
+    return [_piece(entry) for entry in entries if isinstance(entry, dict)]
+
+
+def _piece(entry: dict[str, Any]) -> Piece:
+    function = entry.get("function")
+    function = function if isinstance(function, dict) else {}
+    arguments = function.get("arguments")
+    odd = False
+    if arguments is not None and not isinstance(arguments, str):
+        # The arguments as an object instead of its text.
+        arguments, odd = msgspec.json.encode(arguments).decode(), True
+    extras = {key: value for key, value in entry.items() if key not in ("index", "id", "type", "function")}
+    inner = {key: value for key, value in function.items() if key not in ("name", "arguments")}
+    if inner:
+        extras["function"] = inner
+    return Piece(
+        _index(entry.get("index")),
+        _text(entry.get("id")),
+        _text(function.get("name")),
+        arguments or "",
+        extras,
+        odd or not isinstance(entry.get("index"), int),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    return None

@@ -1,0 +1,134 @@
+"""A chunk and what its choices really say -> the chunks to send: patched, never re-created.
+
+Every field of the host's chunk stays, known to us or not. Where one chunk has to
+become several, the fields that name the answer go with each, the rest goes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.dialects.openai_chat.delta import REASONING_FIELDS, Piece, write_reasoning
+from moonshim.dialects.openai_chat.segments import Segment
+from moonshim.events import Failed, Finished
+
+__all__ = ["ChoicePart", "error_chunk", "patch_chunk"]
+
+_IDENTITY: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "provider")
+_TOLD: Final = frozenset({"content", "tool_calls", "finish_reason", *REASONING_FIELDS})
+
+
+class ChoicePart(Struct):
+    """One choice of a chunk, and what to send for it."""
+
+    choice: Mapping[str, Any]
+    segments: list[Segment]
+    entries: list[Any] | None = None
+    """Tool entries that go out as they are, when deltas are not to be mended."""
+    summary: list[dict[str, Any]] | None = None
+    """The whole calls, for the finish chunk (`assembleToolDeltas`)."""
+    reasoning: tuple[str, ...] = ("reasoning_content",)
+    """The fields in which this host tells reasoning."""
+
+
+def patch_chunk(chunk: Mapping[str, Any], parts: Sequence[ChoicePart], usage: Any) -> list[dict[str, Any]]:
+    """The chunks that take this one's place; an error that a choice ended with comes last."""
+    rendered = [_choices(part) for part in parts]
+    failures = [error_chunk(ending, part.choice) for part in parts if isinstance(ending := _ending(part), Failed)]
+    count = max((len(choices) for choices in rendered), default=0)
+    if not count and (usage is not None or not failures):
+        count = 1
+    chunks: list[dict[str, Any]] = []
+    for place in range(count):
+        fields = chunk if place == 0 else {key: chunk[key] for key in _IDENTITY if key in chunk}
+        one: dict[str, Any] = {key: value for key, value in fields.items() if key != "usage"}
+        one["choices"] = [choices[place] for choices in rendered if place < len(choices)]
+        chunks.append(one)
+    if chunks and (usage is not None or "usage" in chunk):
+        chunks[-1]["usage"] = usage
+    return chunks + failures
+
+
+def _ending(part: ChoicePart) -> Finished | Failed | None:
+    return part.segments[-1].ending if part.segments else None
+
+
+def _choices(part: ChoicePart) -> list[dict[str, Any]]:
+    choice, ending = part.choice, _ending(part)
+    delta = choice.get("delta")
+    delta = delta if isinstance(delta, dict) else {}
+    kept = {key: value for key, value in choice.items() if key not in ("delta", "finish_reason", "usage")}
+    kept.setdefault("index", 0)
+    written: list[dict[str, Any]] = []
+    for segment in part.segments or [Segment()]:
+        if segment.says_nothing and segment.ending is not None and (written or not _has_leftovers(delta, part)):
+            continue
+        fields = _delta(delta, segment, part, first=not written)
+        base = kept if not written else {"index": kept["index"]}
+        written.append({**base, "delta": fields, "finish_reason": None})
+    if isinstance(ending, Finished):
+        alone = bool(written) and not _is_empty(written[-1]["delta"])
+        if alone or not written:
+            written.append({**({"index": kept["index"]} if written else kept), "delta": {}})
+        written[-1]["finish_reason"] = ending.reason
+        if part.summary:
+            written[-1]["message"] = {"role": "assistant", "tool_calls": part.summary}
+    elif ending is not None and written and _is_empty(written[-1]["delta"]) and len(written) == 1:
+        written.clear()
+    return written
+
+
+def _has_leftovers(delta: Mapping[str, Any], part: ChoicePart) -> bool:
+    return bool(part.entries) or any(key not in _TOLD for key in delta)
+
+
+def _is_empty(delta: Mapping[str, Any]) -> bool:
+    return not any(value for key, value in delta.items() if key != "role")
+
+
+def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, first: bool) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if first:
+        fields = {key: value for key, value in delta.items() if key not in _TOLD}
+        # An empty or absent text says nothing, so it may stay as the host wrote it.
+        fields |= {key: delta[key] for key in ("content", *REASONING_FIELDS) if key in delta and not _text(delta[key])}
+    if first or segment.reasoning:
+        fields |= write_reasoning(delta, segment.reasoning, part.reasoning, first=first)
+    if segment.content:
+        fields["content"] = segment.content
+    if part.entries is not None and first:
+        fields["tool_calls"] = part.entries
+    elif segment.calls:
+        fields["tool_calls"] = [_entry(piece) for piece in segment.calls]
+    return fields
+
+
+def _text(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(one, dict) and one.get("text") for one in value)
+    return isinstance(value, str) and bool(value)
+
+
+def _entry(piece: Piece) -> dict[str, Any]:
+    extras = dict(piece.extras)
+    function = extras.pop("function", {})
+    entry: dict[str, Any] = {"index": piece.index}
+    if piece.id is not None:
+        entry["id"] = piece.id
+    if piece.name is not None:
+        entry |= {"type": "function", "function": {"name": piece.name, "arguments": piece.arguments, **function}}
+    else:
+        entry["function"] = {"arguments": piece.arguments, **function}
+    return entry | extras
+
+
+def error_chunk(failed: Failed, choice: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """An error in the shape that OpenAI clients raise."""
+    error = {"message": failed.message, "type": "upstream_error", "param": None, "code": failed.code}
+    error["retryable"] = failed.retryable  # type: ignore[assignment]
+    if choice is not None and choice.get("index"):
+        error["choice"] = choice["index"]
+    return {"error": error}

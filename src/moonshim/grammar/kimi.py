@@ -1,0 +1,69 @@
+"""A Kimi model of unknown generation: the first marker tells which grammar reads the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.grammar.events import Channel, Found, Grammar
+from moonshim.grammar.kimi_k2 import KimiK2Grammar
+from moonshim.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.grammar.markers import marker_set
+from moonshim.options import ToolTokens
+
+__all__ = ["KimiGrammar"]
+
+_K3_MARKERS: Final = ("<|open|>", "<|close|>", "<|end_of_msg|>")
+
+
+class KimiGrammar:
+    """Reads K2 until a marker of K3 comes first; from the first marker on, the generation is known."""
+
+    __slots__ = ("_held", "_k2", "_k3", "_markers", "_reader")
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        names: frozenset[str] | None = None,
+        tokens: ToolTokens | None = None,
+        calls: bool = True,
+    ) -> None:
+        self._k2 = KimiK2Grammar(channel, names=names, tokens=tokens, calls=calls)
+        self._k3 = KimiK3Grammar(channel, calls=calls)
+        self._markers = marker_set(*_K3_MARKERS, *self._k2.markers)
+        self._reader: Grammar | None = None
+        self._held = ""
+
+    @property
+    def tags_are_text(self) -> bool:
+        return self._k2.tags_are_text
+
+    @tags_are_text.setter
+    def tags_are_text(self, value: bool) -> None:
+        self._k2.tags_are_text = value
+
+    @property
+    def held(self) -> str:
+        return self._reader.held if self._reader is not None else self._k2.held + self._held
+
+    def feed(self, text: str) -> list[Found]:
+        if self._reader is not None:
+            return self._reader.feed(text)
+        text, self._held = self._held + text, ""
+        marker = self._markers.find(text)
+        if marker is None:
+            cut = len(text) - self._markers.unfinished(text)
+            self._held = text[cut:]
+            return self._k2.feed(text[:cut])
+        if marker.group() not in _K3_MARKERS:
+            self._reader = self._k2
+            return self._k2.feed(text)
+        self._reader = self._k3
+        found = self._k2.feed(text[: marker.start()]) + self._k2.flush()
+        return found + self._k3.feed(text[marker.start() :])
+
+    def flush(self) -> list[Found]:
+        if self._reader is not None:
+            return self._reader.flush()
+        held, self._held = self._held, ""
+        return self._k2.feed(held) + self._k2.flush()

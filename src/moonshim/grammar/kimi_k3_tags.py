@@ -1,0 +1,139 @@
+"""Text at a `<|` -> the XTML tag that stands there, no tag at all, or "wait for more".
+
+    open  = "<|open|>" name { " " key "=" '"' value '"' } "<|sep|>"
+    close = "<|close|>" name "<|sep|>"
+
+Only the four `<|…|>` are tokens of the model; names and attributes are ordinary text,
+so hosts have been seen to put spaces around them and to lose the `<|sep|>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+__all__ = ["TAG_LIMIT", "Reading", "Tag", "TagReader"]
+
+TAG_LIMIT: Final = 1024
+"""Longest tag, attributes included; what is longer is text."""
+
+_MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
+_WITH_ATTRIBUTES: Final = frozenset({"open message", "open call", "open argument", "open json"})
+
+
+class Tag(Struct, frozen=True, gc=False):
+    """A tag as it was read: `key` is `open call`, `close think`, `end_of_msg`; it ends before `end`."""
+
+    key: str
+    raw: str
+    end: int
+    whole: bool
+    """Whether its `<|sep|>` was there."""
+    attributes: dict[str, str] = {}
+
+
+Reading: TypeAlias = Tag | Literal["text", "more"]
+
+
+def _unfinished(markers: Iterable[str]) -> str:
+    heads = {marker[:size] for marker in markers for size in range(1, len(marker))}
+    return "(?:" + "|".join(re.escape(head) for head in sorted(heads, key=len, reverse=True)) + ")"
+
+
+_SPACE: Final = r"\s{0,8}"
+_MARKER: Final = "(?:" + "|".join(map(re.escape, _MARKERS)) + ")"
+_DOUBLE: Final = rf'"[^"<]*+(?:(?!{_MARKER})<[^"<]*+)*+'
+_SINGLE: Final = rf"'[^'<]*+(?:(?!{_MARKER})<[^'<]*+)*+"
+_BARE: Final = r"""[^\s"'<>=]++"""
+_KEY: Final = r"[A-Za-z_][\w\-]*+"
+_ATTRIBUTE: Final = rf"""\s{{1,8}}({_KEY}){_SPACE}=(?:{_SPACE}(?:({_DOUBLE})"|({_SINGLE})'|({_BARE})))"""
+
+_HEAD: Final = re.compile(rf"<\|(?:(open|close)\|>{_SPACE}([a-z0-9_\-]*)|end_of_msg\|>)")
+_ONE: Final = re.compile(_ATTRIBUTE)
+_ATTRIBUTES: Final = re.compile(rf"(?:{_ATTRIBUTE})*+")
+_TAIL: Final = re.compile(rf"{_SPACE}(?:(<\|sep\|>)|(?=({_MARKER})))")
+_SEPARATOR_BEGINS: Final = re.compile(rf"{_SPACE}{_unfinished(['<|sep|>'])}?\Z")
+_MARKER_BEGINS: Final = re.compile(rf"{_SPACE}{_unfinished(_MARKERS)}?\Z")
+_ATTRIBUTES_GO_ON: Final = re.compile(
+    rf"(?:{_ATTRIBUTE})*+"
+    rf"(?:{_SPACE}{_unfinished(_MARKERS)}?|\s{{1,8}}{_KEY}{_SPACE}(?:={_SPACE}(?:{_DOUBLE}|{_SINGLE}|{_BARE})?)?)\Z"
+)
+
+
+class TagReader:
+    """Knows a set of tags. What it says does not change when more text follows, except for "more".
+
+    A lost `<|sep|>` is forgiven where the tag has no attributes or the next marker
+    follows; with `elided` (inside values, where text may look like a tag) only for
+    those tags, and only before a marker or the end.
+
+    >>> reader = TagReader(["close think", "open call"])
+    >>> reader.read("<|close|> think <|sep|>", 0)
+    Tag(key='close think', raw='<|close|> think <|sep|>', end=23, whole=True, attributes={})
+    >>> reader.read("<|close|>thi", 0), reader.read("<|close|>this", 0)
+    ('more', 'text')
+    """
+
+    __slots__ = ("_elided", "_heads", "_keys")
+
+    def __init__(self, keys: Iterable[str], *, elided: frozenset[str] | None = None) -> None:
+        self._keys = frozenset(keys)
+        self._heads = frozenset(key[:size] for key in self._keys for size in range(len(key) + 1))
+        self._elided = elided
+
+    def read(self, text: str, pos: int, *, final: bool = False) -> Reading:
+        """What stands at `pos`. With `final` nothing follows, so that a tag may end there without its `<|sep|>`."""
+        head = _HEAD.match(text, pos)
+        if head is None:
+            rest = text[pos : pos + len("<|end_of_msg|>")]
+            return "more" if any(marker.startswith(rest) for marker in _MARKERS if marker != "<|sep|>") else "text"
+        kind, name = head.groups()
+        if kind is None:
+            return Tag("end_of_msg", head.group(), head.end(), whole=True)
+        key, at = f"{kind} {name}", head.end()
+        if key in _WITH_ATTRIBUTES and key in self._keys and at < len(text):
+            return self._with_attributes(key, text, pos, at)
+        if at == len(text) and not (final and key in self._keys and key not in _WITH_ATTRIBUTES):
+            return "more" if key in self._heads else "text"
+        return self._plain(key, text, pos, at, final) if key in self._keys else "text"
+
+    def _with_attributes(self, key: str, text: str, pos: int, start: int) -> Reading:
+        found = _ATTRIBUTES.match(text, start)
+        at = found.end() if found else start
+        tail = _TAIL.match(text, at)
+        if tail is not None:
+            whole = tail[1] is not None
+            if tail.end(1 if whole else 2) - pos > TAG_LIMIT or not (whole or self._elided is None):
+                return "text"
+            end = tail.end() if whole else at
+            return Tag(key, text[pos:end], end, whole, _decoded(text, start, at))
+        if len(text) - pos <= TAG_LIMIT and _ATTRIBUTES_GO_ON.match(text, start):
+            return "more"
+        return "text"
+
+    def _plain(self, key: str, text: str, pos: int, at: int, final: bool) -> Reading:
+        tail = _TAIL.match(text, at)
+        if tail is not None and tail[1] is not None:
+            return Tag(key, text[pos : tail.end()], tail.end(), whole=True)
+        loose = self._elided is None
+        if tail is None and (_SEPARATOR_BEGINS if loose else _MARKER_BEGINS).match(text, at):
+            if not final or not (loose or key in (self._elided or ())):
+                return "more"
+            # A separator that was cut off belongs to its tag; a lone `<` may be anything.
+            end = len(text) if "<|" in text[at:] else at
+            return Tag(key, text[pos:end], end, whole=False)
+        if loose or (tail is not None and key in (self._elided or ())):
+            return Tag(key, text[pos:at], at, whole=False)
+        return "text"
+
+
+def _decoded(text: str, start: int, end: int) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in _ONE.finditer(text, start, end):
+        key, double, single, bare = one.groups()
+        value = bare if bare is not None else (double or single)[1:]
+        found.setdefault(key, value.replace("&quot;", '"').replace("&amp;", "&"))
+    return found

@@ -1,0 +1,42 @@
+"""Finds fixed markers in text that arrives in pieces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+__all__ = ["MarkerSet", "marker_set"]
+
+
+class MarkerSet:
+    """Knows where the next marker is, and how much of a text's end may still become one."""
+
+    __slots__ = ("_longest", "_prefixes", "find", "match", "starts")
+
+    def __init__(self, markers: Iterable[str]) -> None:
+        ordered = sorted(set(markers), key=len, reverse=True)
+        pattern = re.compile("|".join(map(re.escape, ordered)))
+        self.find = pattern.search
+        self.match = pattern.match
+        self.starts = "".join(sorted({marker[0] for marker in ordered}))
+        """The characters that a marker can begin with: text without them has none."""
+        self._prefixes = frozenset(marker[:size] for marker in ordered for size in range(1, len(marker)))
+        self._longest = len(ordered[0]) - 1
+
+    def unfinished(self, text: str, start: int = 0) -> int:
+        """How many characters at the end of the text could still grow into a marker."""
+        longest = min(self._longest, len(text) - start)
+        tail = text[len(text) - longest :] if longest else ""
+        if not any(first in tail for first in self.starts):
+            return 0
+        for size in range(longest, 0, -1):
+            if tail[longest - size :] in self._prefixes:
+                return size
+        return 0
+
+
+@lru_cache(maxsize=64)
+def marker_set(*markers: str) -> MarkerSet:
+    """The set for these markers, made once: it holds no state of any stream."""
+    return MarkerSet(markers)

@@ -1,0 +1,202 @@
+"""One identifier becomes another: how the canonical form and each provider spell it.
+
+Every function here depends on its arguments alone, and gives an identifier that is
+right for its provider. That two of them never meet is the business of `Distinct`.
+
+| form | looks like | characters | at most |
+|---|---|---|---|
+| canonical | `hist_tool_*` | letters, digits, `_`, `-` | |
+| standard | `call_*` | letters, digits, `_`, `-` | 40: OpenAI has refused longer ones |
+| anthropic | `toolu_*` | letters, digits, `_`, `-`; others become `-` | 64 |
+| mistral | nine characters | letters and digits | 9, exactly |
+| kimi | `functions.name:3` | the tool's name as it is | index of nine digits |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Final
+
+__all__ = [
+    "CANONICAL",
+    "K2_MAX_INDEX",
+    "NAMELESS",
+    "CanonicalIds",
+    "Distinct",
+    "anthropic_id",
+    "canonical_id",
+    "digest",
+    "k2_id",
+    "k2_index",
+    "mistral_id",
+    "standard_id",
+]
+
+CANONICAL: Final = "hist_tool_"
+STANDARD: Final = "call_"
+ANTHROPIC: Final = "toolu_"
+STANDARD_LIMIT: Final = 40
+ANTHROPIC_LIMIT: Final = 64
+K2_MAX_INDEX: Final = 999_999_999
+"""More digits than these are no index that a model counted."""
+NAMELESS: Final = "unknown"
+"""Stands for the name in the identifier of a call that has none: `functions.:3` is not read back."""
+
+_OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def canonical_id(wire_id: str) -> str:
+    """The form that the stored history keeps, whatever provider the identifier came from.
+
+    >>> canonical_id("call_abc"), canonical_id("toolu_abc"), canonical_id("functions.read_file:3")
+    ('hist_tool_abc', 'hist_tool_abc', 'hist_tool_functionsread_file3')
+    """
+    return CANONICAL + _cleaned(wire_id)
+
+
+def standard_id(wire_id: str, mark: str = "") -> str:
+    """The form `call_*`, which OpenAI and most hosts use.
+
+    >>> standard_id("hist_tool_abc123"), standard_id("toolu_a.b"), standard_id("unknown_1")
+    ('call_abc123', 'call_ab', 'call_unknown_1')
+    """
+    return _fitted(STANDARD, _cleaned(wire_id), mark, STANDARD_LIMIT, wire_id)
+
+
+def anthropic_id(wire_id: str, mark: str = "") -> str:
+    """The form `toolu_*`. The tools that Anthropic runs itself have their own, which stays.
+
+    >>> anthropic_id("call_abc.1"), anthropic_id("functions.ls:0"), anthropic_id("")
+    ('toolu_abc-1', 'toolu_functions-ls-0', 'toolu_empty')
+    """
+    if wire_id.startswith("srvtoolu_") and not mark and not _OTHER.search(wire_id) and len(wire_id) <= ANTHROPIC_LIMIT:
+        return wire_id
+    return _fitted(ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", mark, ANTHROPIC_LIMIT, wire_id)
+
+
+def mistral_id(wire_id: str, mark: str = "") -> str:
+    """Nine letters and digits: the identifier itself if it is such a one, otherwise a digest of it.
+
+    >>> mistral_id("D681PevKs"), len(mistral_id("call_abc"))
+    ('D681PevKs', 9)
+    """
+    if not mark and _NINE.fullmatch(wire_id):
+        return wire_id
+    # Providers rename: `call_abc` and its canonical form are one identifier.
+    number = int.from_bytes(_hash(_body(wire_id), mark)[:8], "big")
+    letters = []
+    for _ in range(9):
+        number, rest = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[rest])
+    return "".join(letters)
+
+
+def k2_id(name: str, index: int, prefix: str = "functions") -> str:
+    """The form that K2 models write and expect.
+
+    >>> k2_id("read_file", 3)
+    'functions.read_file:3'
+    """
+    return f"{prefix}.{name or NAMELESS}:{index}"
+
+
+def k2_index(wire_id: str, prefix: str = "functions", name: str | None = None) -> int | None:
+    """The index in a K2 identifier, or None if it is not one (of the tool `name`, when that is given).
+
+    >>> k2_index("functions.read_file:3"), k2_index("functions.a:3", name="b"), k2_index("functions.a:007")
+    (3, None, None)
+    """
+    if not wire_id.startswith(prefix + "."):
+        return None
+    called, colon, digits = wire_id[len(prefix) + 1 :].rpartition(":")
+    if not colon or not called or (name is not None and called != (name or NAMELESS)):
+        return None
+    return int(digits) if _INDEX.fullmatch(digits) else None
+
+
+def digest(wire_id: str, mark: str = "") -> str:
+    """Ten characters that stand for an identifier."""
+    return _hash(wire_id, mark).hex()[:10]
+
+
+def _hash(wire_id: str, mark: str) -> bytes:
+    # Lone surrogates occur in what hosts send; they must not stop us.
+    return hashlib.sha256(f"{wire_id}\0{mark}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _body(wire_id: str) -> str:
+    for prefix in (CANONICAL, STANDARD, ANTHROPIC):
+        if wire_id.startswith(prefix):
+            return wire_id[len(prefix) :]
+    return wire_id
+
+
+def _cleaned(wire_id: str) -> str:
+    body = _body(wire_id)
+    # An identifier without a single usable character still differs from an empty one.
+    return _OTHER.sub("", body) or (digest(body) if body else "")
+
+
+def _fitted(prefix: str, body: str, mark: str, limit: int, wire_id: str) -> str:
+    whole = prefix + body + mark
+    if len(whole) <= limit:
+        return whole
+    tail = "_" + digest(wire_id, mark)
+    return prefix + body[: limit - len(prefix) - len(tail)] + tail
+
+
+class Distinct:
+    """Gives out identifiers that never repeat: the first comer gets the plain one, later ones a mark.
+
+    Linear: however often the same identifier is asked for, no attempt is made twice.
+
+    >>> ids = Distinct()
+    >>> [ids.take(lambda mark: "a" + mark) for _ in range(3)]
+    ['a', 'a_2', 'a_3']
+    """
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def take(self, spell: Callable[[str], str]) -> str:
+        """The first spelling that is free; it is taken from now on."""
+        plain = found = spell("")
+        if plain in self.taken:
+            number = self._next.get(plain, 2)
+            while (found := spell(f"_{number}")) in self.taken:
+                number += 1
+            self._next[plain] = number + 1
+        self.taken.add(found)
+        return found
+
+
+class CanonicalIds:
+    """Canonical identifiers for wire identifiers: the same for the same, different for different.
+
+    What a wire identifier gets depends on those that came before it, and on nothing else.
+
+    >>> ids = CanonicalIds()
+    >>> ids.of("call_ab"), ids.of("call_a.b"), ids.of("call_ab")
+    ('hist_tool_ab', 'hist_tool_ab_2', 'hist_tool_ab')
+    """
+
+    def __init__(self) -> None:
+        self._distinct = Distinct()
+        self._known: dict[str, str] = {}
+
+    def of(self, wire_id: str) -> str:
+        """The canonical identifier of a wire identifier."""
+        known = self._known.get(wire_id)
+        if known is None:
+            known = self._known[wire_id] = self.new(wire_id)
+        return known
+
+    def new(self, wire_id: str) -> str:
+        """One that nobody has yet, for a further call under an identifier that was used before."""
+        return self._distinct.take(lambda mark: canonical_id(wire_id) + mark)

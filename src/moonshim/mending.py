@@ -1,0 +1,356 @@
+"""Mends a stream of Chat chunks: parsed chunks in, parsed chunks out, untouched where nothing was wrong."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from moonshim.assemble import Assembler
+from moonshim.conversation import Message
+from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields
+from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, patch_chunk
+from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
+from moonshim.dialects.openai_chat.usage import UsageKeeper
+from moonshim.events import Event, Failed, Finished, Repaired
+from moonshim.plan import Plan
+from moonshim.repair.answer import Answer
+from moonshim.repair.finish import STREAM_ENDED
+from moonshim.repair.log import RepairLog
+from moonshim.repair.native import NativePiece
+from moonshim.repair.slip import Slip
+from moonshim.repair.surrogates import SurrogateJoiner
+
+__all__ = ["ChunkMender", "Released"]
+
+Origin = TypeVar("Origin")
+
+PARKED_LIMIT: Final = 27
+"""Characters that frames may keep waiting: the longest marker less one."""
+PARKED_FRAMES: Final = 64
+
+
+class Released(Struct, Generic[Origin]):
+    """A frame that leaves: as it came (`chunks` is None), or as these chunks."""
+
+    origin: Origin | None
+    chunks: list[dict[str, Any]] | None = None
+
+
+class _Part:
+    """One choice of a frame: what came, and the slip that tells what goes."""
+
+    __slots__ = ("choice", "entries", "patched_entries", "pieces", "raw_finish", "said", "slip", "state", "summary")
+
+    def __init__(self, choice: Mapping[str, Any], state: _Choice) -> None:
+        self.choice = choice
+        self.state = state
+        self.slip = Slip(state.observe)
+        self.said = Said()
+        self.pieces: list[Piece] = []
+        self.entries: list[Any] | None = None
+        self.patched_entries = False
+        self.raw_finish: str | None = None
+        self.summary: list[dict[str, Any]] | None = None
+
+
+class _Frame(Generic[Origin]):
+    __slots__ = ("changed", "chunk", "origin", "parts", "size", "usage")
+
+    def __init__(self, origin: Origin | None, chunk: Mapping[str, Any] | None) -> None:
+        self.origin = origin
+        self.chunk = chunk
+        self.parts: list[_Part] = []
+        self.changed = origin is None
+        self.usage: Any = None
+        self.size = 0
+
+    @property
+    def waiting(self) -> bool:
+        return any(part.slip.waiting for part in self.parts)
+
+
+class _Choice:
+    """What is remembered of one choice from frame to frame."""
+
+    __slots__ = ("answer", "assembler", "builder", "carry", "index", "log", "observe", "reasoning")
+
+    def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
+        self.index = index
+        self.log = log
+        self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
+        self.observe = self._seen
+        self.answer: Answer = plan.answer(self.observe)
+        self.builder = SegmentBuilder()
+        self.carry = SurrogateJoiner()
+        self.reasoning: tuple[str, ...] = ("reasoning_content",)
+
+    def _seen(self, event: Event) -> None:
+        if isinstance(event, Repaired):
+            self.log.add(event, self.index)
+        elif self.assembler is not None:
+            self.assembler.feed(event)
+
+
+class ChunkMender(Generic[Origin]):
+    """Takes chunks with their origin (the bytes they came in, say) and gives back what may leave, in order."""
+
+    def __init__(self, plan: Plan, *, collect: bool = True) -> None:
+        self._plan = plan
+        self._collect = collect
+        self._queue: deque[_Frame[Origin]] = deque()
+        self._choices: dict[int, _Choice] = {}
+        self._usage = UsageKeeper(enabled=plan.options.repair_deltas)
+        self._last_chunk: Mapping[str, Any] | None = None
+        self._failed = False
+        self._parked = 0
+        self.log = RepairLog()
+
+    # -- what people ask for ---------------------------------------------------------
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        return self._usage.usage
+
+    def message(self, index: int = 0) -> Message:
+        choice = self._choices.get(index)
+        return choice.assembler.message if choice is not None and choice.assembler is not None else Message("ai")
+
+    def ending(self, index: int = 0) -> Finished | Failed | None:
+        choice = self._choices.get(index)
+        return choice.answer.ending if choice is not None else None
+
+    @property
+    def saw_chunks(self) -> bool:
+        return self._last_chunk is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no frame waits."""
+        return not self._queue
+
+    def choice(self, index: int) -> _Choice:
+        found = self._choices.get(index)
+        if found is None:
+            found = self._choices[index] = _Choice(index, self._plan, self.log, collect=self._collect)
+        return found
+
+    # -- what comes ------------------------------------------------------------------
+
+    def feed(self, chunk: Mapping[str, Any], origin: Origin) -> list[Released[Origin]]:
+        """A chunk came. What is not a chunk passes unchanged, and is told."""
+        choices = chunk.get("choices")
+        frame = _Frame(origin, chunk)
+        if not isinstance(choices, list):
+            if "error" in chunk:
+                self._failed = True
+            elif "usage" not in chunk:
+                self.log.add(Repaired("not_a_chunk", ", ".join(map(str, chunk))[:200]), 0)
+            return self._queued(_Frame(origin, None))
+        self._last_chunk = chunk
+        frame.usage, frame.changed = self._usage.read(chunk, self.log)
+        for choice in choices:
+            if isinstance(choice, dict):
+                frame.parts.append(self._read(choice, frame))
+            else:
+                return self._queued(_Frame(origin, None))
+        return self._queued(frame)
+
+    def passing(self, origin: Origin) -> list[Released[Origin]]:
+        """Something that is no chunk came: it keeps its place in the order."""
+        return self._queued(_Frame(origin, None))
+
+    def done(self, origin: Origin | None) -> list[Released[Origin]]:
+        """The host said that the stream is over: answers without a finish get one."""
+        if not self._failed:
+            frame = self._closing_frame()
+            for part in frame.parts:
+                part.state.answer.finish(None, part.slip)
+                part.summary = self._summary(part)
+            if frame.parts:
+                self._queue.append(frame)
+        return self._drained(origin)
+
+    def end(self) -> list[Released[Origin]]:
+        """The input ended, and nobody said that the stream was over."""
+        if self._failed or (self._choices and all(one.answer.ending for one in self._choices.values())):
+            return self._drained(None)
+        if not self._choices:
+            self.log.add(Repaired("failed", STREAM_ENDED.code), 0)
+            return [*self._drained(None), Released(None, [error_chunk(STREAM_ENDED)])]
+        frame = self._closing_frame()
+        for part in frame.parts:
+            part.state.answer.break_off(part.slip)
+        self._queue.append(frame)
+        return self._drained(None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every answer has ended well."""
+        endings = [one.answer.ending for one in self._choices.values()]
+        return bool(endings) and all(isinstance(ending, Finished) for ending in endings)
+
+    # -- one choice of a chunk -------------------------------------------------------
+
+    def _read(self, choice: Mapping[str, Any], frame: _Frame[Origin]) -> _Part:
+        index = choice.get("index")
+        state = self.choice(index if isinstance(index, int) else 0)
+        part = _Part(choice, state)
+        delta = choice.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
+        raw = choice.get("finish_reason")
+        if not raw and delta.get("finish_reason"):
+            raw = delta["finish_reason"]
+            frame.changed = True
+            part.slip.put(Repaired("finish_reason", "moved from the delta to the choice"))
+        part.raw_finish = raw if isinstance(raw, str) and raw else None
+        part.said = read_speech(delta)
+        self._speak(part, delta, frame)
+        if delta.get("tool_calls"):
+            self._call(part, delta["tool_calls"], frame)
+        if part.raw_finish is not None:
+            if state.answer.ending is not None:
+                frame.changed = True
+            for channel, rest in state.carry.flush():
+                self._say(part, channel, rest)
+            state.answer.finish(part.raw_finish, part.slip)
+            part.summary = self._summary(part)
+        return part
+
+    def _speak(self, part: _Part, delta: Mapping[str, Any], frame: _Frame[Origin]) -> None:
+        said = part.said
+        if said.reasoning:
+            part.state.reasoning = reasoning_fields(delta)
+            if said.conflicts and self._plan.options.repair_deltas:
+                frame.changed = True
+                for field, text in said.conflicts:
+                    part.slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
+            self._say(part, "reasoning", said.reasoning)
+        if said.content:
+            self._say(part, "text", said.content)
+        frame.size += len(said.reasoning) + len(said.content)
+
+    def _say(self, part: _Part, channel: Any, text: str) -> None:
+        text = part.state.carry.join(channel, text, part.slip)
+        if text:
+            part.state.answer.say(channel, text, part.slip)
+
+    def _call(self, part: _Part, entries: Any, frame: _Frame[Origin]) -> None:
+        part.pieces = read_pieces(entries)
+        watch = part.state.answer.watch
+        if watch is not None:
+            part.entries, part.patched_entries = _watched(watch, entries, part)
+            part.state.builder.first_number = max(part.state.builder.first_number, watch.highest + 1)
+            return
+        for piece in part.pieces:
+            arguments = part.state.carry.join((piece.index, piece.id), piece.arguments, part.slip)
+            native = NativePiece(piece.index, piece.id, piece.name, arguments, piece.extras)
+            part.state.answer.call(native, part.slip)
+            frame.size += len(arguments)
+
+    def _summary(self, part: _Part) -> list[dict[str, Any]] | None:
+        assembler = part.state.assembler
+        if not self._plan.options.assemble_tool_deltas or assembler is None:
+            return None
+        return [
+            {
+                "index": number,
+                "id": call.wire_id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for number, call in enumerate(assembler.tool_calls())
+        ] or None
+
+    # -- what leaves -----------------------------------------------------------------
+
+    def _queued(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
+        self._queue.append(frame)
+        self._parked += frame.size
+        released = self._leave()
+        if self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
+            for choice in self._choices.values():
+                choice.answer.leave()
+            released += self._leave()
+        return released
+
+    def _leave(self) -> list[Released[Origin]]:
+        queue, released = self._queue, []
+        while queue and not queue[0].waiting:
+            frame = queue.popleft()
+            self._parked -= frame.size
+            released.append(self._render(frame))
+        return released
+
+    def _drained(self, origin: Origin | None) -> list[Released[Origin]]:
+        for choice in self._choices.values():
+            choice.answer.leave()
+        released = self._leave()
+        if origin is not None:
+            released.append(Released(origin))
+        return released
+
+    def _render(self, frame: _Frame[Origin]) -> Released[Origin]:
+        if frame.chunk is None:
+            return Released(frame.origin)
+        parts = [(part, part.state.builder.build(part.slip.events)) for part in frame.parts]
+        if not frame.changed and all(_is_unchanged(part, segments) for part, segments in parts):
+            return Released(frame.origin)
+        written = [
+            ChoicePart(part.choice, segments, part.entries, part.summary, part.state.reasoning)
+            for part, segments in parts
+        ]
+        return Released(frame.origin, patch_chunk(frame.chunk, written, frame.usage))
+
+    def _closing_frame(self) -> _Frame[Origin]:
+        """A chunk of our own for the answers that have not ended, in the image of the last one."""
+        last = self._last_chunk or {"object": "chat.completion.chunk", "model": self._plan.model}
+        chunk = {key: value for key, value in last.items() if key not in ("choices", "usage")}
+        frame: _Frame[Origin] = _Frame(None, chunk)
+        unfinished = [one for one in self._choices.values() if one.answer.ending is None]
+        if not self._choices:
+            unfinished = [self.choice(0)]
+        for state in unfinished:
+            part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
+            for channel, rest in state.carry.flush():
+                self._say(part, channel, rest)
+            frame.parts.append(part)
+        return frame
+
+
+def _watched(watch: Any, entries: Any, part: _Part) -> tuple[list[Any], bool]:
+    """The host's own entries, with only the identifiers put right."""
+    patched, changed = [], False
+    pieces = iter(part.pieces)
+    for entry in entries if isinstance(entries, list) else []:
+        new_id = watch.feed(next(pieces), part.slip) if isinstance(entry, dict) else None
+        patched.append({**entry, "id": new_id} if new_id is not None else entry)
+        changed = changed or new_id is not None
+    return patched, changed
+
+
+def _is_unchanged(part: _Part, segments: Sequence[Segment]) -> bool:
+    """Whether what goes out is what came: then the frame leaves byte for byte."""
+    if part.patched_entries or part.summary or len(segments) > 1:
+        return False
+    went = segments[0] if segments else Segment()
+    if went.reasoning != part.said.reasoning or went.content != part.said.content:
+        return False
+    ending = went.ending
+    if isinstance(ending, Failed) or (ending.reason if ending else None) != part.raw_finish:
+        return False
+    if part.entries is not None:
+        return not went.calls
+    return len(went.calls) == len(part.pieces) and all(map(_same_piece, part.pieces, went.calls))
+
+
+def _same_piece(came: Piece, went: Piece) -> bool:
+    return (
+        not came.odd
+        and came.index == went.index
+        and came.id == went.id
+        and came.name == went.name
+        and came.arguments == went.arguments
+    )

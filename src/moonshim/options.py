@@ -1,0 +1,119 @@
+"""The options of the Kimi transformer, with the defaults of its first description, and the presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from msgspec import Meta, Struct
+
+from moonshim.errors import InvalidOption
+
+__all__ = ["DEFAULT_BUFFER_LIMIT", "KimiOptions", "ToolTokens"]
+
+DEFAULT_BUFFER_LIMIT = 1024 * 1024
+
+Token = Annotated[str, Meta(min_length=1)]
+
+
+class ToolTokens(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The five markers of the K2 family. Those not named keep their usual text."""
+
+    section_begin: Token = "<|tool_calls_section_begin|>"
+    section_end: Token = "<|tool_calls_section_end|>"
+    call_begin: Token = "<|tool_call_begin|>"
+    call_end: Token = "<|tool_call_end|>"
+    arg_begin: Token = "<|tool_call_argument_begin|>"
+
+
+class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What to put right. `KimiOptions()` does framing, identifiers and finish; `mending()` does all.
+
+    In JSON the names are camelCase, as in the configuration files people already have.
+
+    >>> KimiOptions().manual_tool_parsing, KimiOptions.mending().manual_tool_parsing
+    (False, True)
+    >>> KimiOptions.from_json({"idPrefix": "fn"}).id_prefix
+    'fn'
+    """
+
+    tool_choice_default: str = "auto"
+    """The `tool_choice` of a request that has tools and names none."""
+    accept_role_tool: bool = True
+    """A message of role `tool` must have `tool_call_id` and `content`."""
+    enforce_finish_reason_loop: bool = True
+    """`finish_reason` is `tool_calls` whenever there are complete calls."""
+    manual_tool_parsing: bool = False
+    """Read the calls that the host left as markers in the text."""
+    emit_tool_calls_in_json: bool = False
+    """Reserved; accepted, without effect."""
+    assemble_tool_deltas: bool = False
+    """Repeat the whole calls as `message.tool_calls` in the finish chunk."""
+    id_normalization: bool = False
+    """Rewrite all identifiers of calls, right ones too."""
+    repair_on_mismatch: bool = True
+    """Rewrite the identifiers that are not right."""
+    id_prefix: str = "functions"
+    counter_scope: Literal["conversation", "turn"] = "conversation"
+    """Where the next index follows from: the whole history, or this answer alone."""
+
+    tool_call_streaming: Literal["incremental", "assembled"] = "incremental"
+    """Deliver a call as it arrives, or only when it is whole."""
+    buffer_limit: Annotated[int, Meta(ge=1024)] = DEFAULT_BUFFER_LIMIT
+    """How many characters may be held back for one reason; over it they go out as they are."""
+    tool_tokens: ToolTokens = ToolTokens()
+    repair_arguments: Literal["off", "safe", "schema"] = "off"
+    """Leave arguments alone, mend what has one possible meaning, or also use the declared schema."""
+    id_policy: Literal["k2", "unique", "keep"] = "k2"
+    """`functions.name:n`, or a suffix for what repeats, or hands off."""
+    repair_deltas: bool = False
+    """Mend native tool deltas (index, name, twins), usage, and copies of reasoning."""
+
+    @classmethod
+    def mending(cls, **changes: Any) -> Self:
+        """Everything on: what a Kimi model gets when nothing was configured."""
+        base: dict[str, Any] = {"manual_tool_parsing": True, "repair_arguments": "safe", "repair_deltas": True}
+        return cls(**(base | changes))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, preset: Self | None = None) -> Self:
+        """Options from a configuration: camelCase or snake_case, checked, on top of a preset."""
+        names = _wire_names()
+        given: dict[str, Any] = {}
+        for key, value in values.items():
+            wire = names.get(key)
+            if wire is None:
+                raise InvalidOption(f"unknown option {key!r}; {_nearest(key, names)}", field=key)
+            given[wire] = _camel_tokens(value) if wire == "toolTokens" else value
+        base = msgspec.to_builtins(preset if preset is not None else cls())
+        if isinstance(given.get("toolTokens"), dict):
+            given["toolTokens"] = base["toolTokens"] | given["toolTokens"]
+        try:
+            return msgspec.convert(base | given, cls)
+        except msgspec.ValidationError as error:
+            raise InvalidOption(f"bad option: {error}", field=_field_of(str(error))) from None
+
+
+def _wire_names() -> dict[str, str]:
+    fields = msgspec.structs.fields(KimiOptions)
+    return {field.name: field.encode_name for field in fields} | {f.encode_name: f.encode_name for f in fields}
+
+
+def _camel_tokens(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(ToolTokens)}
+    return {names.get(key, key): text for key, text in value.items()}
+
+
+def _nearest(key: str, names: Mapping[str, str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else "the options are " + ", ".join(sorted(set(names.values())))
+
+
+def _field_of(message: str) -> str | None:
+    _, _, path = message.partition("`$.")
+    return path.partition("`")[0] or None

@@ -1,0 +1,100 @@
+"""What mending a reply needs to know of its request: tools, history, model, options -> a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from moonshim.conversation import Message, Tool
+from moonshim.errors import InvalidInput
+from moonshim.formats import is_kimi_model, kimi_generation
+from moonshim.grammar.events import Channel, Grammar
+from moonshim.grammar.kimi import KimiGrammar
+from moonshim.grammar.kimi_k2 import KimiK2Grammar
+from moonshim.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.history import declared_tools
+from moonshim.ids import IdRepairer
+from moonshim.options import KimiOptions
+from moonshim.repair.answer import Answer
+from moonshim.repair.names import Declared
+from moonshim.repair.slip import Observer
+
+__all__ = ["Plan", "Tools", "plan_for"]
+
+Tools = Iterable[Mapping[str, Any] | Tool]
+
+# What any other model gets: framing and finish, hands off everything else.
+_PASS_THROUGH = KimiOptions(repair_on_mismatch=False, id_policy="keep")
+
+
+class Plan:
+    """Makes the parts that mend one reply; it holds no state of a stream, so one plan may serve many."""
+
+    __slots__ = ("_calls", "_declared", "_history", "model", "options")
+
+    def __init__(
+        self,
+        model: str,
+        tools: list[Tool] | None,
+        tool_choice: Any,
+        history: list[Any],
+        options: KimiOptions,
+    ) -> None:
+        self.model = model
+        self.options = options
+        self._history = history
+        self._declared = Declared(tools)
+        # `None` means that nobody knows; an empty list, or "none", that there are no tools.
+        self._calls = tools != [] and tool_choice != "none"
+
+    def answer(self, observe: Observer | None = None) -> Answer:
+        """The part that mends one choice."""
+        options = self.options
+        ids = IdRepairer(
+            self._history,
+            policy=options.id_policy,
+            prefix=options.id_prefix,
+            normalize_all=options.id_normalization,
+            repair=options.repair_on_mismatch,
+            scope=options.counter_scope,
+        )
+        grammars: dict[Channel, Grammar] = {}
+        if options.manual_tool_parsing:
+            grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
+        return Answer(self._declared, options, ids, grammars, observe)
+
+    def _grammar(self, channel: Channel) -> Grammar:
+        names, tokens = self._declared.names, self.options.tool_tokens
+        match kimi_generation(self.model):
+            case "k2":
+                return KimiK2Grammar(channel, names=names, tokens=tokens, calls=self._calls)
+            case "k3":
+                return KimiK3Grammar(channel, calls=self._calls)
+            case _:
+                return KimiGrammar(channel, names=names, tokens=tokens, calls=self._calls)
+
+
+def plan_for(
+    *,
+    model: str,
+    tools: Tools | None = None,
+    tool_choice: Any = None,
+    history: Iterable[Mapping[str, Any] | Message] | None = None,
+    options: KimiOptions | None = None,
+) -> Plan:
+    """A plan from what people have at hand: OpenAI dicts or canonical values."""
+    if not isinstance(model, str):
+        raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
+    if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable)):
+        raise InvalidInput("tools must be a list of tool definitions", field="tools")
+    if history is not None and (isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Iterable)):
+        raise InvalidInput("history must be a list of messages", field="history")
+    if options is None:
+        options = KimiOptions.mending() if is_kimi_model(model) else _PASS_THROUGH
+    return Plan(
+        model,
+        None if tools is None else declared_tools(tools),
+        tool_choice,
+        list(history or ()),
+        options,
+    )

@@ -1,0 +1,1 @@
+"""Repair: what a host sent -> what an OpenAI client expects; each rule lives here once."""

@@ -1,0 +1,177 @@
+"""One answer (one choice) from start to end: text and native deltas as they came -> events, booked to their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from moonshim.events import Failed, Finished, Repaired
+from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.ids import IdRepairer
+from moonshim.options import KimiOptions
+from moonshim.repair.blocks import Blocks
+from moonshim.repair.calls import Call, CallDesk
+from moonshim.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
+from moonshim.repair.names import Declared
+from moonshim.repair.native import NativeCalls, NativePiece
+from moonshim.repair.native_watch import NativeWatch
+from moonshim.repair.slip import Observer, Parking, Slip
+
+__all__ = ["Answer"]
+
+_CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
+_SURELY_A_MARKER: Final = 3
+"""Characters of a marker (`<|t`) after which it is worth waiting for the rest across an interruption."""
+
+
+class Answer:
+    """Applies every rule to one choice. It is told what came, in order, and ends exactly once."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        options: KimiOptions,
+        ids: IdRepairer,
+        grammars: dict[Channel, Grammar],
+        observe: Observer | None = None,
+    ) -> None:
+        self._options = options
+        self._grammars = grammars
+        self._blocks = Blocks()
+        self._desk = CallDesk(declared, options, ids, self._blocks)
+        self._native = NativeCalls(self._desk, declared)
+        self.watch = None if options.repair_deltas else NativeWatch(ids, self._blocks, observe)
+        """Follows native calls where their deltas are not to be touched but for the identifiers."""
+        self.observe = observe
+        self._parking: dict[Channel, Parking] = {"reasoning": Parking(), "text": Parking()}
+        self._open: dict[Channel, Call] = {}
+        self.ending: Finished | Failed | None = None
+
+    def say(self, channel: Channel, text: str, slip: Slip) -> None:
+        """The host sent text in this field."""
+        self._interrupt(channel, slip)
+        if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
+            # Reasoning has a field of its own here, so `<think>` in the text is only a word.
+            other.tags_are_text = True
+        grammar = self._grammars.get(channel)
+        if grammar is None:
+            self._blocks.say(channel, text, slip)
+            return
+        before = grammar.held
+        found = grammar.feed(text)
+        self._handle(channel, before, found, grammar.held, slip)
+
+    def call(self, piece: NativePiece, slip: Slip) -> None:
+        """The host sent an entry of a native tool delta."""
+        self._interrupt(None, slip)
+        self._native.feed(piece, slip)
+
+    def finish(self, raw: str | None, slip: Slip) -> None:
+        """The host said that the answer is over, and why (or only that it is: None)."""
+        self._desk.cut = raw in CUT_SHORT or is_error(raw)
+        self._drain(slip)
+        if self.ending is not None:
+            return
+        ending = mended_finish(
+            raw,
+            calls=self.calls > 0,
+            cut_off=self._desk.cut_off or (self.watch is not None and self.watch.cut_off),
+            enforce=self._options.enforce_finish_reason_loop,
+        )
+        self._end(ending, slip)
+
+    def break_off(self, slip: Slip) -> None:
+        """The stream ended, and nobody said that the answer is over."""
+        self._desk.cut = True
+        self._drain(slip)
+        if self.ending is None:
+            self._end(STREAM_ENDED, slip)
+
+    @property
+    def calls(self) -> int:
+        """How many calls have gone out."""
+        return self._desk.delivered + (self.watch.count if self.watch is not None else 0)
+
+    def leave(self) -> None:
+        """No frame waits any longer for text that is held back."""
+        for parking in self._parking.values():
+            parking.leave()
+        self._native.leave()
+
+    # -- the end ---------------------------------------------------------------------
+
+    def _drain(self, slip: Slip) -> None:
+        for channel in _CHANNELS:
+            grammar = self._grammars.get(channel)
+            if grammar is not None:
+                before = grammar.held
+                self._handle(channel, before, grammar.flush(), "", slip)
+        self._native.finish(slip)
+        self._desk.finish(slip)
+        if self.watch is not None:
+            self.watch.finish()
+
+    def _end(self, ending: Finished | Failed, slip: Slip) -> None:
+        self._blocks.hush(slip)
+        if isinstance(ending, Finished):
+            if ending.reason == "stop" and self._blocks.reasoned and not self._blocks.spoke and not self.calls:
+                slip.put(Repaired("empty_answer", "only reasoning, no answer"))
+            if ending.reason != (ending.raw_reason or ""):
+                slip.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
+        else:
+            slip.put(Repaired("failed", ending.code))
+        slip.put(ending)
+        self.ending = ending
+
+    # -- what the grammars find ------------------------------------------------------
+
+    def _handle(self, channel: Channel, before: str, found: list[Found], after: str, slip: Slip) -> None:
+        rest = found
+        if before or after:
+            lead = ""
+            if found and type(found[0]) is Said and (not before or _agree(found[0].text, before)):
+                lead, rest = found[0].text, found[1:]
+            said_in: Channel = found[0].channel if lead and isinstance(found[0], Said) else channel
+            # What follows the first speech decides that nothing before it is held any longer.
+            still_held = after if not rest else ""
+            self._parking[channel].claim(before, lead, still_held, self._speaker(said_in), slip)
+            self._follow(channel, rest, slip)
+            if rest and after:
+                self._parking[channel].claim("", "", after, self._speaker(channel), slip)
+            return
+        self._follow(channel, found, slip)
+
+    def _speaker(self, channel: Channel) -> Callable[[str, Slip], None]:
+        return lambda text, slip: self._blocks.say(channel, text, slip)
+
+    def _follow(self, channel: Channel, found: list[Found], slip: Slip) -> None:
+        for one in found:
+            match one:
+                case Said():
+                    self._blocks.say(one.channel, one.text, slip)
+                case CallBegan():
+                    call = Call("markers", one.channel, one.header or None, one.name)
+                    self._open[channel] = call
+                    self._desk.begin(call, slip, opened=one.opened)
+                case CallGrew():
+                    self._desk.grow(self._open[channel], one.text, slip)
+                case CallEnded():
+                    self._desk.end(self._open.pop(channel), slip, closed=one.closed)
+                case Noticed():
+                    slip.put(Repaired(one.rule, one.detail))
+
+    def _interrupt(self, channel: Channel | None, slip: Slip) -> None:
+        """Something else begins: the start of what might have been a marker was only text."""
+        for other in _CHANNELS:
+            grammar = self._grammars.get(other)
+            if other == channel or grammar is None or not grammar.held:
+                continue
+            if len(grammar.held) >= _SURELY_A_MARKER and grammar.held.startswith("<|"):
+                self._parking[other].leave()
+            else:
+                before = grammar.held
+                self._handle(other, before, grammar.flush(), "", slip)
+
+
+def _agree(said: str, held: str) -> bool:
+    return said.startswith(held) or held.startswith(said)

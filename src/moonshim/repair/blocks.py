@@ -1,0 +1,51 @@
+"""Numbers the blocks of one answer: speech in two channels, and calls."""
+
+from __future__ import annotations
+
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened
+from moonshim.grammar.events import Channel
+from moonshim.repair.slip import Slip
+
+__all__ = ["Blocks"]
+
+
+class Blocks:
+    """Keeps blocks balanced: at most one block of speech is open, and a call closes it."""
+
+    __slots__ = ("_count", "current", "reasoned", "speaking", "spoke")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.speaking: Channel | None = None
+        self.current = -1
+        self.reasoned = False
+        self.spoke = False
+        """Whether the answer itself has said anything but white space."""
+
+    def say(self, channel: Channel, text: str, slip: Slip) -> None:
+        if not text:
+            return
+        if self.speaking != channel:
+            self.hush(slip)
+            self.speaking = channel
+            self.current = self._next()
+            slip.put(BlockOpened(self.current, channel))
+        slip.put(BlockDelta(self.current, text))
+        if channel == "reasoning":
+            self.reasoned = True
+        elif not self.spoke:
+            self.spoke = not text.isspace()
+
+    def hush(self, slip: Slip) -> None:
+        """Close the block of speech, if one is open."""
+        if self.speaking is not None:
+            slip.put(BlockClosed(self.current))
+            self.speaking = None
+
+    def open_call(self, slip: Slip) -> int:
+        self.hush(slip)
+        return self._next()
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1

@@ -1,0 +1,292 @@
+"""Every call of an answer, native or found in markers, takes the same way: name, arguments, twin, identifier.
+
+A call goes out as it arrives, unless there is a reason to hold it until it is whole:
+its name is not known yet, `assembled` was asked for, or the other source may be
+sending the same calls a second time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Repaired
+from moonshim.grammar.events import Channel
+from moonshim.ids import IdRepairer
+from moonshim.options import KimiOptions
+from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
+from moonshim.repair.blocks import Blocks
+from moonshim.repair.names import Declared, unwrap
+from moonshim.repair.record import ArgumentsRecord
+from moonshim.repair.schema import SchemaArguments
+from moonshim.repair.slip import Parking, Slip, grow_block
+
+__all__ = ["Call", "CallDesk", "Source"]
+
+Source: TypeAlias = Literal["native", "markers"]
+
+TWIN_WATCH: Final = 256
+"""How many delivered calls of one source are remembered, to know their copies from the other."""
+
+_OTHER: Final[dict[Source, Source]] = {"native": "markers", "markers": "native"}
+
+
+class Call:
+    """One call on its way. `block` is its place in the answer once it has gone out."""
+
+    __slots__ = (
+        "arguments",
+        "block",
+        "channel",
+        "complete",
+        "ended",
+        "extras",
+        "held",
+        "held_size",
+        "name",
+        "parking",
+        "raw",
+        "source",
+        "spilled",
+        "whole",
+        "wire_id",
+    )
+
+    def __init__(self, source: Source, channel: Channel, wire_id: str | None, name: str | None) -> None:
+        self.source: Source = source
+        self.channel: Channel = channel
+        self.wire_id = wire_id
+        self.name = name
+        self.block = -1
+        self.extras: dict[str, Any] | None = None
+        self.arguments: Arguments
+        self.whole = False
+        """Held until it is whole."""
+        self.raw: list[str] | None = None
+        """The arguments as they came, while the name is not known."""
+        self.held: list[str] = []
+        self.held_size = 0
+        self.spilled = False
+        """Over the limit without a name: the rest goes out as text."""
+        self.ended = False
+        self.complete = False
+        self.parking: Parking | None = None
+        """Set for native calls: the frames that wait for arguments held back."""
+
+    @property
+    def record(self) -> ArgumentsRecord:
+        return self.arguments.record
+
+
+class CallDesk:
+    """Delivers the calls of one choice, in order, each once."""
+
+    def __init__(self, declared: Declared, options: KimiOptions, ids: IdRepairer, blocks: Blocks) -> None:
+        self._declared = declared
+        self._options = options
+        self._ids = ids
+        self._blocks = blocks
+        self._assembled = options.tool_call_streaming == "assembled"
+        self._waiting: list[Call] = []
+        self._single: dict[tuple[Source, str], list[Call]] = {}
+        self._singles: dict[Source, int] = {"native": 0, "markers": 0}
+        self.delivered = 0
+        self.cut_off = False
+        """Whether some call broke off in the middle of its arguments."""
+        self.cut = False
+        """Set when the answer was truncated: what is missing is then not made up."""
+
+    def begin(self, call: Call, slip: Slip, *, opened: bool = True) -> None:
+        """A call begins; its header goes out at once if nothing speaks against it."""
+        if call.name is None and call.wire_id:
+            call.name = self._declared.name_in(call.wire_id)
+        elif call.name is not None and call.source == "native":
+            fixed = self._declared.fix(call.name)
+            if fixed != call.name:
+                slip.put(Repaired("tool_name", f"{call.name} -> {fixed}"))
+                call.name = fixed
+        if not opened and not self._beyond_doubt(call):
+            call.name = None
+        call.arguments = self._arguments_for(call.name)
+        if call.name is None:
+            call.raw = []
+        call.whole = call.name is None or self._assembled or self._may_be_twin(call)
+        if not call.whole:
+            self._deliver(call, slip)
+
+    def grow(self, call: Call, text: str, slip: Slip) -> None:
+        """The arguments grow."""
+        if call.spilled:
+            self._blocks.say(call.channel, text, slip)
+            return
+        if call.raw is not None:
+            call.raw.append(text)
+            self._hold(call, len(text), slip)
+            return
+        before = call.arguments.held
+        mended = call.arguments.feed(text)
+        self._tell(call, slip)
+        self._pass_on(call, before, mended, slip)
+
+    def _tell(self, call: Call, slip: Slip) -> None:
+        for repair in call.arguments.drain():
+            slip.put(repair)
+
+    def _pass_on(self, call: Call, before: str, mended: str, slip: Slip) -> None:
+        """Mended arguments go out, or are held with the rest of the call."""
+        if call.block >= 0 and call.parking is not None:
+            call.parking.claim(before, mended, call.arguments.held, grow_block(call.block), slip)
+        elif not mended:
+            return
+        elif call.block >= 0:
+            slip.put(BlockDelta(call.block, mended))
+        else:
+            call.held.append(mended)
+            self._hold(call, len(mended), slip)
+
+    def end(self, call: Call, slip: Slip, *, closed: bool) -> None:
+        """The call is over; `closed` when the host or a marker said so."""
+        if call.ended:
+            return
+        call.ended = True
+        if call.spilled:
+            return
+        if call.raw is not None and not self._name_whole(call, "".join(call.raw), slip, closed=closed):
+            return
+        broken_off = not closed and self.cut
+        complete_before = call.arguments.complete
+        before = call.arguments.held
+        rest = call.arguments.close(cut=broken_off)
+        self._tell(call, slip)
+        self._pass_on(call, before, rest, slip)
+        call.complete = closed or (call.arguments.complete if not broken_off else complete_before)
+        if not call.arguments.complete:
+            rule = "arguments_unfinished" if closed else "arguments_truncated"
+            slip.put(Repaired(rule, call.name or ""))
+            self.cut_off = self.cut_off or not closed
+        if call.block < 0:
+            self._waiting.append(call)
+        else:
+            slip.put(BlockClosed(call.block, call.complete))
+        self._settle_waiting(slip)
+
+    def finish(self, slip: Slip) -> None:
+        """No more calls will come: those that waited for a twin go slip, or are told to be one."""
+        self._settle_waiting(slip, last=True)
+
+    # -- names -----------------------------------------------------------------------
+
+    def _beyond_doubt(self, call: Call) -> bool:
+        """Without arguments, a header is a call if its name is declared, or spelled out in full."""
+        if call.name is None:
+            return False
+        if self._declared.names is None:
+            return bool(call.wire_id) and call.wire_id.partition(":")[0] == f"functions.{call.name}"
+        return self._declared.knows(call.name)
+
+    def _name_whole(self, call: Call, raw: str, slip: Slip, *, closed: bool) -> bool:
+        """The call is whole and has no name yet: find it, or let the call go out as the text that it is."""
+        name = call.name
+        if name is None:
+            wrapped = unwrap(raw)
+            if wrapped is not None:
+                name, raw = wrapped.name, wrapped.arguments
+            else:
+                name = self._declared.fitting(_decoded(raw)) if closed or _decoded(raw) is not None else None
+            if name is not None:
+                slip.put(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
+        if name is None:
+            slip.put(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
+            self._blocks.say(call.channel, f"{call.wire_id or ''}{raw}", slip)
+            return False
+        call.name, call.raw = name, None
+        call.arguments = self._arguments_for(name)
+        call.whole = True
+        mended = call.arguments.feed(raw)
+        call.held = [mended] if mended else []
+        return True
+
+    def named(self, call: Call, name: str, slip: Slip) -> None:
+        """A call that was begun without a name got one: what was held goes on its way."""
+        raw, call.raw, call.name = call.raw or [], None, name
+        call.arguments = self._arguments_for(name)
+        call.held_size = 0
+        call.whole = self._assembled or self._may_be_twin(call)
+        if not call.whole:
+            self._deliver(call, slip)
+        if raw:
+            self.grow(call, "".join(raw), slip)
+
+    def _arguments_for(self, name: str | None) -> Arguments:
+        options, record = self._options, ArgumentsRecord()
+        if options.repair_arguments == "off":
+            return PlainArguments(record)
+        tool = self._declared.by_name.get(name or "")
+        if options.repair_arguments == "schema" and tool is not None and tool.parameters:
+            return SchemaArguments(record, tool.parameters, limit=options.buffer_limit)
+        return SafeArguments(record, limit=options.buffer_limit)
+
+    # -- holding and delivering ------------------------------------------------------
+
+    def _hold(self, call: Call, size: int, slip: Slip) -> None:
+        call.held_size += size
+        if call.held_size <= self._options.buffer_limit:
+            return
+        slip.put(Repaired("buffer_limit", f"call of {call.name or 'an unknown tool'}"))
+        if call.raw is None:
+            call.whole = False
+            self._deliver(call, slip)
+        else:
+            call.spilled = True
+            self._blocks.say(call.channel, (call.wire_id or "") + "".join(call.raw), slip)
+            call.raw = None
+
+    def _deliver(self, call: Call, slip: Slip) -> None:
+        assert call.name is not None
+        if self._declared.names and not self._declared.knows(call.name):
+            slip.put(Repaired("undeclared_tool", call.name))
+        call_id, rule = self._ids.assign(call.name, call.wire_id)
+        if rule is not None:
+            slip.put(Repaired(rule, f"{call.wire_id or ''} -> {call_id}"))
+        if call.source == "markers":
+            slip.put(Repaired("marker_call", f"{call.wire_id or ''} -> {call.name}"))
+        call.wire_id = call_id
+        call.block = self._blocks.open_call(slip)
+        slip.put(BlockOpened(call.block, "call", call_id, call.name, call.extras))
+        self.delivered += 1
+        if self._options.repair_deltas and self._singles[call.source] < TWIN_WATCH:
+            self._single.setdefault((call.source, call.name), []).append(call)
+            self._singles[call.source] += 1
+        if call.held:
+            slip.put(BlockDelta(call.block, "".join(call.held)))
+            call.held = []
+
+    # -- the same call twice ---------------------------------------------------------
+
+    def _may_be_twin(self, call: Call) -> bool:
+        """Whether the other source has delivered calls that this one could be the copy of."""
+        return self._singles[_OTHER[call.source]] > 0
+
+    def _settle_waiting(self, slip: Slip, *, last: bool = False) -> None:
+        still: list[Call] = []
+        for call in self._waiting:
+            rivals = self._single.get((_OTHER[call.source], call.name or ""), [])
+            place = next((i for i, one in enumerate(rivals) if one.ended and one.record.same_as(call.record)), None)
+            if place is not None:
+                self._singles[rivals.pop(place).source] -= 1
+                slip.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
+            elif not last and any(not one.ended for one in rivals):
+                # Its twin may still be on its way: only when that is whole can they be compared.
+                still.append(call)
+            else:
+                self._deliver(call, slip)
+                slip.put(BlockClosed(call.block, call.complete))
+        self._waiting = still
+
+
+def _decoded(raw: str) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,153 @@
+"""Reads the name of a call from what stood in the identifier's place, and never invents one.
+
+Kimi imitates the identifiers of its history, so many shapes arrive:
+`functions.read_file:3`, `search:0`, `Bash_0`, `functions_get_weather_1`,
+`functionsexec5`, `functions exec:0`, and some that carry no name at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moonshim.conversation import Tool
+
+__all__ = ["Declared", "NamedArguments", "unwrap"]
+
+_SPACES: Final = re.compile(r"\s*[\r\n]+\s*")
+_PREFIX: Final = re.compile(r"(?:call_)?functions?(?:[.:_ ]|\s)*")
+_INDEX: Final = re.compile(r"(?::[A-Za-z0-9_\-]*|[_.]?[0-9]+)\Z")
+_CANONICAL: Final = re.compile(r"functions?[. ]\s*(?P<name>[^\s:]+?)(?::[A-Za-z0-9_\-]*)?")
+_COLON: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*):[A-Za-z0-9_\-]*")
+_GLUED: Final = re.compile(r"(?:call_)?functions_?(?P<name>[A-Za-z][\w.\-]*?)_?[0-9]+")
+_COUNTED: Final = re.compile(r"(?P<name>[A-Za-z][\w.\-]*)_[0-9]+")
+_BARE: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*)")
+_NO_NAME: Final = re.compile(
+    r"[0-9]+|call[_\-]?[0-9]+|call_.*|toolu_.*|tool_[0-9A-Za-z]{12,}|chatcmpl-tool-.*|fc_.*|hist_tool_.*"
+    r"|(?=.*[0-9])[0-9a-f]{16,}|[0-9a-f]{8}-[0-9a-f\-]{20,}"
+)
+
+
+class Declared:
+    """The tools that the request declared; `names` is None when nobody knows."""
+
+    __slots__ = ("_longer", "by_name", "names")
+
+    def __init__(self, tools: Sequence[Tool] | None) -> None:
+        self.by_name: dict[str, Tool] = {tool.name: tool for tool in tools or ()}
+        self.names: frozenset[str] | None = None if tools is None else frozenset(self.by_name)
+        self._longer: dict[str, bool] = {}
+
+    def knows(self, name: str) -> bool:
+        return name in self.by_name
+
+    def may_grow(self, name: str) -> bool:
+        """Whether a name that arrives in pieces could still become another declared one."""
+        if self.names is None:
+            return False
+        found = self._longer.get(name)
+        if found is None:
+            found = any(len(other) > len(name) and other.startswith(name) for other in self.by_name)
+            if len(self._longer) < 1024:
+                self._longer[name] = found
+        return found
+
+    def name_in(self, header: str) -> str | None:
+        """The name that this text carries: a declared one if it can be, else one that is clear, else None."""
+        joined = _SPACES.sub("", header.strip())
+        if joined != header.strip() and not (_CANONICAL.fullmatch(joined) or _COLON.fullmatch(joined)):
+            return joined if joined in self.by_name else None
+        header = joined
+        if not header:
+            return None
+        if self.by_name:
+            for candidate in _candidates(header):
+                if candidate in self.by_name:
+                    return candidate
+        return _clear_name(header)
+
+    def fix(self, name: str) -> str:
+        """A native name that was not declared, but is a declared one in disguise (`functions.read_file`)."""
+        if not self.by_name or name in self.by_name:
+            return name
+        return next((candidate for candidate in _candidates(name.strip()) if candidate in self.by_name), name)
+
+    def fitting(self, arguments: Any) -> str | None:
+        """The only declared tool that these arguments fit: a required key is there, and no unknown one."""
+        if not isinstance(arguments, dict):
+            return None
+        fits = [name for name, tool in self.by_name.items() if _fits(tool, arguments)]
+        return fits[0] if len(fits) == 1 else None
+
+
+def _candidates(header: str) -> Iterator[str]:
+    """Names that the text may stand for, the most literal first."""
+    seen = set()
+    for body in _unindexed(header):
+        stripped = _PREFIX.sub("", body, count=1) if _PREFIX.match(body) else body
+        for start in (body, stripped):
+            for suffix in _dotted_suffixes(start):
+                if suffix and suffix not in seen:
+                    seen.add(suffix)
+                    yield suffix
+
+
+def _unindexed(header: str) -> Iterable[str]:
+    head, colon, _ = header.rpartition(":")
+    return (header, head, _INDEX.sub("", head), _INDEX.sub("", header)) if colon else (header, _INDEX.sub("", header))
+
+
+def _dotted_suffixes(name: str) -> Iterator[str]:
+    """`api.tools.search`, then `tools.search`, then `search`: a host may put a group before the name."""
+    yield name
+    while "." in name:
+        name = name.partition(".")[2]
+        yield name
+
+
+def _clear_name(header: str) -> str | None:
+    found = _CANONICAL.fullmatch(header)
+    if found is None:
+        if _GLUED.fullmatch(header) is None and _NO_NAME.fullmatch(header):
+            return None
+        found = (
+            _COLON.fullmatch(header) or _GLUED.fullmatch(header) or _COUNTED.fullmatch(header) or _BARE.fullmatch(header)
+        )
+    name = found.group("name") if found else None
+    return name if name and not _NO_NAME.fullmatch(name) and _BARE.fullmatch(name) else None
+
+
+def _fits(tool: Tool, arguments: dict[str, Any]) -> bool:
+    schema = tool.parameters or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return False
+    return any(key in arguments for key in required if isinstance(key, str)) and arguments.keys() <= properties.keys()
+
+
+class NamedArguments(msgspec.Struct, frozen=True):
+    """A call that wrote its own name into its arguments."""
+
+    name: str
+    arguments: str
+
+
+class _Wrapper(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: msgspec.Raw
+    id: msgspec.Raw = msgspec.Raw(b"")
+    type: msgspec.Raw = msgspec.Raw(b"")
+
+
+def unwrap(text: str) -> NamedArguments | None:
+    """`{"name": …, "arguments": …}` -> the two, the arguments as they were written."""
+    try:
+        wrapper = msgspec.json.decode(text, type=_Wrapper)
+        inner = bytes(wrapper.arguments).strip()
+        arguments = msgspec.json.decode(inner, type=str) if inner.startswith(b'"') else inner.decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return NamedArguments(wrapper.name, arguments) if wrapper.name else None

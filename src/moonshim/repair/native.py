@@ -1,0 +1,186 @@
+"""Native tool deltas, in every shape hosts send them -> calls at the desk.
+
+Indexes arrive missing, as strings, or shared by two calls; identifiers on every
+delta; names in pieces; arguments before the name. First wins for identity,
+arguments concatenate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from moonshim.events import Repaired
+from moonshim.repair.calls import Call, CallDesk
+from moonshim.repair.names import Declared
+from moonshim.repair.slip import Parking, Slip
+
+__all__ = ["NativeCalls", "NativePiece"]
+
+
+class NativePiece(Struct, frozen=True):
+    """One entry of a native tool delta, as it came. Empty strings count as absent."""
+
+    index: int | None
+    id: str | None
+    name: str | None
+    arguments: str
+    extras: dict[str, Any]
+
+
+class _Slot:
+    """A call as far as its deltas have told."""
+
+    __slots__ = ("call", "extras", "header", "id", "index", "late_name", "name")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id: str | None = None
+        self.name = ""
+        self.late_name = ""
+        self.extras: dict[str, Any] = {}
+        self.header: Slip | None = None
+        """The frame that brought the name, while that may still grow."""
+        self.call: Call | None = None
+
+
+class NativeCalls:
+    """Tells which call each delta belongs to, and passes it on as soon as its name is certain."""
+
+    def __init__(self, desk: CallDesk, declared: Declared) -> None:
+        self._desk = desk
+        self._declared = declared
+        self._by_index: dict[int, _Slot] = {}
+        self._by_id: dict[str, _Slot] = {}
+        self._last: _Slot | None = None
+        self._unsettled: list[_Slot] = []
+        self._open: list[Call] = []
+
+    def feed(self, piece: NativePiece, slip: Slip) -> None:
+        slot = self._slot_for(piece)
+        if slot is not self._last:
+            self._settle_names(slip, but=slot)
+            self._last = slot
+        if piece.extras:
+            slot.extras |= piece.extras
+        self._take_name(slot, piece, slip)
+        if slot.call is None:
+            if piece.arguments or (self._declared.knows(slot.name) and not self._declared.may_grow(slot.name)):
+                self._begin(slot, slip)
+            elif slot.header is None and (slot.name or slot.id):
+                slot.header = slip
+                slip.waiting += 1
+        if piece.arguments and slot.call is not None:
+            if slot.call.ended:
+                slip.put(Repaired("arguments_trailing", piece.arguments))
+            else:
+                self._desk.grow(slot.call, piece.arguments, slip)
+
+    def finish(self, slip: Slip) -> None:
+        """No more deltas: every call is as whole as it will be."""
+        self._settle_names(slip, but=None)
+        for call in self._open:
+            self._desk.end(call, slip, closed=False)
+        self._open.clear()
+        self._by_index.clear()
+        self._by_id.clear()
+        self._last = None
+
+    def leave(self) -> None:
+        """No frame waits any longer; what is held goes out with a later one."""
+        for slot in self._unsettled:
+            if slot.header is not None:
+                slot.header.waiting -= 1
+                slot.header = None
+        for call in self._open:
+            if call.parking is not None:
+                call.parking.leave()
+
+    # -- which call ------------------------------------------------------------------
+
+    def _slot_for(self, piece: NativePiece) -> _Slot:
+        if piece.index is not None:
+            slot = self._by_index.get(piece.index)
+            if slot is None or (piece.id and slot.id and piece.id != slot.id) or self._is_another(slot, piece):
+                # Another identifier, or another name, under the same index is another call.
+                known = self._by_id.get(piece.id) if piece.id else None
+                slot = known if known is not None and known.index == piece.index else self._new(piece.index)
+        elif piece.id and piece.id in self._by_id:
+            slot = self._by_id[piece.id]
+        elif self._last is None or (piece.id and self._last.id) or self._is_another(self._last, piece):
+            slot = self._new(None)
+        else:
+            slot = self._last
+        if piece.id and slot.id is None:
+            slot.id = piece.id
+            self._by_id.setdefault(piece.id, slot)
+        return slot
+
+    def _new(self, index: int | None) -> _Slot:
+        slot = _Slot(index)
+        self._unsettled.append(slot)
+        if index is not None:
+            self._by_index[index] = slot
+        return slot
+
+    @staticmethod
+    def _is_another(slot: _Slot, piece: NativePiece) -> bool:
+        """Whether a name without an identifier is another call's: this one has its name, and has gone on."""
+        if not piece.name or piece.id or slot.call is None or not slot.name:
+            return False
+        return slot.call.arguments.complete or (slot.index is None and piece.name != slot.name)
+
+    # -- its name --------------------------------------------------------------------
+
+    def _take_name(self, slot: _Slot, piece: NativePiece, slip: Slip) -> None:
+        if not piece.name:
+            return
+        if slot.call is None:
+            if piece.name != slot.name:
+                slot.name += piece.name
+        elif slot.call.raw is not None:
+            if piece.name != slot.late_name:
+                slot.late_name += piece.name
+            if not self._declared.may_grow(slot.late_name) and self._declared.names is not None:
+                self._name_late(slot, slip)
+
+    def _name_late(self, slot: _Slot, slip: Slip) -> None:
+        """The arguments came before the name."""
+        assert slot.call is not None
+        slot.name, slot.late_name = slot.late_name, ""
+        self._unsettled.remove(slot)
+        self._desk.named(slot.call, self._declared.fix(slot.name), slip)
+
+    def _begin(self, slot: _Slot, slip: Slip) -> None:
+        call = Call("native", "text", slot.id, slot.name or None)
+        call.extras, slot.extras = slot.extras, {}
+        call.parking = Parking()
+        slot.call = call
+        self._unsettled.remove(slot)
+        header, slot.header = slot.header, None
+        if header is not None:
+            header.waiting -= 1
+        self._end_whole(slip)
+        self._open.append(call)
+        self._desk.begin(call, header if header is not None else slip)
+        if call.raw is not None:
+            # The name may still come: until then the slot is not settled.
+            self._unsettled.append(slot)
+
+    def _end_whole(self, slip: Slip) -> None:
+        """A call that is held until it is whole is whole when the next one begins."""
+        last = self._open[-1] if self._open else None
+        if last is not None and last.whole and last.raw is None and last.arguments.complete:
+            self._desk.end(last, slip, closed=False)
+            self._open.pop()
+
+    def _settle_names(self, slip: Slip, *, but: _Slot | None) -> None:
+        """Something else came: a name that could have grown has not."""
+        for slot in self._unsettled[:]:
+            if slot is but:
+                continue
+            if slot.call is None and (slot.name or slot.id):
+                self._begin(slot, slip)
+            elif slot.call is not None and slot.late_name:
+                self._name_late(slot, slip)

@@ -1,0 +1,77 @@
+"""Remembers the arguments of a call well enough to know them again, in bounded memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from hashlib import blake2b as Digest  # noqa: N812
+
+__all__ = ["ArgumentsRecord"]
+
+_PIECES: Final = 64
+_KEPT: Final = 8 * 1024
+
+
+class ArgumentsRecord:
+    """What a call's arguments were: the text itself while it is short, its digest when it is long."""
+
+    __slots__ = ("_digest", "_kept", "_size", "pieces")
+
+    PIECES: Final = _PIECES
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        """Text not yet settled; the hot path appends here and settles when there are `PIECES`."""
+        self._kept = ""
+        self._digest: Digest | None = None
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        if len(self.pieces) >= _PIECES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Fold the pieces into the text, or into the digest."""
+        joined = "".join(self.pieces)
+        self.pieces.clear()
+        self._size += len(joined)
+        if self._digest is None and self._size <= _KEPT:
+            self._kept += joined
+            return
+        if self._digest is None:
+            # Long arguments are rare, and most programs that import us never see any.
+            from hashlib import blake2b
+
+            self._digest = blake2b(digest_size=16)
+            joined, self._kept = self._kept + joined, ""
+        self._digest.update(joined.encode("utf-8", "surrogatepass"))
+
+    def same_as(self, other: ArgumentsRecord) -> bool:
+        """Whether both are the same JSON; long ones must be the same text."""
+        self.settle()
+        other.settle()
+        if self._digest is not None or other._digest is not None:
+            if self._digest is None or other._digest is None or self._size != other._size:
+                return False
+            return self._digest.digest() == other._digest.digest()
+        if self._kept == other._kept:
+            return True
+        mine = _canonical(self._kept)
+        return mine is not None and mine == _canonical(other._kept)
+
+    @classmethod
+    def of(cls, text: str) -> ArgumentsRecord:
+        record = cls()
+        record.add(text)
+        return record
+
+
+def _canonical(text: str) -> bytes | None:
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,661 @@
+"""Mends arguments by the declared schema: a value that was sent as a string -> the value that was meant.
+
+Kimi sometimes writes `{"todos": "[{\\"done\\": \\"true\\"}]"}` where an array was
+declared. Only where the schema rules a string out, and the text is exactly one JSON
+value of a kind it allows, is the string taken for that value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from moonshim.events import Repaired
+from moonshim.options import DEFAULT_BUFFER_LIMIT
+from moonshim.repair.arguments import SafeArguments
+from moonshim.repair.record import ArgumentsRecord
+
+__all__ = ["SchemaArguments"]
+
+_SPACE: Final = " \t\r\n"
+
+_NULL, _BOOLEAN, _INTEGER, _FRACTION, _STRING, _ARRAY, _OBJECT = (1 << bit for bit in range(7))
+_NUMBER: Final = _INTEGER | _FRACTION
+_ALL: Final = (1 << 7) - 1
+_MENDABLE: Final = _BOOLEAN | _NUMBER | _ARRAY | _OBJECT
+
+_KIND_NAMED: Final = {
+    "null": _NULL,
+    "boolean": _BOOLEAN,
+    "integer": _INTEGER,
+    "number": _NUMBER,
+    "string": _STRING,
+    "array": _ARRAY,
+    "object": _OBJECT,
+}
+_KIND_OF: Final[dict[type, int]] = {
+    type(None): _NULL,
+    bool: _BOOLEAN,
+    int: _INTEGER,
+    float: _NUMBER,
+    str: _STRING,
+    list: _ARRAY,
+    dict: _OBJECT,
+}
+_STARTS: Final = ((_NULL, "n"), (_BOOLEAN, "tf"), (_NUMBER, "-0123456789"), (_ARRAY, "["), (_OBJECT, "{"))
+"""What the text of each kind can begin with."""
+
+# Schemas are other people's: what goes beyond these has no opinion, which is always safe.
+_EXPAND_DEPTH: Final = 64
+_ALTERNATIVES: Final = 128
+_NODES: Final = 4096
+
+_NESTING: Final = 128
+"""How deep the place in the value is followed."""
+_LEVELS: Final = 8
+"""How many strings within strings are read."""
+_KEY_SIZE: Final = 1024
+_OPENING: Final = 64
+"""How many blanks a string may begin with and still be told by its first character."""
+
+# -- the schema --------------------------------------------------------------------------
+
+
+class _Leaf:
+    """What one schema object says itself, without the keywords that lead to others for the same value."""
+
+    __slots__ = ("kinds", "named", "rest", "strings")
+
+    def __init__(self, schema: dict[Any, Any]) -> None:
+        self.kinds = _declared_kinds(schema)
+        self.strings = [one for one in (*_list(schema.get("enum")), schema.get("const")) if isinstance(one, str)]
+        items, prefix = schema.get("items"), schema.get("prefixItems")
+        if isinstance(items, list):
+            items, prefix = schema.get("additionalItems"), items
+        properties, additional = schema.get("properties"), schema.get("additionalProperties")
+        if schema.get("patternProperties"):
+            # A pattern may or may not catch a key that is not declared: no opinion.
+            additional = True
+        self.named: dict[int, dict[Any, Any]] = {
+            _OBJECT: properties if isinstance(properties, dict) else {},
+            _ARRAY: dict(enumerate(_list(prefix))),
+        }
+        self.rest = {_OBJECT: additional, _ARRAY: items}
+
+    @property
+    def has_opinion(self) -> bool:
+        return self.kinds != _ALL or bool(self.strings) or any(self.named.values()) or self.rest != _NO_REST
+
+
+_NO_REST: Final = {_OBJECT: None, _ARRAY: None}
+_REST: Final = object()
+"""Stands for every property, or item, that is not declared by name, or place."""
+
+_Leaves: TypeAlias = tuple[_Leaf, ...]
+"""All of them hold at once; none of them: anything goes."""
+_Alternatives: TypeAlias = tuple[_Leaves, ...]
+"""One of them holds; none: nothing is allowed."""
+
+_ANYTHING: Final[_Alternatives] = ((),)
+
+
+class _Node:
+    """What the schema says about one place in the value.
+
+    `mendable` are the kinds that a string there may be taken for: none where strings are allowed.
+    """
+
+    __slots__ = ("_alternatives", "_inside", "_schema", "mendable", "starts", "strings")
+
+    def __init__(self, schema: _Schema, alternatives: _Alternatives) -> None:
+        kinds = 0
+        for leaves in alternatives:
+            kinds |= _common(leaves)
+        self.mendable = 0 if kinds & _STRING or not kinds & _MENDABLE else kinds
+        self.starts = "".join(start for kind, start in _STARTS if kind & self.mendable)
+        self.strings = frozenset(one for leaves in alternatives for leaf in leaves for one in leaf.strings)
+        """Those that were declared by name, and so stay what they are."""
+        self._schema = schema
+        self._alternatives = alternatives
+        self._inside: dict[int, _Inside] = {}
+
+    def inside(self, kind: int) -> _Inside:
+        """What is said about the inside of an object, or of an array, in this place."""
+        if kind not in self._inside:
+            fitting = [leaves for leaves in self._alternatives if _common(leaves) & kind]
+            self._inside[kind] = _Inside(self._schema, fitting, kind)
+        return self._inside[kind]
+
+
+class _Inside:
+    """What the schema says about the properties of an object, by name, or the items of an array, by place."""
+
+    __slots__ = ("_alternatives", "_kind", "_named", "_rest", "_schema", "has_opinion")
+
+    def __init__(self, schema: _Schema, alternatives: list[_Leaves], kind: int) -> None:
+        self._schema = schema
+        self._alternatives = alternatives
+        self._kind = kind
+        steps = (step for leaves in alternatives for leaf in leaves for step in leaf.named[kind])
+        self._named: dict[Any, _Node | None] = dict.fromkeys(steps)
+        self._rest = self._find(_REST)
+        self.has_opinion = bool(self._named) or self._rest is not schema.anything
+
+    def at(self, step: str | int) -> _Node:
+        if step not in self._named:
+            return self._rest
+        found = self._named[step]
+        if found is None:
+            found = self._named[step] = self._find(step)
+        return found
+
+    def _find(self, step: object) -> _Node:
+        found: list[_Alternatives] = []
+        for leaves in self._alternatives:
+            # What one part of an `allOf` declares, the others do not mean to forbid.
+            schemas = [named[step] for leaf in leaves if step in (named := leaf.named[self._kind])]
+            schemas = schemas or [leaf.rest[self._kind] for leaf in leaves]
+            found.append(_all_of([self._schema.expand(schema) for schema in schemas]))
+        return self._schema.node(_any_of(found))
+
+
+class _Schema:
+    """A declared schema, read where the value leads. Whatever its shape, reading it ends and never raises."""
+
+    __slots__ = ("_expanded", "_nodes", "_root", "_under_way", "anything", "top")
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._expanded: dict[int, tuple[Any, _Alternatives]] = {}
+        self._under_way: set[int] = set()
+        self.anything = _Node(self, _ANYTHING)
+        self._nodes: dict[_Alternatives, _Node] = {_ANYTHING: self.anything}
+        self.top = self.node(self.expand(root))
+
+    def node(self, alternatives: _Alternatives) -> _Node:
+        """Equal places are one node, so that a schema that contains itself stays finite."""
+        found = self._nodes.get(alternatives)
+        if found is None:
+            if len(self._nodes) >= _NODES:
+                return self.anything
+            found = self._nodes[alternatives] = _Node(self, alternatives)
+        return found
+
+    def expand(self, schema: Any) -> _Alternatives:
+        """`$ref`, `allOf`, `anyOf` and `oneOf` taken apart."""
+        if schema is False:
+            return ()
+        if not isinstance(schema, dict):
+            return _ANYTHING
+        me = id(schema)
+        if me in self._expanded:
+            return self._expanded[me][1]
+        if me in self._under_way or len(self._under_way) >= _EXPAND_DEPTH:
+            return _ANYTHING
+        self._under_way.add(me)
+        leaf = _Leaf(schema)
+        factors: list[_Alternatives] = [((leaf,),) if leaf.has_opinion else _ANYTHING]
+        factors.append(self.expand(self._resolve(schema.get("$ref"))))
+        factors += [self.expand(part) for part in _list(schema.get("allOf"))]
+        for choice in ("anyOf", "oneOf"):
+            if branches := _list(schema.get(choice)):
+                factors.append(_any_of([self.expand(branch) for branch in branches]))
+        self._under_way.discard(me)
+        # The schema is kept with its answer: as long as it lives, nothing else has its identity.
+        self._expanded[me] = schema, _all_of(factors)
+        return self._expanded[me][1]
+
+    def _resolve(self, ref: Any) -> Any:
+        """What a local reference points to; no opinion for any other."""
+        if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
+            return True
+        place = self._root
+        for step in ref.split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(place, list):
+                place = {str(index): one for index, one in enumerate(place)}
+            if not isinstance(place, dict):
+                return True
+            place = place.get(step, True)
+        return place
+
+
+def _any_of(choices: Iterable[_Alternatives]) -> _Alternatives:
+    found = tuple(dict.fromkeys(leaves for choice in choices for leaves in choice))
+    return _ANYTHING if () in found or len(found) > _ALTERNATIVES else found
+
+
+def _all_of(factors: Iterable[_Alternatives]) -> _Alternatives:
+    """Every combination. A part that would make too many is left out: that only allows more."""
+    combined = _ANYTHING
+    for factor in factors:
+        if factor == _ANYTHING or len(combined) * len(factor) > _ALTERNATIVES:
+            continue
+        joined = dict.fromkeys(tuple(dict.fromkeys(one + other)) for one in combined for other in factor)
+        if all(len(leaves) <= _ALTERNATIVES for leaves in joined):
+            combined = tuple(joined)
+    return combined
+
+
+def _common(leaves: _Leaves) -> int:
+    kinds = _ALL
+    for leaf in leaves:
+        kinds &= leaf.kinds
+    return kinds
+
+
+def _declared_kinds(schema: dict[Any, Any]) -> int:
+    declared = schema.get("type")
+    kinds = _NULL if schema.get("nullable") is True else 0
+    for name in declared if isinstance(declared, list) else [declared]:
+        kinds |= _KIND_NAMED.get(name, _ALL) if isinstance(name, str) else _ALL
+    constants = [schema["const"]] if "const" in schema else []
+    for choices in (_list(schema.get("enum")), constants):
+        allowed = 0 if choices else _ALL
+        for choice in choices:
+            allowed |= _KIND_OF.get(type(choice), _ALL)
+        kinds &= allowed
+    return kinds
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# -- the value ---------------------------------------------------------------------------
+
+_SPACES: Final = re.compile(r"[ \t\r\n]+")
+_BARE: Final = re.compile(r'[^ \t\r\n"{}\[\],:]+')
+_BARE_ITEMS: Final = re.compile(r'(?:[^ \t\r\n"{}\[\],:]++[ \t\r\n]*+,[ \t\r\n]*+)++')
+_STRING_TEXT: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_BRACKET: Final = re.compile(r'["{}\[\]]')
+_BLANKS: Final = re.compile(r" *")
+_NUMBER_TEXT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLAIN_KEY: Final = re.compile(r"[^\W\d][\w-]*")
+
+_IN_STRINGS: Final = {"arguments_control_character", "arguments_invalid_escape", "arguments_lone_surrogate"}
+"""What may be mended in a value that came as a string: anything else, and it is not JSON."""
+
+# Where in the value the next character stands: between tokens, then within strings, then beyond caring.
+_KEY, _COLON, _VALUE, _END, _WORD, _IN_KEY, _IN_STRING, _IN_OPENING, _HELD, _BLIND, _THROUGH = range(11)
+
+
+class _Frame:
+    """A container that is open: where in it we are, and what the schema says of that place."""
+
+    __slots__ = ("child", "inside", "is_object", "step")
+
+    def __init__(self, inside: _Inside, *, is_object: bool) -> None:
+        self.inside = inside
+        self.is_object = is_object
+        self.step: str | int = "" if is_object else 0
+        self.child = inside.at(self.step)
+
+    def move_to(self, step: str | int) -> None:
+        self.step = step
+        self.child = self.inside.at(step)
+
+
+class _Walk:
+    """Follows one JSON value and knows at every string which schema applies.
+
+    Everything goes out as it comes, but for a string that may be another value: that
+    one is kept back to its closing quote. Where the text is not JSON, the rest of it
+    goes through untouched.
+    """
+
+    def __init__(
+        self, schema: _Schema, top: _Node, repairs: list[Repaired], limit: int, path: str = "$", level: int = 0
+    ) -> None:
+        self.plain = False
+        """Within a string that goes through: only a quote or a backslash can change that."""
+        self._schema = schema
+        self._target = top
+        """What is said of the string that is kept back; at first, of the whole value."""
+        self._repairs = repairs
+        self._limit = limit
+        self._path = path
+        self._level = level
+        self._mode = _VALUE
+        self._stack: list[_Frame] = []
+        self._depth = 0
+        """How deep we are in a part that nothing is said of."""
+        self._quoted = False
+        self._escaped = False
+        self._kept: list[str] = []
+        """The text of the key that is being read, or of the string that is kept back."""
+        self._kept_size = 0
+        self._out: list[str] = []
+        self._sent = 0
+
+    @property
+    def undecided(self) -> str:
+        """The beginning of a string that may yet turn out to be only that."""
+        return '"' + "".join(self._kept) if self._mode == _IN_OPENING else ""
+
+    def feed(self, text: str) -> str:
+        self._out, self._sent = [], 0
+        pos, end = 0, len(text)
+        while pos < end:
+            pos = _STEPS[self._mode](self, text, pos)
+        mode = self._mode
+        if mode not in (_IN_OPENING, _HELD):
+            self._out.append(text[self._sent :])
+        self.plain = not self._escaped and (mode == _IN_STRING or (mode == _BLIND and self._quoted))
+        return "".join(self._out)
+
+    def close(self) -> str:
+        """The value is over: what is kept back was never closed, and goes out as it came."""
+        mode, self._mode = self._mode, _THROUGH
+        return '"' + "".join(self._kept) if mode in (_IN_OPENING, _HELD) else ""
+
+    # -- between strings -------------------------------------------------------------
+
+    def _token(self, text: str, pos: int) -> int:
+        char = text[pos]
+        if action := _ACTIONS[self._mode].get(char):
+            action(self, text, pos)
+            return pos + 1
+        if char in _SPACE:
+            self._mode = _END if self._mode == _WORD else self._mode
+            return _end(_SPACES, text, pos)
+        if char in '"{}[],:' or self._mode not in (_VALUE, _WORD):
+            self._mode = _THROUGH
+            return pos
+        frame = self._stack[-1] if self._stack else None
+        if frame and isinstance(frame.step, int) and self._mode == _VALUE:
+            # Long lists of numbers: all but the last that is here, at one go.
+            if (end := _end(_BARE_ITEMS, text, pos)) > pos:
+                frame.move_to(frame.step + text.count(",", pos, end))
+                return end
+        self._mode = _WORD
+        return _end(_BARE, text, pos)
+
+    def _begin_key(self, text: str, pos: int) -> None:
+        self._kept, self._kept_size, self._mode = [], 0, _IN_KEY
+
+    def _colon(self, text: str, pos: int) -> None:
+        self._mode = _VALUE
+
+    def _comma(self, text: str, pos: int) -> None:
+        frame = self._stack[-1] if self._stack else None
+        self._mode = _THROUGH if frame is None else _KEY if frame.is_object else _VALUE
+        if frame and isinstance(frame.step, int):
+            frame.move_to(frame.step + 1)
+
+    def _open(self, text: str, pos: int) -> None:
+        is_object = text[pos] == "{"
+        inside = self._place().inside(_OBJECT if is_object else _ARRAY)
+        if inside.has_opinion and len(self._stack) < _NESTING:
+            self._stack.append(_Frame(inside, is_object=is_object))
+            self._mode = _KEY if is_object else _VALUE
+        else:
+            self._mode, self._depth = _BLIND, 1
+
+    def _close(self, text: str, pos: int) -> None:
+        if self._stack and self._stack[-1].is_object == (text[pos] == "}"):
+            self._stack.pop()
+            self._value_ended()
+        else:
+            self._mode = _THROUGH
+
+    def _place(self) -> _Node:
+        return self._stack[-1].child if self._stack else self._target
+
+    def _value_ended(self) -> None:
+        self._mode = _END if self._stack else _THROUGH
+
+    def _blind(self, text: str, pos: int) -> int:
+        """Nothing is said of what is in here: only its end matters."""
+        if self._quoted:
+            at = self._closing(text, pos)
+            self._quoted = at < 0
+            return at + 1 or len(text)
+        found = _BRACKET.search(text, pos)
+        if found is None:
+            return len(text)
+        if found[0] == '"':
+            self._quoted = True
+        else:
+            self._depth += 1 if found[0] in "{[" else -1
+            if not self._depth:
+                self._value_ended()
+        return found.end()
+
+    def _through(self, text: str, pos: int) -> int:
+        return len(text)
+
+    # -- strings ---------------------------------------------------------------------
+
+    def _closing(self, text: str, pos: int) -> int:
+        """Where the quote is that ends the string, or -1."""
+        at = _end(_STRING_TEXT, text, pos + self._escaped)
+        self._escaped = at < len(text) and text[at] == "\\"
+        return at if at < len(text) and not self._escaped else -1
+
+    def _in_string(self, text: str, pos: int) -> int:
+        at = self._closing(text, pos)
+        if at >= 0:
+            self._value_ended()
+        return at + 1 or len(text)
+
+    def _in_key(self, text: str, pos: int) -> int:
+        at = self._closing(text, pos)
+        piece = text[pos : at if at >= 0 else len(text)]
+        self._kept_size += len(piece)
+        if self._kept_size <= _KEY_SIZE:
+            self._kept.append(piece)
+        if at >= 0:
+            frame, key = self._stack[-1], _decoded("".join(self._kept))
+            if key is None or self._kept_size > _KEY_SIZE:
+                frame.child = self._schema.anything
+            else:
+                frame.move_to(key)
+            self._mode = _COLON
+        return at + 1 or len(text)
+
+    def _begin_string(self, text: str, pos: int) -> None:
+        self._target = self._place()
+        if not self._target.mendable:
+            self._mode = _IN_STRING
+            return
+        self._out.append(text[self._sent : pos])
+        self._kept, self._kept_size, self._mode = [], 0, _IN_OPENING
+
+    def _in_opening(self, text: str, pos: int) -> int:
+        """The first character often tells that a string is only a string: then it need not wait."""
+        at = _end(_BLANKS, text, pos)
+        if self._kept_size + at - pos >= _OPENING:
+            self._mode = _HELD
+        elif at == len(text):
+            self._keep(text[pos:])
+            return at
+        elif text[at] == "\\" or text[at] in self._target.starts:
+            self._mode = _HELD
+        else:
+            self._release(pos)
+        return pos
+
+    def _held(self, text: str, pos: int) -> int:
+        at = self._closing(text, pos)
+        stop = at if at >= 0 else len(text)
+        self._keep(text[pos:stop])
+        if self._kept_size > self._limit:
+            self._repairs.append(Repaired("buffer_limit", self._where()))
+            self._release(stop)
+            return stop
+        if at < 0:
+            return stop
+        raw = "".join(self._kept)
+        meant = self._meant(raw)
+        self._out.append(f'"{raw}"' if meant is None else meant)
+        self._sent = at + 1
+        self._value_ended()
+        return at + 1
+
+    def _keep(self, text: str) -> None:
+        self._kept.append(text)
+        self._kept_size += len(text)
+
+    def _release(self, pos: int) -> None:
+        """It stays the string that it is, and streams on from `pos`."""
+        self._out.append('"' + "".join(self._kept))
+        self._kept, self._sent, self._mode = [], pos, _IN_STRING
+
+    # -- what was meant --------------------------------------------------------------
+
+    def _meant(self, raw: str) -> str | None:
+        """The JSON that the string holds, if it is of a kind that is allowed here."""
+        text = _decoded(raw)
+        if text is None or text in self._target.strings:
+            return None
+        value = text.strip(_SPACE)
+        kind = _kind_of_text(value) & self._target.mendable
+        if kind & (_ARRAY | _OBJECT):
+            return self._container(value)
+        if not kind:
+            return None
+        self._repairs.append(Repaired("arguments_schema", self._where()))
+        return value
+
+    def _container(self, value: str) -> str | None:
+        if self._level >= _LEVELS:
+            return None
+        safe = SafeArguments(ArgumentsRecord(), limit=self._limit)
+        mended = safe.feed(value) + safe.close()
+        inner = safe.drain()
+        if not all(repair.rule in _IN_STRINGS for repair in inner):
+            return None
+        walk = _Walk(self._schema, self._target, inner, self._limit, self._where(), self._level + 1)
+        mended = walk.feed(mended) + walk.close()
+        try:
+            msgspec.json.decode(mended, type=msgspec.Raw)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        self._repairs += [Repaired("arguments_schema", self._where()), *inner]
+        return mended
+
+    def _where(self) -> str:
+        steps = [self._path]
+        for frame in self._stack:
+            named = isinstance(frame.step, str) and _PLAIN_KEY.fullmatch(frame.step)
+            steps.append(f".{frame.step}" if named else f"[{msgspec.json.encode(frame.step).decode()}]")
+        return "".join(steps)
+
+
+# In the order of the modes.
+_STEPS: Final = (
+    *[_Walk._token] * 5,
+    _Walk._in_key,
+    _Walk._in_string,
+    _Walk._in_opening,
+    _Walk._held,
+    _Walk._blind,
+    _Walk._through,
+)
+_ACTIONS: Final[tuple[dict[str, Callable[[_Walk, str, int], None]], ...]] = (
+    {'"': _Walk._begin_key, "}": _Walk._close},
+    {":": _Walk._colon},
+    {'"': _Walk._begin_string, "{": _Walk._open, "[": _Walk._open, "]": _Walk._close},
+    {",": _Walk._comma, "}": _Walk._close, "]": _Walk._close},
+    {",": _Walk._comma, "}": _Walk._close, "]": _Walk._close},
+)
+"""What may come in each mode between strings. Anything else is not JSON."""
+
+
+def _end(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    found = pattern.match(text, pos)
+    return found.end() if found else pos
+
+
+def _kind_of_text(value: str) -> int:
+    """The kinds that a JSON text is of, as far as its beginning and its length tell; none if it is not JSON."""
+    match value[:1]:
+        case "{":
+            return _OBJECT
+        case "[":
+            return _ARRAY
+        case "t" | "f":
+            return _BOOLEAN if value in ("true", "false") else 0
+        case "n":
+            return _NULL if value == "null" else 0
+    found = _NUMBER_TEXT.fullmatch(value)
+    if found is None:
+        return 0
+    # With an exponent it takes arithmetic to see whether a number is whole: it is not tried.
+    return _FRACTION if found[2] or (found[1] or "").strip(".0") else _NUMBER
+
+
+def _decoded(raw: str) -> str | None:
+    """What a string says; None if its text is not that of a JSON string."""
+    if "\\" not in raw:
+        return raw
+    try:
+        return msgspec.json.decode(f'"{raw}"', type=str)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+class SchemaArguments:
+    """Mends what `SafeArguments` does and, by the schema, values that came as strings. Only those wait for their end.
+
+    >>> schema = {"type": "object", "properties": {"n": {"type": "integer"}, "text": {"type": "string"}}}
+    >>> arguments = SchemaArguments(ArgumentsRecord(), schema)
+    >>> [arguments.feed(text) for text in ('{"text": "1', '2", "n": "1', '2"', "}")]
+    ['{"text": "1', '2", "n": ', '12', '}']
+    >>> arguments.drain()
+    [Repaired(rule='arguments_schema', detail='$.n', choice=0)]
+    """
+
+    __slots__ = ("_begun", "_inner", "_repairs", "_walk", "record")
+
+    def __init__(self, record: ArgumentsRecord, schema: dict[str, Any], *, limit: int = DEFAULT_BUFFER_LIMIT) -> None:
+        self.record = record
+        # What was delivered is not what `SafeArguments` saw, and it needs the latter to know a repetition.
+        self._inner = SafeArguments(ArgumentsRecord(), limit=limit)
+        self._repairs: list[Repaired] = []
+        read = _Schema(schema)
+        self._walk = _Walk(read, read.top, self._repairs, limit)
+        self._begun = False
+
+    @property
+    def held(self) -> str:
+        """The input that is kept back, but for a value on its way to being mended: that will not leave as it came."""
+        return self._walk.undecided + self._inner.held
+
+    @property
+    def complete(self) -> bool:
+        return self._inner.complete
+
+    def feed(self, text: str) -> str:
+        mended = self._inner.feed(text)
+        walk = self._walk
+        if walk.plain and '"' not in mended and "\\" not in mended:
+            self.record.add(mended)
+            return mended
+        self._repairs += self._inner.drain()
+        return self._delivered(walk.feed(mended))
+
+    def close(self, *, cut: bool = False) -> str:
+        """The call is over. Nothing is added to a value that was cut off: it goes out as it came."""
+        rest = self._inner.close(cut=cut)
+        self._repairs += self._inner.drain()
+        return self._delivered(self._walk.feed(rest) + self._walk.close())
+
+    def drain(self) -> list[Repaired]:
+        repairs = [*self._repairs, *self._inner.drain()]
+        self._repairs.clear()
+        return repairs
+
+    def _delivered(self, text: str) -> str:
+        """Note what goes out; white space around the value is no part of it."""
+        noted = text if self._begun else text.lstrip(_SPACE)
+        if self._inner.complete:
+            noted = noted.rstrip(_SPACE)
+        if noted:
+            self._begun = True
+            self.record.add(noted)
+        return text

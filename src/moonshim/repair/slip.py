@@ -1,0 +1,83 @@
+"""What one incoming frame turned into, and which frames wait for text that is still held back.
+
+A clean stream must leave as it came, frame by frame, even where a frame ends in a
+`<` that might have been a marker. So a frame whose last characters are undecided
+waits; once they turn out to be ordinary, they are booked to the frame they came
+in, and it leaves untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moonshim.events import BlockDelta, Event
+
+__all__ = ["Observer", "Parking", "Slip"]
+
+Observer = Callable[[Event], None]
+
+
+class Slip:
+    """The events that one frame gave for one choice; it is final when nothing is `waiting`."""
+
+    __slots__ = ("_observe", "events", "waiting")
+
+    def __init__(self, observe: Observer | None = None) -> None:
+        self.events: list[Event] = []
+        self.waiting = 0
+        self._observe = observe
+
+    def put(self, event: Event) -> None:
+        self.events.append(event)
+        if self._observe is not None:
+            self._observe(event)
+
+
+class Parking:
+    """The frames that wait for one held text, each with its share of it."""
+
+    __slots__ = ("_parked",)
+
+    def __init__(self) -> None:
+        self._parked: list[tuple[Slip, int]] = []
+
+    def claim(self, before: str, said: str, after: str, say: Callable[[str, Slip], None], slip: Slip) -> None:
+        """Book `said` to the frames it came in.
+
+        `before` was held, then the slip's own text was read, and now `after` is held.
+        What of `before` was said goes to those who wait for it; the rest of `said`
+        is the slip's own. Whoever waits for text that became part of a marker waits
+        no longer.
+        """
+        released = len(before) if said.startswith(before) else len(said) if before.startswith(said) else 0
+        still = before[released:] if len(said) == released and after.startswith(before[released:]) else ""
+        parked, self._parked = self._parked, []
+        unbooked = released
+        loose = len(before) - sum(size for _, size in parked)
+        for place, (waiting, size) in enumerate(parked):
+            share = min(size + (loose if place == 0 else 0), unbooked)
+            if share:
+                say(said[released - unbooked : released - unbooked + share], waiting)
+                unbooked -= share
+            left = size - share
+            if left > 0 and still:
+                self._parked.append((waiting, left))
+            else:
+                waiting.waiting -= 1
+        if len(said) > released - unbooked:
+            say(said[released - unbooked :], slip)
+        fresh = len(after) - len(still)
+        if fresh > 0:
+            slip.waiting += 1
+            self._parked.append((slip, fresh))
+
+    def leave(self) -> None:
+        """Nobody waits any longer: what is held will go out with a later frame."""
+        for waiting, _ in self._parked:
+            waiting.waiting -= 1
+        self._parked.clear()
+
+
+def grow_block(index: int) -> Callable[[str, Slip], None]:
+    """A `say` for the block of a call."""
+    return lambda text, slip: slip.put(BlockDelta(index, text))

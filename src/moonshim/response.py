@@ -1,0 +1,194 @@
+"""Mends a whole (non-streaming) Chat response, by the very rules that mend a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from moonshim.assemble import Assembler
+from moonshim.conversation import Message
+from moonshim.dialects.openai_chat.delta import Piece, read_pieces, read_speech, reasoning_fields, write_reasoning
+from moonshim.dialects.openai_chat.patch import error_chunk
+from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
+from moonshim.dialects.openai_chat.usage import UsageKeeper
+from moonshim.errors import InvalidInput
+from moonshim.events import Event, Failed, Finished, Repaired
+from moonshim.options import KimiOptions
+from moonshim.plan import Plan, Tools, plan_for
+from moonshim.repair.log import RepairLog
+from moonshim.repair.native import NativePiece
+from moonshim.repair.slip import Slip
+from moonshim.repair.surrogates import SurrogateJoiner
+
+__all__ = ["Mended", "mend_response"]
+
+
+class Mended(Struct, frozen=True):
+    """A mended response, and what was put right in it."""
+
+    body: dict[str, Any]
+    repairs: list[Repaired]
+    message: Message = Message("ai")
+    """The answer of the first choice."""
+    ending: Finished | Failed | None = None
+
+
+def mend_response(
+    body: dict[str, Any],
+    *,
+    model: str,
+    tools: Tools | None = None,
+    tool_choice: Any = None,
+    history: Iterable[Mapping[str, Any] | Message] | None = None,
+    options: KimiOptions | None = None,
+) -> Mended:
+    """A response as it came -> as an OpenAI client expects it. The body that was passed stays as it is.
+
+    Where a stream would end in an error event, the body gets an `error` beside what
+    was said, and the choice has no finish reason.
+    """
+    if not isinstance(body, dict):
+        raise InvalidInput(f"body must be a dict, not {type(body).__name__}", field="body")
+    plan = plan_for(model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+    log = RepairLog()
+    choices = body.get("choices")
+    if not isinstance(choices, list):
+        if "error" not in body:
+            log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
+        return Mended(body, log.repairs)
+    usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas).read(body, log)
+    mended = [_WholeChoice(choice, place, plan, log) for place, choice in enumerate(choices)]
+    first = mended[0] if mended else None
+    out = body
+    if usage_changed or any(one.changed for one in mended):
+        out = {**body, "choices": [one.choice for one in mended]}
+        if usage_changed:
+            out["usage"] = usage
+        failure = next((one.ending for one in mended if isinstance(one.ending, Failed)), None)
+        if failure is not None:
+            out |= error_chunk(failure)
+    return Mended(out, log.repairs, first.message if first else Message("ai"), first.ending if first else None)
+
+
+class _WholeChoice:
+    """One choice of a whole response, read as a stream of one frame."""
+
+    def __init__(self, choice: Any, place: int, plan: Plan, log: RepairLog) -> None:
+        self.choice = choice
+        self.changed = False
+        self.message = Message("ai")
+        self.ending: Finished | Failed | None = None
+        self._place = place
+        self._log = log
+        self._assembler = Assembler()
+        if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+            log.add(Repaired("not_a_chunk", "a choice without a message"), place)
+            return
+        self._mend(choice, choice["message"], plan)
+
+    def _seen(self, event: Event) -> None:
+        if isinstance(event, Repaired):
+            self._log.add(event, self._place)
+        else:
+            self._assembler.feed(event)
+
+    def _mend(self, choice: dict[str, Any], message: dict[str, Any], plan: Plan) -> None:
+        answer, slip, halves = plan.answer(self._seen), Slip(self._seen), SurrogateJoiner()
+        said = read_speech(message)
+        if plan.options.repair_deltas:
+            for field, text in said.conflicts:
+                slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
+        for channel, text in (("reasoning", said.reasoning), ("text", said.content)):
+            text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush())
+            if text:
+                answer.say(channel, text, slip)  # type: ignore[arg-type]
+        entries = message.get("tool_calls")
+        pieces, new_ids = read_pieces(entries), {}
+        for number, piece in enumerate(pieces):
+            arguments = halves.join(number, piece.arguments, slip)
+            native = NativePiece(number, piece.id, piece.name, arguments, piece.extras)
+            if answer.watch is None:
+                answer.call(native, slip)
+            elif (new_id := answer.watch.feed(native, slip)) is not None:
+                new_ids[number] = new_id
+        raw = choice.get("finish_reason")
+        raw = raw if isinstance(raw, str) and raw else None
+        answer.finish(raw, slip)
+        self.message, self.ending = self._assembler.message, answer.ending
+        builder = SegmentBuilder()
+        builder.first_number = len(pieces) if answer.watch is not None else 0
+        went = _merged(builder.build(slip.events))
+        calls = [_told(piece) for piece in pieces]
+        if answer.watch is not None:
+            went.calls = [_told(piece, new_ids.get(place)) for place, piece in enumerate(pieces)] + went.calls
+        reason = answer.ending.reason if isinstance(answer.ending, Finished) else None
+        self.changed = (
+            went.reasoning != said.reasoning
+            or went.content != said.content
+            or (bool(said.conflicts) and plan.options.repair_deltas)
+            or [_identity(one) for one in went.calls] != [_identity(one) for one in calls]
+            or any(isinstance(piece.odd, bool) and _is_object(piece, entries) for piece in pieces)
+            or reason != raw
+            or "usage" in choice
+        )
+        if self.changed:
+            patched = _patched_message(message, went)
+            self.choice = {k: v for k, v in choice.items() if k != "usage" or not plan.options.repair_deltas}
+            self.choice |= {"message": patched, "finish_reason": reason}
+
+
+def _told(piece: Piece, new_id: str | None = None) -> Piece:
+    return Piece(None, new_id or piece.id, piece.name, piece.arguments, piece.extras)
+
+
+def _identity(piece: Piece) -> tuple[str | None, str | None, str]:
+    return piece.id, piece.name, piece.arguments
+
+
+def _is_object(piece: Piece, entries: Any) -> bool:
+    """Whether some entry carries its arguments as an object instead of its text."""
+    return any(
+        isinstance(entry, dict)
+        and isinstance(entry.get("function"), dict)
+        and not isinstance(entry["function"].get("arguments", ""), str)
+        for entry in entries
+    )
+
+
+def _merged(segments: list[Segment]) -> Segment:
+    whole = Segment(calls=[])
+    calls: dict[int | None, Piece] = {}
+    for segment in segments:
+        whole.reasoning += segment.reasoning
+        whole.content += segment.content
+        for piece in segment.calls:
+            known = calls.get(piece.index)
+            arguments = piece.arguments if known is None else known.arguments + piece.arguments
+            calls[piece.index] = Piece(None, *_named(known or piece), arguments, (known or piece).extras)
+    whole.calls = list(calls.values())
+    return whole
+
+
+def _named(piece: Piece) -> tuple[str | None, str | None]:
+    return piece.id, piece.name
+
+
+def _patched_message(message: dict[str, Any], went: Segment) -> dict[str, Any]:
+    gone = {"tool_calls", *reasoning_fields(message)}
+    patched = {key: value for key, value in message.items() if key not in gone}
+    patched |= write_reasoning(message, went.reasoning, ("reasoning_content",), first=True)
+    if isinstance(message.get("content"), str) or went.content:
+        patched["content"] = went.content
+    if went.calls:
+        patched["tool_calls"] = [_entry(piece) for piece in went.calls]
+    elif "tool_calls" in message and not message["tool_calls"]:
+        patched["tool_calls"] = message["tool_calls"]
+    return patched
+
+
+def _entry(piece: Piece) -> dict[str, Any]:
+    extras = dict(piece.extras)
+    function = {"name": piece.name, "arguments": piece.arguments, **extras.pop("function", {})}
+    return {"id": piece.id, "type": "function", "function": function, **extras}

@@ -1,0 +1,270 @@
+"""Bytes of a Server-Sent Events stream, cut anywhere, into frames; and a payload back into bytes.
+
+The rules of lines, fields and events are those of WHATWG HTML, section 9.2. Bytes are never
+decoded here, so a chunk may end inside a character.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["BoundedFramer", "Fault", "Frame", "SseFramer", "render_sse"]
+
+Fault: TypeAlias = Literal[
+    "data_without_space", "line_endings", "multi_line_data", "unterminated", "byte_order_mark", "oversized"
+]
+
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+_MARK: Final = b"\xef\xbb\xbf"
+_LF: Final = 10
+_CR: Final = 13
+_any_json: Final = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One event or line, correctly framed."""
+
+    raw: bytes
+    """What goes out when nothing has to change."""
+    data: bytes | None
+    """The payload, its lines joined by LF. None: a comment, a blank line, an event without data, an oversized piece."""
+    head: bytes = b""
+    """The other lines of the event (`event:`, `id:`, comments), each ended by LF."""
+    fault: Fault | None = None
+    """None when `raw` is byte for byte what came; else what was put right, the first in the order of `Fault`."""
+
+
+def render_sse(data: bytes, head: bytes = b"") -> bytes:
+    """One event; a payload of several lines becomes several `data:` lines, whatever its line ends."""
+    if _LF in data or _CR in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
+    if head and head.startswith(_MARK):
+        # At the start of a stream a reader would take the mark off, and read a field that was not there.
+        return b"data: %b\n%b\n" % (data, head)
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+class BoundedFramer:
+    """What both framings share: byte order marks, and a bound on what is held of an unfinished event.
+
+    The bound counts the bytes of an event with its end, so that it does not depend on the chunking.
+    """
+
+    __slots__ = ("_held", "_idle", "_marked", "_max", "_opening", "_passing")
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max = max_event_bytes
+        self._held = bytearray()
+        self._passing = False
+        """The event in progress is oversized: its pieces go out as they come."""
+        self._opening: bytes | None = b""
+        """The first bytes, while they can still grow into a byte order mark; None afterwards."""
+        self._marked = False
+        """A mark was taken off and no frame has told of it yet."""
+        self._idle = False
+        """Nothing is held or remembered: a chunk can be read on its own."""
+
+    def flush(self) -> list[Frame]:
+        """End of input: an unterminated last event is still an event."""
+        opening, self._opening = self._opening, None
+        out = self._split(opening) if opening else []
+        if self._passing:
+            self._passing = False
+            out.append(Frame(self._missing_end(), None, b"", "unterminated"))
+        elif self._held:
+            event = bytes(self._held) + self._missing_end()
+            self._held.clear()
+            out.append(self._frame(event, cut=True))
+        if self._marked and not out:
+            out.append(Frame(b"", None))
+        return self._tell_of_mark(out)
+
+    def _feed(self, chunk: bytes) -> list[Frame]:
+        if self._opening is not None:
+            # All marks, not one: a second one would be at the start of our output, and be taken for ours.
+            chunk, at = self._opening + chunk, 0
+            while chunk.startswith(_MARK, at):
+                at += len(_MARK)
+                self._marked = True
+            chunk = chunk[at:]
+            if _MARK.startswith(chunk):
+                self._opening = chunk
+                return []
+            self._opening = None
+        if not chunk:
+            return []
+        return self._tell_of_mark(self._split(chunk))
+
+    def _tell_of_mark(self, out: list[Frame]) -> list[Frame]:
+        if self._marked and out:
+            self._marked = False
+            first = out[0]
+            out[0] = Frame(first.raw, first.data, first.head, first.fault or "byte_order_mark")
+        return out
+
+    def _hold(self, piece: bytes, out: list[Frame]) -> None:
+        """Keep a piece without an end, or let it pass when that would be too much."""
+        if self._passing:
+            out.append(Frame(piece, None, b"", "oversized"))
+            return
+        self._held += piece
+        if len(self._held) > self._max:
+            out.append(Frame(bytes(self._held), None, b"", "oversized"))
+            self._held.clear()
+            self._passing = True
+
+    def _complete(self, piece: bytes) -> Frame:
+        """The event that ends with this piece."""
+        if self._passing:
+            self._passing = False
+            return Frame(piece, None, b"", "oversized")
+        if self._held:
+            piece = bytes(self._held) + piece
+            self._held.clear()
+        if len(piece) > self._max:
+            return Frame(piece, None, b"", "oversized")
+        return self._frame(piece)
+
+    def _split(self, chunk: bytes) -> list[Frame]:
+        raise NotImplementedError
+
+    def _frame(self, event: bytes, cut: bool = False) -> Frame:
+        raise NotImplementedError
+
+    def _missing_end(self) -> bytes:
+        raise NotImplementedError
+
+
+class SseFramer(BoundedFramer):
+    """Split the bytes of an event stream into frames, whatever the chunking.
+
+    - The frames, and their `raw` put together, are the same for every split of the input.
+    - Input that is correctly framed comes out byte for byte; what comes out is correctly framed.
+    - An event comes out with the first byte of its blank line; of what follows a CR, only an LF is awaited,
+      and that LF is swallowed.
+    - No byte of a payload, field or comment is lost. An event of more than `max_event_bytes` goes out in pieces
+      without being read (`fault` "oversized"), so what is held is bounded; the next event is read again.
+    - Work is linear in the input: held bytes are searched once and copied once.
+    """
+
+    __slots__ = ("_after_cr", "_cr", "_line_start")
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        super().__init__(max_event_bytes)
+        self._after_cr = False
+        """The last byte was a CR: an LF now is the second half of the same line end."""
+        self._cr = False
+        """A line of the event in progress ended by CR or CRLF."""
+        self._line_start = False
+        """The event in progress has a line end as its last byte: an LF now ends it."""
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that end in this chunk."""
+        if self._idle:
+            # The usual chunk: one event as it should be. Equal to the long way by a property test.
+            line, _, rest = chunk.partition(b"\n")
+            if rest == b"\n" and line[:6] == b"data: " and _CR not in line and len(chunk) <= self._max:
+                return [Frame(chunk, line[6:])]
+        return self._feed(chunk)
+
+    def _split(self, chunk: bytes) -> list[Frame]:
+        if self._after_cr and chunk[0] == _LF:
+            chunk = chunk[1:]
+        self._after_cr = chunk[-1:] == b"\r"
+        out = self._scan_other_ends(chunk) if _CR in chunk else self._scan(chunk, cr=False)
+        self._idle = not (self._held or self._passing or self._after_cr)
+        return out
+
+    def _scan_other_ends(self, chunk: bytes) -> list[Frame]:
+        text = chunk.replace(b"\r\n", b"\n")
+        if _CR not in text and len(chunk) - len(text) == text.count(b"\n"):
+            cut = text.rfind(b"\n") + 1
+            return self._scan(text[:cut], cr=True) + self._scan(text[cut:], cr=False)
+        out: list[Frame] = []
+        for line in chunk.splitlines(keepends=True):
+            cr = _CR in line
+            out += self._scan(line.rstrip(b"\r\n") + b"\n" if cr else line, cr)
+        return out
+
+    def _scan(self, text: bytes, cr: bool) -> list[Frame]:
+        """Frames of a text with LF as its line ends. With `cr` all of these were CR or CRLF, and one is its end."""
+        out: list[Frame] = []
+        start, stop, limit = 0, len(text), self._max
+        if stop and (self._held or self._passing):
+            self._cr = self._cr or cr
+            start = 1
+            if not (self._line_start and text[0] == _LF):
+                start += text.find(b"\n\n") + 1
+                if start == 1:
+                    self._hold_lines(text, out)
+                    return out
+            out.append(self._complete(text[:start]))
+        while start < stop:
+            end = text.find(b"\n", start)
+            if end == start:
+                out.append(Frame(b"\n", None, b"", "line_endings" if cr else None))
+                start += 1
+                continue
+            after = end + 2
+            if end > 0 and after <= stop and text[end + 1] == _LF:
+                if not cr and text.startswith(b"data: ", start) and after - start <= limit:
+                    out.append(Frame(text[start:after], text[start + 6 : end]))
+                    start = after
+                    continue
+            else:
+                after = text.find(b"\n\n", end) + 2
+            self._cr = cr
+            if after == 1:
+                self._hold_lines(text[start:], out)
+                break
+            out.append(self._complete(text[start:after]))
+            start = after
+        return out
+
+    def _hold_lines(self, piece: bytes, out: list[Frame]) -> None:
+        self._line_start = piece[-1] == _LF
+        self._hold(piece, out)
+
+    def _missing_end(self) -> bytes:
+        return b"\n" if self._line_start else b"\n\n"
+
+    def _frame(self, event: bytes, cut: bool = False) -> Frame:
+        data: list[bytes] = []
+        others: list[bytes] = []
+        spaced = True
+        for line in event[:-2].split(b"\n"):
+            if line[:6] == b"data: ":
+                data.append(line[6:])
+            elif line[:5] == b"data:" or line == b"data":
+                data.append(line[5:])
+                spaced = False
+            else:
+                others.append(line + b"\n")
+        head = b"".join(others)
+        payload = b"\n".join(data)
+        folded = len(data) > 1 and _is_json_text(payload)
+        fault: Fault | None = "unterminated" if cut else None
+        if not spaced:
+            fault = "data_without_space"
+        elif self._cr:
+            fault = "line_endings"
+        elif folded:
+            fault = "multi_line_data"
+        if not data:
+            return Frame(event, None, head, fault)
+        if folded or not spaced:
+            event = render_sse(payload.replace(b"\n", b"") if folded else payload, head)
+        return Frame(event, payload, head, fault)
+
+
+def _is_json_text(payload: bytes) -> bool:
+    """Whether line feeds in this are white space between tokens: in anything else, `[1<LF>2]`, they carry meaning."""
+    if not payload.lstrip().startswith((b"{", b"[")):
+        return False
+    try:
+        _any_json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

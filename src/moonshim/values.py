@@ -1,0 +1,34 @@
+"""JSON-like values, copied: what one side does to its copy, the other never sees."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+__all__ = ["copied"]
+
+T = TypeVar("T")
+
+
+def copied(value: T) -> T:
+    """A copy of nested dicts and lists that shares nothing changeable with the original.
+
+    It does not recurse, so that no depth of nesting can break it.
+
+    >>> a = {"x": [1, {"y": 2}]}
+    >>> b = copied(a)
+    >>> b["x"][1]["y"] = 3
+    >>> a
+    {'x': [1, {'y': 2}]}
+    """
+    if not isinstance(value, (dict, list)):
+        return value
+    root: list[Any] = [value]
+    todo: list[Any] = [root]
+    while todo:
+        holder = todo.pop()
+        for key, inner in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            if isinstance(inner, (dict, list)):
+                holder[key] = fresh = inner.copy()
+                todo.append(fresh)
+    copy: T = root[0]
+    return copy
