@@ -228,8 +228,7 @@ def test_no_fault_means_that_nothing_changed(text: bytes) -> None:
 @given(any_text)
 def test_raw_says_what_data_and_head_say(text: bytes) -> None:
     for frame in run([text]):
-        again = run([b"\n", frame.raw])[1:]
-        again = (again or [frame])[0]
+        [again] = run([b"\n", frame.raw])[1:] or [frame]
         assert again.head == frame.head
         if frame.data != again.data:
             assert frame.data is not None

@@ -8,15 +8,18 @@ The engine is pure: bytes or values in, bytes or values out, no input or output 
     send(mender.flush())
 """
 
-from moonshim.chunks import mend_chunks
-from moonshim.conversation import Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
-from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, UnknownFormat
-from moonshim.events import Failed, Finished, Repaired
-from moonshim.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
-from moonshim.ids import tool_id_strategy
-from moonshim.options import KimiOptions, ToolTokens
-from moonshim.pipeline import Mender
-from moonshim.response import Mended, mend_response
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moonshim.chunks import mend_chunks
+    from moonshim.conversation import Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
+    from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, UnknownFormat
+    from moonshim.events import Failed, Finished, Repaired
+    from moonshim.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
+    from moonshim.ids import tool_id_strategy
+    from moonshim.options import KimiOptions, ToolTokens
+    from moonshim.pipeline import Mender
+    from moonshim.response import Mended, mend_response
 
 __all__ = [
     "CannotExpress",
@@ -46,3 +49,46 @@ __all__ = [
     "parse_tools",
     "tool_id_strategy",
 ]
+
+_HOMES = {
+    "CannotExpress": "errors",
+    "Failed": "events",
+    "Finished": "events",
+    "InvalidInput": "errors",
+    "InvalidOption": "errors",
+    "KimiOptions": "options",
+    "Media": "conversation",
+    "Mended": "response",
+    "Mender": "pipeline",
+    "Message": "conversation",
+    "MoonshimError": "errors",
+    "Reasoning": "conversation",
+    "Repaired": "events",
+    "Text": "conversation",
+    "Tool": "conversation",
+    "ToolCall": "conversation",
+    "ToolResult": "conversation",
+    "ToolTokens": "options",
+    "UnknownFormat": "errors",
+    "detect_tool_format": "formats",
+    "format_tools": "formats",
+    "is_kimi_model": "formats",
+    "mend_chunks": "chunks",
+    "mend_response": "response",
+    "parse_tools": "formats",
+    "tool_id_strategy": "ids",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Load a name when it is first used: start-up time is part of the product."""
+        from importlib import import_module
+
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -15,15 +15,16 @@ from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, patch_c
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.events import Event, Failed, Finished, Repaired
+from moonshim.grammar.events import Channel
 from moonshim.plan import Plan
-from moonshim.repair.answer import Answer
+from moonshim.repair.answer import Answer, Fed
 from moonshim.repair.finish import STREAM_ENDED
 from moonshim.repair.log import RepairLog
 from moonshim.repair.native import NativePiece
 from moonshim.repair.slip import Slip
 from moonshim.repair.surrogates import SurrogateJoiner
 
-__all__ = ["ChunkMender", "Released"]
+__all__ = ["Choice", "ChunkMender", "Released"]
 
 Origin = TypeVar("Origin")
 
@@ -44,7 +45,7 @@ class _Part:
 
     __slots__ = ("choice", "entries", "patched_entries", "pieces", "raw_finish", "said", "slip", "state", "summary")
 
-    def __init__(self, choice: Mapping[str, Any], state: _Choice) -> None:
+    def __init__(self, choice: Mapping[str, Any], state: Choice) -> None:
         self.choice = choice
         self.state = state
         self.slip = Slip(state.observe)
@@ -72,7 +73,7 @@ class _Frame(Generic[Origin]):
         return any(part.slip.waiting for part in self.parts)
 
 
-class _Choice:
+class Choice:
     """What is remembered of one choice from frame to frame."""
 
     __slots__ = ("answer", "assembler", "builder", "carry", "index", "log", "observe", "reasoning")
@@ -101,7 +102,7 @@ class ChunkMender(Generic[Origin]):
         self._plan = plan
         self._collect = collect
         self._queue: deque[_Frame[Origin]] = deque()
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._usage = UsageKeeper(enabled=plan.options.repair_deltas)
         self._last_chunk: Mapping[str, Any] | None = None
         self._failed = False
@@ -126,21 +127,26 @@ class ChunkMender(Generic[Origin]):
     def saw_chunks(self) -> bool:
         return self._last_chunk is not None
 
-    @property
-    def idle(self) -> bool:
-        """Whether no frame waits."""
-        return not self._queue
+    def calm_choice(self) -> Choice | None:
+        """The only choice so far, when no frame waits and nothing is held back."""
+        if self._queue or len(self._choices) != 1:
+            return None
+        (choice,) = self._choices.values()
+        return choice if choice.answer.calm and choice.carry.is_empty else None
 
-    def choice(self, index: int) -> _Choice:
+    def choice(self, index: int) -> Choice:
         found = self._choices.get(index)
         if found is None:
-            found = self._choices[index] = _Choice(index, self._plan, self.log, collect=self._collect)
+            found = self._choices[index] = Choice(index, self._plan, self.log, collect=self._collect)
         return found
 
     # -- what comes ------------------------------------------------------------------
 
-    def feed(self, chunk: Mapping[str, Any], origin: Origin) -> list[Released[Origin]]:
-        """A chunk came. What is not a chunk passes unchanged, and is told."""
+    def feed(self, chunk: Mapping[str, Any], origin: Origin, fed: Fed | str | None = None) -> list[Released[Origin]]:
+        """A chunk came. What is not a chunk passes unchanged, and is told.
+
+        `fed` is what a glance has already made of its only text.
+        """
         choices = chunk.get("choices")
         frame = _Frame(origin, chunk)
         if not isinstance(choices, list):
@@ -153,10 +159,23 @@ class ChunkMender(Generic[Origin]):
         frame.usage, frame.changed = self._usage.read(chunk, self.log)
         for choice in choices:
             if isinstance(choice, dict):
-                frame.parts.append(self._read(choice, frame))
+                frame.parts.append(self._read(choice, frame, fed))
             else:
                 return self._queued(_Frame(origin, None))
         return self._queued(frame)
+
+    def adopt(self, chunk: Mapping[str, Any], origin: Origin, channel: Channel, share: int) -> None:
+        """A chunk that was read at a glance, and whose last characters are held back, takes its place in the order."""
+        (choice,) = chunk["choices"]
+        state = self.choice(choice.get("index") or 0)
+        frame, part = _Frame(origin, chunk), _Part(choice, state)
+        part.said = read_speech(choice["delta"])
+        text = part.said.content if channel == "text" else part.said.reasoning
+        state.answer.adopt(channel, text[: len(text) - share], share, part.slip)
+        frame.usage, frame.size = chunk.get("usage"), len(text)
+        frame.parts.append(part)
+        self._queue.append(frame)
+        self._parked += frame.size
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
         """Something that is no chunk came: it keeps its place in the order."""
@@ -194,7 +213,7 @@ class ChunkMender(Generic[Origin]):
 
     # -- one choice of a chunk -------------------------------------------------------
 
-    def _read(self, choice: Mapping[str, Any], frame: _Frame[Origin]) -> _Part:
+    def _read(self, choice: Mapping[str, Any], frame: _Frame[Origin], fed: Fed | str | None) -> _Part:
         index = choice.get("index")
         state = self.choice(index if isinstance(index, int) else 0)
         part = _Part(choice, state)
@@ -207,9 +226,9 @@ class ChunkMender(Generic[Origin]):
             part.slip.put(Repaired("finish_reason", "moved from the delta to the choice"))
         part.raw_finish = raw if isinstance(raw, str) and raw else None
         part.said = read_speech(delta)
-        self._speak(part, delta, frame)
+        self._speak(part, delta, frame, fed if isinstance(fed, Fed) else None)
         if delta.get("tool_calls"):
-            self._call(part, delta["tool_calls"], frame)
+            self._call(part, delta["tool_calls"], frame, fed if isinstance(fed, str) else None)
         if part.raw_finish is not None:
             if state.answer.ending is not None:
                 frame.changed = True
@@ -219,7 +238,7 @@ class ChunkMender(Generic[Origin]):
             part.summary = self._summary(part)
         return part
 
-    def _speak(self, part: _Part, delta: Mapping[str, Any], frame: _Frame[Origin]) -> None:
+    def _speak(self, part: _Part, delta: Mapping[str, Any], frame: _Frame[Origin], fed: Fed | None) -> None:
         said = part.said
         if said.reasoning:
             part.state.reasoning = reasoning_fields(delta)
@@ -227,17 +246,17 @@ class ChunkMender(Generic[Origin]):
                 frame.changed = True
                 for field, text in said.conflicts:
                     part.slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
-            self._say(part, "reasoning", said.reasoning)
+            self._say(part, "reasoning", said.reasoning, fed)
         if said.content:
-            self._say(part, "text", said.content)
+            self._say(part, "text", said.content, fed)
         frame.size += len(said.reasoning) + len(said.content)
 
-    def _say(self, part: _Part, channel: Any, text: str) -> None:
+    def _say(self, part: _Part, channel: Any, text: str, fed: Fed | None = None) -> None:
         text = part.state.carry.join(channel, text, part.slip)
         if text:
-            part.state.answer.say(channel, text, part.slip)
+            part.state.answer.say(channel, text, part.slip, fed)
 
-    def _call(self, part: _Part, entries: Any, frame: _Frame[Origin]) -> None:
+    def _call(self, part: _Part, entries: Any, frame: _Frame[Origin], mended: str | None) -> None:
         part.pieces = read_pieces(entries)
         watch = part.state.answer.watch
         if watch is not None:
@@ -247,7 +266,7 @@ class ChunkMender(Generic[Origin]):
         for piece in part.pieces:
             arguments = part.state.carry.join((piece.index, piece.id), piece.arguments, part.slip)
             native = NativePiece(piece.index, piece.id, piece.name, arguments, piece.extras)
-            part.state.answer.call(native, part.slip)
+            part.state.answer.call(native, part.slip, mended)
             frame.size += len(arguments)
 
     def _summary(self, part: _Part) -> list[dict[str, Any]] | None:
@@ -271,10 +290,14 @@ class ChunkMender(Generic[Origin]):
         self._parked += frame.size
         released = self._leave()
         if self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
-            for choice in self._choices.values():
-                choice.answer.leave()
-            released += self._leave()
+            released += self.part()
         return released
+
+    def part(self) -> list[Released[Origin]]:
+        """Frames wait no longer: they leave with what is decided, the rest goes out with a later one."""
+        for choice in self._choices.values():
+            choice.answer.leave()
+        return self._leave()
 
     def _leave(self) -> list[Released[Origin]]:
         queue, released = self._queue, []
@@ -285,9 +308,7 @@ class ChunkMender(Generic[Origin]):
         return released
 
     def _drained(self, origin: Origin | None) -> list[Released[Origin]]:
-        for choice in self._choices.values():
-            choice.answer.leave()
-        released = self._leave()
+        released = self.part()
         if origin is not None:
             released.append(Released(origin))
         return released

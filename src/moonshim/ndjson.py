@@ -27,7 +27,7 @@ class NdjsonFramer(BoundedFramer):
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that end in this chunk."""
-        if self._idle and chunk[:1] == b"{" and _CR not in chunk:
+        if self.idle and chunk[:1] == b"{" and _CR not in chunk:
             size = len(chunk)
             if chunk.find(b"\n") == size - 1 and size <= self._max:
                 return [Frame(chunk, chunk[:-1])]
@@ -41,7 +41,7 @@ class NdjsonFramer(BoundedFramer):
             start = end
         if start < len(chunk):
             self._hold(chunk[start:], out)
-        self._idle = not (self._held or self._passing)
+        self.idle = not (self._held or self._passing)
         return out
 
     def _missing_end(self) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from moonshim.conversation import Message
 from moonshim.errors import InvalidInput
 from moonshim.events import Failed, Finished, Repaired
+from moonshim.glance import ShortWay
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import ChunkMender, Released
 from moonshim.ndjson import NdjsonFramer, render_ndjson
@@ -50,17 +51,30 @@ class Mender:
         self._done = False
         self._faults: set[str] = set()
         self._passed = 0
+        self._short = ShortWay(self._chunks, self._render_frame)
 
     def feed(self, data: bytes) -> bytes:
         """More bytes came; the bytes that may leave."""
+        shape = self._short.shape
+        if shape is not None and data.startswith(shape.head) and data.endswith(shape.tail):
+            taken = self._short.take(shape, data)
+            if type(taken) is bytes:
+                return taken
+            if taken is not None:
+                out = bytearray()
+                self._send(taken, out)  # type: ignore[arg-type]
+                return bytes(out)
         out = bytearray()
+        self._short.hand_over()
         for frame in self._framer.feed(data):
             self._take(frame, out)
+        self._short.settle(calm=self._framer.idle and not self._done)
         return bytes(out)
 
     def flush(self) -> bytes:
         """The input is over; the rest. A stream that just ended gets an error event, never a `tool_calls`."""
         out = bytearray()
+        self._short.hand_over()
         for frame in self._framer.flush():
             self._take(frame, out)
         if not self._done and (self._chunks.saw_chunks or not self._passed):
@@ -121,6 +135,7 @@ class Mender:
                 self._send(self._chunks.passing(frame), out)
             else:
                 self._send(self._chunks.feed(chunk, frame), out)
+                self._short.learn(frame, chunk)
 
     def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
         for one in released:

@@ -52,7 +52,7 @@ class BoundedFramer:
     The bound counts the bytes of an event with its end, so that it does not depend on the chunking.
     """
 
-    __slots__ = ("_held", "_idle", "_marked", "_max", "_opening", "_passing")
+    __slots__ = ("_held", "idle", "_marked", "_max", "_opening", "_passing")
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes
@@ -63,7 +63,7 @@ class BoundedFramer:
         """The first bytes, while they can still grow into a byte order mark; None afterwards."""
         self._marked = False
         """A mark was taken off and no frame has told of it yet."""
-        self._idle = False
+        self.idle = False
         """Nothing is held or remembered: a chunk can be read on its own."""
 
     def flush(self) -> list[Frame]:
@@ -145,7 +145,7 @@ class SseFramer(BoundedFramer):
     - An event comes out with the first byte of its blank line; of what follows a CR, only an LF is awaited,
       and that LF is swallowed.
     - No byte of a payload, field or comment is lost. An event of more than `max_event_bytes` goes out in pieces
-      without being read (`fault` "oversized"), so what is held is bounded; the next event is read again.
+      unread but for its line ends (`fault` "oversized"), so what is held is bounded; the next event is read again.
     - Work is linear in the input: held bytes are searched once and copied once.
     """
 
@@ -162,7 +162,7 @@ class SseFramer(BoundedFramer):
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that end in this chunk."""
-        if self._idle:
+        if self.idle:
             # The usual chunk: one event as it should be. Equal to the long way by a property test.
             line, _, rest = chunk.partition(b"\n")
             if rest == b"\n" and line[:6] == b"data: " and _CR not in line and len(chunk) <= self._max:
@@ -174,7 +174,7 @@ class SseFramer(BoundedFramer):
             chunk = chunk[1:]
         self._after_cr = chunk[-1:] == b"\r"
         out = self._scan_other_ends(chunk) if _CR in chunk else self._scan(chunk, cr=False)
-        self._idle = not (self._held or self._passing or self._after_cr)
+        self.idle = not (self._held or self._passing or self._after_cr)
         return out
 
     def _scan_other_ends(self, chunk: bytes) -> list[Frame]:

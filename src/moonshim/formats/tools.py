@@ -99,29 +99,19 @@ def _definition(value: Any, index: int) -> dict[str, Any]:
 
 
 def _check(tool: Tool, target: ToolFormat, index: int) -> None:
-    shape = _SHAPES[target]
-    hosted_type = None
-    for owner, kept in tool.extras.items():
-        if not isinstance(kept, dict) or "hosted" not in kept:
-            continue
-        hosted_type = str(kept["hosted"].get("type"))
-        if owner != shape:
-            reason = f"a tool of type {hosted_type!r} is run by the host that offers it"
-            raise CannotExpress(f"tool {tool.name!r} has no form in {target}: {reason}", field=f"tools[{index}]")
-    reason_or_none = why_not(tool, target, hosted_type or _foreign_type(tool))
-    if reason_or_none is not None:
-        raise CannotExpress(f"tool {tool.name!r} has no form in {target}: {reason_or_none}", field=f"tools[{index}]")
+    if "hosted" in _kept(tool, "anthropic"):
+        # The definition is the host's own, whole, and says nothing to anybody else.
+        reason = None if target == "anthropic" else "it is run by Anthropic's own host"
+    else:
+        hosted = _kept(tool, "openai").get("hosted") or _kept(tool, "openai").get("outer", {})
+        reason = why_not(tool, target, str(hosted["type"]) if "type" in hosted else None)
+    if reason is not None:
+        raise CannotExpress(f"tool {tool.name!r} has no form in {target}: {reason}", field=f"tools[{index}]")
 
 
 def _lacks_schema(tool: Tool, target: ToolFormat) -> bool:
     """Mistral's API refuses a function without `parameters`."""
     return target == "mistral" and tool.parameters is None
-
-
-def _foreign_type(tool: Tool) -> str | None:
-    """The `type` of an OpenAI definition that has a `function` and is no function all the same."""
-    outer = _kept(tool, "openai").get("outer", {})
-    return str(outer["type"]) if "type" in outer else None
 
 
 def _kept(tool: Tool, shape: Shape) -> dict[str, Any]:

@@ -3,48 +3,54 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["BareNames", "bare_names"]
+__all__ = ["WORD", "BareNames", "bare_names"]
+
+WORD: Final = string.ascii_letters + string.digits + "_.-"
+"""What a header is made of. Other letters end a word: Chinese text puts no space before a name."""
 
 # A call's index and the space behind it are bounded, so that what is held back is.
-_DIGITS: Final = 9
-_SPACES: Final = 8
+_WITH_INDEX: Final = re.compile(r"[A-Za-z0-9_.\-]+:[0-9]{0,9}(?:(?<=[0-9])\s{1,8})?\Z")
 
 
 class BareNames:
     """Finds a header that lost its begin tokens; only the names of declared tools count."""
 
-    __slots__ = ("_full", "_heads", "_reach", "_tail")
+    __slots__ = ("_heads", "_reach", "beginnings")
 
     def __init__(self, names: Iterable[str]) -> None:
         heads = [head for name in names if name for head in (name, f"functions.{name}")]
         self._heads = frozenset(heads)
-        self._full = frozenset(head[:size] for head in heads for size in range(1, len(head) + 1))
-        self._reach = max(map(len, heads), default=0) + 1 + _DIGITS + _SPACES
-        first = "".join(sorted({re.escape(head[0]) for head in heads}))
-        self._tail = re.compile(rf"(?<![\w.:\-])[{first}][\w.\-]*(?::[0-9]{{0,{_DIGITS}}}(?<=[0-9])?\s{{0,{_SPACES}}})?\Z")
+        self.beginnings = frozenset(head[:size] for head in heads for size in range(1, len(head) + 1))
+        """Every text that can still grow into a header, as long as it has no index."""
+        self._reach = max(map(len, heads), default=0) + 18
 
-    def candidate(self, text: str, start: int, end: int) -> int:
-        """Where a header begins that reaches up to `end` and may still grow; `end` when there is none."""
-        begin = max(start, end - self._reach)
-        found = self._tail.search(text, begin, end)
-        if found is None or (begin == found.start() > start and _is_word(text[begin - 1])):
+    def start(self, text: str, begin: int, end: int, last: str) -> int:
+        """Where a header begins that reaches up to `end` and may still grow; `end` when there is none.
+
+        `last` is the character before `begin`: in the middle of a word no header begins.
+        """
+        piece = text[max(begin, end - self._reach - 1) : end]
+        stem = len(piece.rstrip(WORD))
+        if stem == len(piece) or piece[stem - 1 : stem] == ":":
+            found = _WITH_INDEX.search(piece) if ":" in piece else None
+            if found is None or found.group().partition(":")[0] not in self._heads:
+                return end
+            stem = found.start()
+        elif piece[stem:] not in self.beginnings:
             return end
-        head, colon, _ = found.group().partition(":")
-        known = head in self._heads if colon else head in self._full
-        return found.start() if known else end
+        at = end - len(piece) + stem
+        before = text[at - 1] if at > begin else last
+        return end if before and (before in WORD or before == ":") else at
 
-    def header(self, text: str, start: int, end: int) -> int:
-        """Where a whole header (`name:12`) begins that ends at `end`; `end` when there is none."""
-        at = self.candidate(text, start, end)
-        return at if at < end and text[at:end].rstrip()[-1:].isdigit() and ":" in text[at:end] else end
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char in "_.:-"
+    @staticmethod
+    def is_whole(header: str) -> bool:
+        """Whether a header has its index: only then an arguments marker makes it a call."""
+        return header.rstrip()[-1:].isdigit() and ":" in header
 
 
 @lru_cache(maxsize=64)

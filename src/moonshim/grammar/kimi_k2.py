@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.grammar.bare_names import BareNames, bare_names
+from moonshim.grammar.bare_names import WORD, BareNames, bare_names
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.markers import marker_set
 from moonshim.json_scan import ValueScanner
@@ -34,6 +34,9 @@ _VALUE_STARTS: Final = re.compile(r'["{\[<]')
 
 # Where in the grammar the next character stands.
 _OUTSIDE, _HEADER, _BEFORE, _VALUE, _AFTER, _PROSE = range(6)
+# What needs only a glance: plain speech, and the inside of a string.
+_IN_SPEECH, _IN_STRING = 1, 2
+_WORD_OR_COLON: Final = frozenset(WORD + ":")
 
 
 class KimiK2Grammar:
@@ -47,6 +50,7 @@ class KimiK2Grammar:
     __slots__ = (
         "_bare",
         "_base",
+        "_beginnings",
         "_channel",
         "_gap",
         "_header",
@@ -55,6 +59,7 @@ class KimiK2Grammar:
         "_last",
         "_markers",
         "_prose",
+        "_quick",
         "_quiet",
         "_scanner",
         "_start0",
@@ -79,8 +84,11 @@ class KimiK2Grammar:
         starts = self._markers.starts
         # Two tests with `in` cost less than one search; markers of one's own may begin with more characters.
         self._start0, self._start1 = (starts[0], starts[-1]) if len(starts) <= 2 else ("", "")
+        # An empty string is in every text, so then nothing is plain at a glance.
         self._bare: BareNames | None = bare_names(names) if calls and names else None
+        self._beginnings = self._bare.beginnings if self._bare is not None else None
         self._state = _OUTSIDE
+        self._quick = _IN_SPEECH
         self._scanner = ValueScanner()
         self._held = ""
         self._gap: list[str] = []
@@ -103,20 +111,39 @@ class KimiK2Grammar:
         return self._held if self._state == _OUTSIDE else ""
 
     def feed(self, text: str) -> list[Found]:
-        if not self._held:
-            state = self._state
-            if state == _VALUE:
-                scanner = self._scanner
-                if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
-                    return [CallGrew(text)]
-            elif state == _OUTSIDE and not self._quiet and self._start0 not in text and self._start1 not in text:
-                bare = self._bare
-                if bare is None or self._plain(bare, text):
-                    self._last = text[-1:]
-                    return [Said(self._channel, text)] if text else []
-        text, self._held = self._held + text, ""
-        out: list[Found] = []
-        pos, end = 0, len(text)
+        quick = self._quick
+        if quick == _IN_STRING:
+            if '"' not in text and "\\" not in text:
+                return [CallGrew(text)]
+            stop = self._scanner.scan(text, 0)
+            if stop == len(text) and self._scanner.inside:
+                self._set_quick()
+                return [CallGrew(text)]
+            out: list[Found] = [CallGrew(text[:stop])] if stop else []
+            if not self._scanner.inside:
+                self._state = _AFTER
+            return self._read(text, stop if self._state == _AFTER else self._marker_in_call(text, stop, out), out)
+        if quick == _IN_SPEECH and self._start0 not in text and self._start1 not in text:
+            if self._beginnings is None:
+                return [Said(self._channel, text)] if text else []
+            if ":" not in text:
+                # At most the last word waits, if a bare header could begin with it.
+                if self._held:
+                    text, self._held = self._held + text, ""
+                stem = len(text.rstrip(WORD))
+                if text[stem:] in self._beginnings and (stem or self._last not in _WORD_OR_COLON):
+                    self._held = text[stem:]
+                    text = text[:stem]
+                if not text:
+                    return []
+                self._last = text[-1]
+                return [Said(self._channel, text)]
+        return self._read(text, 0, [])
+
+    def _read(self, text: str, pos: int, out: list[Found]) -> list[Found]:
+        if not pos:
+            text, self._held = self._held + text, ""
+        end = len(text)
         while pos < end:
             match self._state:
                 case 0:
@@ -131,7 +158,18 @@ class KimiK2Grammar:
                     pos = self._after_value(text, pos, out)
                 case _:
                     pos = self._in_prose(text, pos, out)
+        self._set_quick()
         return out
+
+    def _set_quick(self) -> None:
+        """What the next text may be read as without a second look."""
+        self._quick = 0
+        if self._state == _VALUE:
+            if self._scanner.in_string and not self._scanner.escaped and not self._held:
+                self._quick = _IN_STRING
+        elif self._state == _OUTSIDE and not self._quiet:
+            if not self._held or (self._beginnings is not None and self._held in self._beginnings):
+                self._quick = _IN_SPEECH
 
     def flush(self) -> list[Found]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off."""
@@ -152,14 +190,10 @@ class KimiK2Grammar:
         self._gap.clear()
         self._quiet = False
         self._last = ""
+        self._quick = _IN_SPEECH
         return out
 
     # -- outside of calls ------------------------------------------------------------
-
-    def _plain(self, bare: BareNames, text: str) -> bool:
-        last = self._last
-        joined = last + text
-        return bare.candidate(joined, len(last), len(joined)) == len(joined)
 
     def _outside(self, text: str, pos: int, out: list[Found]) -> int:
         if self._quiet:
@@ -185,17 +219,15 @@ class KimiK2Grammar:
 
     def _bare_start(self, text: str, pos: int, end: int) -> int:
         assert self._bare is not None
-        if pos or not self._last:
-            return self._bare.candidate(text, pos, end)
         # The character that went out before decides whether a word begins here.
-        return self._bare.candidate(self._last + text, 1, end + 1) - 1
+        return self._bare.start(text, pos, end, self._last if not pos else "")
 
     def _outside_marker(self, text: str, pos: int, marker: re.Match[str], out: list[Found]) -> int:
         kind, start = self._kinds[marker.group()], marker.start()
         head = start
         if kind == "arg_begin" and self._bare is not None:
             head = self._bare_start(text, pos, start)
-            if head < start and not text[pos:start].rstrip()[-1:].isdigit():
+            if not self._bare.is_whole(text[head:start]):
                 head = start
         if head > pos:
             self._break_gap(out)

@@ -60,15 +60,13 @@ class KimiK3Grammar:
         "_quiet",
         "_tags",
         "_writer",
+        "tags_are_text",
     )
 
     def __init__(self, channel: Channel, *, calls: bool = True) -> None:
         self._base: Channel = channel
+        self._channel: Channel = channel
         self._tags = _ALL if calls else _WRAPPERS
-        self._start()
-
-    def _start(self) -> None:
-        self._channel: Channel = self._base
         self._open = ""
         self._in_tools = False
         self._calling = False
@@ -77,6 +75,8 @@ class KimiK3Grammar:
         self._gap = ""
         self._held = ""
         self._writer = ArgumentWriter()
+        self.tags_are_text = False
+        """Of no effect: unlike `<think>`, XTML is no text that people write, wherever the reasoning is sent."""
 
     @property
     def held(self) -> str:
@@ -91,8 +91,9 @@ class KimiK3Grammar:
                 writer = self._writer
                 if writer.phase == STRING:
                     if "<" not in text:
-                        plain = '"' not in text and "\\" not in text and text.isprintable()
-                        return [CallGrew(text if plain else escaped(text))]
+                        if '"' not in text and "\\" not in text and text.isprintable():
+                            return [CallGrew(text)]
+                        return [CallGrew(escaped(text))]
                 elif writer.phase == CONTAINER:
                     scanner = writer.scanner
                     if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
@@ -103,7 +104,10 @@ class KimiK3Grammar:
         return self._read(text, [], final=False)
 
     def flush(self) -> list[Found]:
-        """End of input: what looked like the start of a tag was only text; an open call is cut off."""
+        """End of input: what looked like the start of a tag was only text; an open call is cut off.
+
+        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        """
         text, self._held = self._held, ""
         out = self._read(text, [], final=True)
         left, self._held = self._held, ""
@@ -120,7 +124,8 @@ class KimiK3Grammar:
             if cut:
                 out.append(Noticed("stray_marker", left))
             out.append(CallEnded(closed=False))
-        self._start()
+        self._calling = self._in_value = self._quiet = False
+        self._gap = ""
         return out
 
     def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
@@ -233,8 +238,9 @@ class KimiK3Grammar:
 
     def _value(self, text: str, pos: int, out: list[Found], final: bool) -> int:
         writer = self._writer
+        phase = writer.phase
         stop = writer.take(text, pos, out)
-        if not text.startswith("<", stop):
+        if writer.phase != phase or not text.startswith("<", stop):
             return stop
         tag = (_IN_JSON if writer.phase == RAW else _IN_ARGUMENT).read(text, stop, final=final)
         if tag == "more":

@@ -206,13 +206,13 @@ class ArgumentWriter:
         if self._size >= HOLD_LIMIT:
             raw = self._held()
             whole = len(raw) - len(raw) % HOLD_LIMIT
-            out += [Noticed("junk_after_value", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
+            out += [Noticed("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
             self._pieces.append(raw[whole:])
             self._size = len(raw) - whole
 
     def _show_junk(self, out: list[Found]) -> None:
         if junk := self._held().strip():
-            out.append(Noticed("junk_after_value", junk))
+            out.append(Noticed("arguments_trailing", junk))
 
     def _pass(self, text: str, out: list[Found]) -> None:
         if self._space is None:

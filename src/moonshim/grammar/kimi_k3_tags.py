@@ -15,10 +15,12 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["TAG_LIMIT", "Reading", "Tag", "TagReader"]
+__all__ = ["ATTRIBUTE_LIMIT", "TAG_LIMIT", "Reading", "Tag", "TagReader"]
 
 TAG_LIMIT: Final = 1024
 """Longest tag, attributes included; what is longer is text."""
+ATTRIBUTE_LIMIT: Final = 8
+"""Most attributes of a tag; Moonshot's have five at most."""
 
 _MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 _WITH_ATTRIBUTES: Final = frozenset({"open message", "open call", "open argument", "open json"})
@@ -45,21 +47,22 @@ def _unfinished(markers: Iterable[str]) -> str:
 
 _SPACE: Final = r"\s{0,8}"
 _MARKER: Final = "(?:" + "|".join(map(re.escape, _MARKERS)) + ")"
-_DOUBLE: Final = rf'"[^"<]*+(?:(?!{_MARKER})<[^"<]*+)*+'
-_SINGLE: Final = rf"'[^'<]*+(?:(?!{_MARKER})<[^'<]*+)*+"
+# A tag that waits is read again with every chunk, so this must be quick: possessive (`*+`), and few `<` in a value.
+_DOUBLE: Final = rf'[^"<]*+(?:(?!{_MARKER})<[^"<]*+){{0,16}}'
+_SINGLE: Final = rf"[^'<]*+(?:(?!{_MARKER})<[^'<]*+){{0,16}}"
 _BARE: Final = r"""[^\s"'<>=]++"""
 _KEY: Final = r"[A-Za-z_][\w\-]*+"
-_ATTRIBUTE: Final = rf"""\s{{1,8}}({_KEY}){_SPACE}=(?:{_SPACE}(?:({_DOUBLE})"|({_SINGLE})'|({_BARE})))"""
+_ATTRIBUTE: Final = rf"""\s{{1,8}}{_KEY}{_SPACE}={_SPACE}(?:"{_DOUBLE}"|'{_SINGLE}'|{_BARE})"""
 
 _HEAD: Final = re.compile(rf"<\|(?:(open|close)\|>{_SPACE}([a-z0-9_\-]*)|end_of_msg\|>)")
-_ONE: Final = re.compile(_ATTRIBUTE)
-_ATTRIBUTES: Final = re.compile(rf"(?:{_ATTRIBUTE})*+")
+_ATTRIBUTES: Final = re.compile(rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}")
+_ONE: Final = re.compile(rf"""({_KEY}){_SPACE}={_SPACE}(?:"({_DOUBLE})"|'({_SINGLE})'|({_BARE}))""")
 _TAIL: Final = re.compile(rf"{_SPACE}(?:(<\|sep\|>)|(?=({_MARKER})))")
 _SEPARATOR_BEGINS: Final = re.compile(rf"{_SPACE}{_unfinished(['<|sep|>'])}?\Z")
 _MARKER_BEGINS: Final = re.compile(rf"{_SPACE}{_unfinished(_MARKERS)}?\Z")
 _ATTRIBUTES_GO_ON: Final = re.compile(
-    rf"(?:{_ATTRIBUTE})*+"
-    rf"(?:{_SPACE}{_unfinished(_MARKERS)}?|\s{{1,8}}{_KEY}{_SPACE}(?:={_SPACE}(?:{_DOUBLE}|{_SINGLE}|{_BARE})?)?)\Z"
+    rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}(?:{_SPACE}{_unfinished(_MARKERS)}?"
+    rf"|\s{{1,8}}{_KEY}{_SPACE}(?:={_SPACE}(?:\"{_DOUBLE}|'{_SINGLE}|{_BARE})?)?)\Z"
 )
 
 
@@ -134,6 +137,6 @@ def _decoded(text: str, start: int, end: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in _ONE.finditer(text, start, end):
         key, double, single, bare = one.groups()
-        value = bare if bare is not None else (double or single)[1:]
+        value = next(part for part in (double, single, bare) if part is not None)
         found.setdefault(key, value.replace("&quot;", '"').replace("&amp;", "&"))
     return found

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from moonshim.history import CallSeen, ResultSeen, walk_calls
+from moonshim.ids.spelling import CanonicalIds
 
-__all__ = ["Key", "Pairing", "Slot", "keys_of", "own_keys", "pair"]
+__all__ = ["Key", "Pairing", "Slot", "canonical_ids", "keys_of", "own_keys", "pair"]
 
 Key: TypeAlias = tuple[bool, str]
 """Canonical or not, and the identifier: `hist_tool_a` may also have come over the wire."""
@@ -70,6 +71,23 @@ def pair(messages: Iterable[Any] | None) -> Pairing:
                 open_calls.add(one, slot)
         slot_of.append(slot)
     return Pairing(seen, slots, slot_of)
+
+
+def canonical_ids(pairing: Pairing, known: int = 0) -> list[str]:
+    """A canonical identifier for every slot, each its own.
+
+    The first `known` messages are canonical already, and theirs stay as they are.
+    """
+    given, out = CanonicalIds(), dict[int, str]()
+    for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+        if slot in out:
+            continue
+        if seen.position < known and seen.canonical is not None:
+            out[slot] = seen.canonical
+            given.keep(seen.canonical)
+        else:
+            out[slot] = given.new(seen.id)
+    return [out[slot] for slot in range(len(pairing.slots))]
 
 
 class _Together:

@@ -200,3 +200,7 @@ class CanonicalIds:
     def new(self, wire_id: str) -> str:
         """One that nobody has yet, for a further call under an identifier that was used before."""
         return self._distinct.take(lambda mark: canonical_id(wire_id) + mark)
+
+    def keep(self, canonical: str) -> None:
+        """This one is in use already."""
+        self._distinct.taken.add(canonical)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from moonshim.events import Failed, Finished, Repaired
+from moonshim.events import BlockDelta, Failed, Finished, Repaired
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
 from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
@@ -17,11 +17,28 @@ from moonshim.repair.native import NativeCalls, NativePiece
 from moonshim.repair.native_watch import NativeWatch
 from moonshim.repair.slip import Observer, Parking, Slip
 
-__all__ = ["Answer"]
+__all__ = ["UNREAD", "Answer", "Fed"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
 """Characters of a marker (`<|t`) after which it is worth waiting for the rest across an interruption."""
+
+
+class Fed:
+    """What a grammar found in a text that turned out to need more than a glance."""
+
+    __slots__ = ("before", "found", "mended")
+
+    def __init__(self, found: list[Found], mended: str | None = None) -> None:
+        self.found = found
+        self.before = ""
+        """What was held back before."""
+        self.mended = mended
+        """What became of the arguments, when they were all that was found."""
+
+
+UNREAD: Final = Fed([])
+"""The text has not been looked at."""
 
 
 class Answer:
@@ -46,9 +63,13 @@ class Answer:
         self._parking: dict[Channel, Parking] = {"reasoning": Parking(), "text": Parking()}
         self._open: dict[Channel, Call] = {}
         self.ending: Finished | Failed | None = None
+        self.growing = -1
 
-    def say(self, channel: Channel, text: str, slip: Slip) -> None:
-        """The host sent text in this field."""
+    def say(self, channel: Channel, text: str, slip: Slip, fed: Fed | None = None) -> None:
+        """The host sent text in this field; `fed` is what has already become of it, if anything has."""
+        if fed is not None:
+            self._handle(channel, fed.before, fed.found, self._grammars[channel].held, slip, fed.mended)
+            return
         self._interrupt(channel, slip)
         if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
             # Reasoning has a field of its own here, so `<think>` in the text is only a word.
@@ -61,10 +82,92 @@ class Answer:
         found = grammar.feed(text)
         self._handle(channel, before, found, grammar.held, slip)
 
-    def call(self, piece: NativePiece, slip: Slip) -> None:
+    def call(self, piece: NativePiece, slip: Slip, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
         self._interrupt(None, slip)
-        self._native.feed(piece, slip)
+        self._native.feed(piece, slip, mended)
+
+    # -- at a glance: the same rules for the common case, without the bookkeeping of frames ---
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is held back, so that the next text may be read at a glance."""
+        if self.ending is not None or not self._native.calm:
+            return False
+        return not any(grammar.held for grammar in self._grammars.values())
+
+    def glance_at_text(self, channel: Channel, text: str) -> Fed | str | None:
+        """Read text while calm. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
+        grammar = self._grammars.get(channel)
+        if grammar is None:
+            if self._blocks.speaking != channel:
+                return UNREAD
+            self._heard(channel, text)
+            return None
+        found = grammar.feed(text)
+        if len(found) != 1:
+            return Fed(found)
+        one = found[0]
+        if type(one) is Said:
+            if one.text != text or one.channel != channel or self._blocks.speaking != channel:
+                return Fed(found)
+            self._heard(channel, text)
+            return None
+        if type(one) is CallGrew:
+            call = self._open[channel]
+            if call.block < 0:
+                return Fed(found)
+            mended = call.arguments.feed(one.text)
+            if mended != text:
+                return Fed(found, mended)
+            if self.observe is not None:
+                self.observe(BlockDelta(call.block, mended))
+            self.growing = call.block
+            return mended
+        return Fed(found)
+
+    def _heard(self, channel: Channel, text: str) -> None:
+        """Text goes out with its own frame."""
+        if channel == "text" and not self._blocks.spoke:
+            self._blocks.spoke = not text.isspace()
+        if self.observe is not None:
+            self.observe(BlockDelta(self._blocks.current, text))
+
+    def held_ordinary(self, channel: Channel, before: str, fed: Fed, text: str) -> str | None:
+        """What is held back now, if so far all is ordinary speech; None when it is not."""
+        if self._blocks.speaking != channel or len(fed.found) > 1:
+            return None
+        said = ""
+        if fed.found:
+            one = fed.found[0]
+            if type(one) is not Said or one.channel != channel:
+                return None
+            said = one.text
+        held = self._grammars[channel].held
+        if said + held != before + text:
+            return None
+        if said:
+            self._heard(channel, said)
+        return held
+
+    def adopt(self, channel: Channel, said: str, share: int, slip: Slip) -> None:
+        """A frame that was read at a glance waits, after all: of its text, `share` characters are held back."""
+        if said:
+            slip.events.append(BlockDelta(self._blocks.current, said))
+        self._parking[channel].park(slip, share)
+
+    def flowing(self, index: int) -> Call | None:
+        """The native call that an entry with this index, and only arguments, continues."""
+        return self._native.flowing(index)
+
+    def glance_at_arguments(self, call: Call, text: str) -> str | None:
+        """Read native arguments while calm. None: they stay as they are; else what became of them."""
+        mended = call.arguments.feed(text)
+        if mended != text or call.arguments.held:
+            return mended
+        if self.observe is not None:
+            self.observe(BlockDelta(call.block, text))
+        return None
 
     def finish(self, raw: str | None, slip: Slip) -> None:
         """The host said that the answer is over, and why (or only that it is: None)."""
@@ -125,7 +228,15 @@ class Answer:
 
     # -- what the grammars find ------------------------------------------------------
 
-    def _handle(self, channel: Channel, before: str, found: list[Found], after: str, slip: Slip) -> None:
+    def _handle(
+        self,
+        channel: Channel,
+        before: str,
+        found: list[Found],
+        after: str,
+        slip: Slip,
+        mended: str | None = None,
+    ) -> None:
         rest = found
         if before or after:
             lead = ""
@@ -139,12 +250,12 @@ class Answer:
             if rest and after:
                 self._parking[channel].claim("", "", after, self._speaker(channel), slip)
             return
-        self._follow(channel, found, slip)
+        self._follow(channel, found, slip, mended)
 
     def _speaker(self, channel: Channel) -> Callable[[str, Slip], None]:
         return lambda text, slip: self._blocks.say(channel, text, slip)
 
-    def _follow(self, channel: Channel, found: list[Found], slip: Slip) -> None:
+    def _follow(self, channel: Channel, found: list[Found], slip: Slip, mended: str | None = None) -> None:
         for one in found:
             match one:
                 case Said():
@@ -154,7 +265,7 @@ class Answer:
                     self._open[channel] = call
                     self._desk.begin(call, slip, opened=one.opened)
                 case CallGrew():
-                    self._desk.grow(self._open[channel], one.text, slip)
+                    self._desk.grow(self._open[channel], one.text, slip, mended)
                 case CallEnded():
                     self._desk.end(self._open.pop(channel), slip, closed=one.closed)
                 case Noticed():

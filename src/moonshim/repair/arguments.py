@@ -36,6 +36,17 @@ _SPACE_LIMIT: Final = 256
 _START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW = range(10)
 
 
+_RECORD_PIECES: Final = ArgumentsRecord.PIECES
+_STRING_BODY: Final = re.compile(r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*')
+
+
+def _is_string_body(text: str) -> bool:
+    """Whether this text leaves a string as it was: inside, whole escapes, nothing to mend."""
+    if "\\" in text or '"' in text:
+        return _STRING_BODY.fullmatch(text) is not None
+    return text.isprintable()
+
+
 class Arguments(Protocol):
     """What the arguments of a call go through. `held` is the input that is kept back."""
 
@@ -131,17 +142,10 @@ class SafeArguments:
         return repairs
 
     def feed(self, text: str) -> str:
-        if (
-            self._in_string
-            and not self._held
-            and not self._after_backslash
-            and '"' not in text
-            and "\\" not in text
-            and text.isprintable()
-        ):
+        if self._in_string and not self._held and not self._after_backslash and _is_string_body(text):
             pieces = self.record.pieces
             pieces.append(text)
-            if len(pieces) >= ArgumentsRecord.PIECES:
+            if len(pieces) >= _RECORD_PIECES:
                 self.record.settle()
             return text
         text, self._held = self._held + text, ""
@@ -149,7 +153,7 @@ class SafeArguments:
         pos = 0
         while pos < len(text):
             pos = _STEPS[self._state](self, text, pos, out)
-        return "".join(out)
+        return "".join(out) if len(out) != 1 else out[0]
 
     def close(self, *, cut: bool = False) -> str:
         """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added."""

@@ -19,7 +19,6 @@ from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
 from moonshim.repair.blocks import Blocks
 from moonshim.repair.names import Declared, unwrap
 from moonshim.repair.record import ArgumentsRecord
-from moonshim.repair.schema import SchemaArguments
 from moonshim.repair.slip import Parking, Slip, grow_block
 
 __all__ = ["Call", "CallDesk", "Source"]
@@ -115,8 +114,8 @@ class CallDesk:
         if not call.whole:
             self._deliver(call, slip)
 
-    def grow(self, call: Call, text: str, slip: Slip) -> None:
-        """The arguments grow."""
+    def grow(self, call: Call, text: str, slip: Slip, mended: str | None = None) -> None:
+        """The arguments grow; `mended` is what has already become of this text, if anything has."""
         if call.spilled:
             self._blocks.say(call.channel, text, slip)
             return
@@ -124,8 +123,10 @@ class CallDesk:
             call.raw.append(text)
             self._hold(call, len(text), slip)
             return
-        before = call.arguments.held
-        mended = call.arguments.feed(text)
+        before = ""
+        if mended is None:
+            before = call.arguments.held
+            mended = call.arguments.feed(text)
         self._tell(call, slip)
         self._pass_on(call, before, mended, slip)
 
@@ -182,7 +183,7 @@ class CallDesk:
         if call.name is None:
             return False
         if self._declared.names is None:
-            return bool(call.wire_id) and call.wire_id.partition(":")[0] == f"functions.{call.name}"
+            return (call.wire_id or "").partition(":")[0] == f"functions.{call.name}"
         return self._declared.knows(call.name)
 
     def _name_whole(self, call: Call, raw: str, slip: Slip, *, closed: bool) -> bool:
@@ -224,6 +225,9 @@ class CallDesk:
             return PlainArguments(record)
         tool = self._declared.by_name.get(name or "")
         if options.repair_arguments == "schema" and tool is not None and tool.parameters:
+            # Few ask for it, and it is the largest part of the engine.
+            from moonshim.repair.schema import SchemaArguments
+
             return SchemaArguments(record, tool.parameters, limit=options.buffer_limit)
         return SafeArguments(record, limit=options.buffer_limit)
 

@@ -12,7 +12,9 @@ __all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "mended_finish"]
 CUT_SHORT: Final = frozenset({"length", "content_filter"})
 """Reasons that stay whatever came before: the host stopped the model."""
 
-_ERROR: Final = re.compile(r"error|overload|abort|fail|timeout|timed_out|cancel|unavailable|rate_limit|quota", re.IGNORECASE)
+_ERROR: Final = re.compile(
+    r"error|overload|abort|fail|timeout|timed_out|cancel|unavailable|rate_limit|quota", re.IGNORECASE
+)
 
 STREAM_ENDED: Final = Failed(
     "stream_ended", "The host ended the stream without finishing its answer. Send the request again."

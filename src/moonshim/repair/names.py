@@ -114,7 +114,10 @@ def _clear_name(header: str) -> str | None:
         if _GLUED.fullmatch(header) is None and _NO_NAME.fullmatch(header):
             return None
         found = (
-            _COLON.fullmatch(header) or _GLUED.fullmatch(header) or _COUNTED.fullmatch(header) or _BARE.fullmatch(header)
+            _COLON.fullmatch(header)
+            or _GLUED.fullmatch(header)
+            or _COUNTED.fullmatch(header)
+            or _BARE.fullmatch(header)
         )
     name = found.group("name") if found else None
     return name if name and not _NO_NAME.fullmatch(name) and _BARE.fullmatch(name) else None

@@ -57,7 +57,7 @@ class NativeCalls:
         self._unsettled: list[_Slot] = []
         self._open: list[Call] = []
 
-    def feed(self, piece: NativePiece, slip: Slip) -> None:
+    def feed(self, piece: NativePiece, slip: Slip, mended: str | None = None) -> None:
         slot = self._slot_for(piece)
         if slot is not self._last:
             self._settle_names(slip, but=slot)
@@ -75,7 +75,19 @@ class NativeCalls:
             if slot.call.ended:
                 slip.put(Repaired("arguments_trailing", piece.arguments))
             else:
-                self._desk.grow(slot.call, piece.arguments, slip)
+                self._desk.grow(slot.call, piece.arguments, slip, mended)
+
+    @property
+    def calm(self) -> bool:
+        """Whether no name is open and nothing is held back."""
+        return not self._unsettled and all(not call.arguments.held for call in self._open[-1:])
+
+    def flowing(self, index: int) -> Call | None:
+        """The call that this index continues, when all that can follow is more of its arguments."""
+        slot = self._by_index.get(index)
+        if slot is None or slot is not self._last or slot.call is None:
+            return None
+        return slot.call if slot.call.block >= 0 and not slot.call.ended else None
 
     def finish(self, slip: Slip) -> None:
         """No more deltas: every call is as whole as it will be."""

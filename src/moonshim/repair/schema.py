@@ -8,7 +8,9 @@ value of a kind it allows, is the string taken for that value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_, or_
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -22,36 +24,25 @@ __all__ = ["SchemaArguments"]
 
 _SPACE: Final = " \t\r\n"
 
-_NULL, _BOOLEAN, _INTEGER, _FRACTION, _STRING, _ARRAY, _OBJECT = (1 << bit for bit in range(7))
+_BITS: Final = tuple(1 << bit for bit in range(7))
+_NULL, _BOOLEAN, _INTEGER, _FRACTION, _STRING, _ARRAY, _OBJECT = _BITS
 _NUMBER: Final = _INTEGER | _FRACTION
-_ALL: Final = (1 << 7) - 1
+_ALL: Final = sum(_BITS)
 _MENDABLE: Final = _BOOLEAN | _NUMBER | _ARRAY | _OBJECT
 
-_KIND_NAMED: Final = {
-    "null": _NULL,
-    "boolean": _BOOLEAN,
-    "integer": _INTEGER,
-    "number": _NUMBER,
-    "string": _STRING,
-    "array": _ARRAY,
-    "object": _OBJECT,
-}
-_KIND_OF: Final[dict[type, int]] = {
-    type(None): _NULL,
-    bool: _BOOLEAN,
-    int: _INTEGER,
-    float: _NUMBER,
-    str: _STRING,
-    list: _ARRAY,
-    dict: _OBJECT,
-}
+_NAMES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
+_KIND_NAMED: Final = dict(zip(_NAMES, _BITS, strict=True)) | {"number": _NUMBER}
+_KIND_OF: Final[dict[type, int]] = dict(zip((type(None), bool, int, float, str, list, dict), _BITS, strict=True))
 _STARTS: Final = ((_NULL, "n"), (_BOOLEAN, "tf"), (_NUMBER, "-0123456789"), (_ARRAY, "["), (_OBJECT, "{"))
 """What the text of each kind can begin with."""
+_KIND_OF_WORD: Final = {"null": _NULL, "true": _BOOLEAN, "false": _BOOLEAN}
+_KIND_OF_BRACKET: Final = {"{": _OBJECT, "[": _ARRAY}
 
 # Schemas are other people's: what goes beyond these has no opinion, which is always safe.
 _EXPAND_DEPTH: Final = 64
-_ALTERNATIVES: Final = 128
-_NODES: Final = 4096
+_ALTERNATIVES: Final = 64
+_TOGETHER: Final = 16
+_NODES: Final = 1024
 
 _NESTING: Final = 128
 """How deep the place in the value is followed."""
@@ -67,8 +58,6 @@ _OPENING: Final = 64
 class _Leaf:
     """What one schema object says itself, without the keywords that lead to others for the same value."""
 
-    __slots__ = ("kinds", "named", "rest", "strings")
-
     def __init__(self, schema: dict[Any, Any]) -> None:
         self.kinds = _declared_kinds(schema)
         self.strings = [one for one in (*_list(schema.get("enum")), schema.get("const")) if isinstance(one, str)]
@@ -76,21 +65,14 @@ class _Leaf:
         if isinstance(items, list):
             items, prefix = schema.get("additionalItems"), items
         properties, additional = schema.get("properties"), schema.get("additionalProperties")
-        if schema.get("patternProperties"):
-            # A pattern may or may not catch a key that is not declared: no opinion.
-            additional = True
-        self.named: dict[int, dict[Any, Any]] = {
-            _OBJECT: properties if isinstance(properties, dict) else {},
-            _ARRAY: dict(enumerate(_list(prefix))),
-        }
-        self.rest = {_OBJECT: additional, _ARRAY: items}
-
-    @property
-    def has_opinion(self) -> bool:
-        return self.kinds != _ALL or bool(self.strings) or any(self.named.values()) or self.rest != _NO_REST
+        properties = properties if isinstance(properties, dict) else {}
+        self.named: dict[int, dict[Any, Any]] = {_OBJECT: properties, _ARRAY: dict(enumerate(_list(prefix)))}
+        # A pattern may or may not catch a key that is not declared: no opinion.
+        self.rest = {_OBJECT: True if schema.get("patternProperties") else additional, _ARRAY: items}
+        inside = any(self.named.values()) or additional is not None or items is not None
+        self.has_opinion = inside or bool(self.strings) or self.kinds != _ALL
 
 
-_NO_REST: Final = {_OBJECT: None, _ARRAY: None}
 _REST: Final = object()
 """Stands for every property, or item, that is not declared by name, or place."""
 
@@ -103,19 +85,13 @@ _ANYTHING: Final[_Alternatives] = ((),)
 
 
 class _Node:
-    """What the schema says about one place in the value.
-
-    `mendable` are the kinds that a string there may be taken for: none where strings are allowed.
-    """
-
-    __slots__ = ("_alternatives", "_inside", "_schema", "mendable", "starts", "strings")
+    """What the schema says about one place in the value."""
 
     def __init__(self, schema: _Schema, alternatives: _Alternatives) -> None:
-        kinds = 0
-        for leaves in alternatives:
-            kinds |= _common(leaves)
+        kinds = reduce(or_, map(_common, alternatives), 0)
         self.mendable = 0 if kinds & _STRING or not kinds & _MENDABLE else kinds
-        self.starts = "".join(start for kind, start in _STARTS if kind & self.mendable)
+        """The kinds that a string may be taken for: none where strings are allowed."""
+        self.starts = "\\" + "".join(start for kind, start in _STARTS if kind & self.mendable)
         self.strings = frozenset(one for leaves in alternatives for leaf in leaves for one in leaf.strings)
         """Those that were declared by name, and so stay what they are."""
         self._schema = schema
@@ -133,8 +109,6 @@ class _Node:
 class _Inside:
     """What the schema says about the properties of an object, by name, or the items of an array, by place."""
 
-    __slots__ = ("_alternatives", "_kind", "_named", "_rest", "_schema", "has_opinion")
-
     def __init__(self, schema: _Schema, alternatives: list[_Leaves], kind: int) -> None:
         self._schema = schema
         self._alternatives = alternatives
@@ -145,9 +119,7 @@ class _Inside:
         self.has_opinion = bool(self._named) or self._rest is not schema.anything
 
     def at(self, step: str | int) -> _Node:
-        if step not in self._named:
-            return self._rest
-        found = self._named[step]
+        found = self._named.get(step, self._rest)
         if found is None:
             found = self._named[step] = self._find(step)
         return found
@@ -165,8 +137,6 @@ class _Inside:
 class _Schema:
     """A declared schema, read where the value leads. Whatever its shape, reading it ends and never raises."""
 
-    __slots__ = ("_expanded", "_nodes", "_root", "_under_way", "anything", "top")
-
     def __init__(self, root: Any) -> None:
         self._root = root
         self._expanded: dict[int, tuple[Any, _Alternatives]] = {}
@@ -177,12 +147,10 @@ class _Schema:
 
     def node(self, alternatives: _Alternatives) -> _Node:
         """Equal places are one node, so that a schema that contains itself stays finite."""
-        found = self._nodes.get(alternatives)
-        if found is None:
-            if len(self._nodes) >= _NODES:
-                return self.anything
+        found = self._nodes.get(alternatives or _ANYTHING)
+        if found is None and len(self._nodes) < _NODES:
             found = self._nodes[alternatives] = _Node(self, alternatives)
-        return found
+        return found or self.anything
 
     def expand(self, schema: Any) -> _Alternatives:
         """`$ref`, `allOf`, `anyOf` and `oneOf` taken apart."""
@@ -223,28 +191,25 @@ class _Schema:
         return place
 
 
-def _any_of(choices: Iterable[_Alternatives]) -> _Alternatives:
+def _any_of(choices: Sequence[_Alternatives]) -> _Alternatives:
     found = tuple(dict.fromkeys(leaves for choice in choices for leaves in choice))
     return _ANYTHING if () in found or len(found) > _ALTERNATIVES else found
 
 
-def _all_of(factors: Iterable[_Alternatives]) -> _Alternatives:
+def _all_of(factors: Sequence[_Alternatives]) -> _Alternatives:
     """Every combination. A part that would make too many is left out: that only allows more."""
     combined = _ANYTHING
-    for factor in factors:
+    for factor in factors[:_ALTERNATIVES]:
         if factor == _ANYTHING or len(combined) * len(factor) > _ALTERNATIVES:
             continue
         joined = dict.fromkeys(tuple(dict.fromkeys(one + other)) for one in combined for other in factor)
-        if all(len(leaves) <= _ALTERNATIVES for leaves in joined):
+        if all(len(leaves) <= _TOGETHER for leaves in joined):
             combined = tuple(joined)
     return combined
 
 
 def _common(leaves: _Leaves) -> int:
-    kinds = _ALL
-    for leaf in leaves:
-        kinds &= leaf.kinds
-    return kinds
+    return reduce(and_, (leaf.kinds for leaf in leaves), _ALL)
 
 
 def _declared_kinds(schema: dict[Any, Any]) -> int:
@@ -252,12 +217,9 @@ def _declared_kinds(schema: dict[Any, Any]) -> int:
     kinds = _NULL if schema.get("nullable") is True else 0
     for name in declared if isinstance(declared, list) else [declared]:
         kinds |= _KIND_NAMED.get(name, _ALL) if isinstance(name, str) else _ALL
-    constants = [schema["const"]] if "const" in schema else []
-    for choices in (_list(schema.get("enum")), constants):
-        allowed = 0 if choices else _ALL
-        for choice in choices:
-            allowed |= _KIND_OF.get(type(choice), _ALL)
-        kinds &= allowed
+    for choices in (_list(schema.get("enum")), [schema["const"]] if "const" in schema else []):
+        if choices:
+            kinds &= reduce(or_, (_KIND_OF.get(type(choice), _ALL) for choice in choices))
     return kinds
 
 
@@ -274,7 +236,6 @@ _STRING_TEXT: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _BRACKET: Final = re.compile(r'["{}\[\]]')
 _BLANKS: Final = re.compile(r" *")
 _NUMBER_TEXT: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_PLAIN_KEY: Final = re.compile(r"[^\W\d][\w-]*")
 
 _IN_STRINGS: Final = {"arguments_control_character", "arguments_invalid_escape", "arguments_lone_surrogate"}
 """What may be mended in a value that came as a string: anything else, and it is not JSON."""
@@ -286,17 +247,16 @@ _KEY, _COLON, _VALUE, _END, _WORD, _IN_KEY, _IN_STRING, _IN_OPENING, _HELD, _BLI
 class _Frame:
     """A container that is open: where in it we are, and what the schema says of that place."""
 
-    __slots__ = ("child", "inside", "is_object", "step")
+    __slots__ = ("_inside", "child", "step")
 
-    def __init__(self, inside: _Inside, *, is_object: bool) -> None:
-        self.inside = inside
-        self.is_object = is_object
-        self.step: str | int = "" if is_object else 0
-        self.child = inside.at(self.step)
+    def __init__(self, inside: _Inside, step: str | int) -> None:
+        self._inside = inside
+        self.move_to(step)
 
     def move_to(self, step: str | int) -> None:
         self.step = step
-        self.child = self.inside.at(step)
+        """The key, in an object; the index, in an array."""
+        self.child = self._inside.at(step)
 
 
 class _Walk:
@@ -307,9 +267,7 @@ class _Walk:
     goes through untouched.
     """
 
-    def __init__(
-        self, schema: _Schema, top: _Node, repairs: list[Repaired], limit: int, path: str = "$", level: int = 0
-    ) -> None:
+    def __init__(self, schema: _Schema, top: _Node, repairs: list[Repaired], limit: int, path: str, level: int) -> None:
         self.plain = False
         """Within a string that goes through: only a quote or a backslash can change that."""
         self._schema = schema
@@ -322,7 +280,6 @@ class _Walk:
         self._mode = _VALUE
         self._stack: list[_Frame] = []
         self._depth = 0
-        """How deep we are in a part that nothing is said of."""
         self._quoted = False
         self._escaped = False
         self._kept: list[str] = []
@@ -341,62 +298,57 @@ class _Walk:
         pos, end = 0, len(text)
         while pos < end:
             pos = _STEPS[self._mode](self, text, pos)
-        mode = self._mode
-        if mode not in (_IN_OPENING, _HELD):
+        if self._mode not in (_IN_OPENING, _HELD):
             self._out.append(text[self._sent :])
-        self.plain = not self._escaped and (mode == _IN_STRING or (mode == _BLIND and self._quoted))
+        self.plain = not self._escaped and (self._mode == _IN_STRING or (self._mode == _BLIND and self._quoted))
         return "".join(self._out)
 
     def close(self) -> str:
         """The value is over: what is kept back was never closed, and goes out as it came."""
         mode, self._mode = self._mode, _THROUGH
-        return '"' + "".join(self._kept) if mode in (_IN_OPENING, _HELD) else ""
+        return '"' + self._taken() if mode in (_IN_OPENING, _HELD) else ""
 
     # -- between strings -------------------------------------------------------------
 
     def _token(self, text: str, pos: int) -> int:
-        char = text[pos]
+        char, stack = text[pos], self._stack
         if action := _ACTIONS[self._mode].get(char):
             action(self, text, pos)
             return pos + 1
         if char in _SPACE:
             self._mode = _END if self._mode == _WORD else self._mode
             return _end(_SPACES, text, pos)
-        if char in '"{}[],:' or self._mode not in (_VALUE, _WORD):
+        if char in '"{}[],:' or self._mode not in (_VALUE, _WORD) or not stack:
             self._mode = _THROUGH
             return pos
-        frame = self._stack[-1] if self._stack else None
-        if frame and isinstance(frame.step, int) and self._mode == _VALUE:
+        step = stack[-1].step
+        if isinstance(step, int) and self._mode == _VALUE and (end := _end(_BARE_ITEMS, text, pos)) > pos:
             # Long lists of numbers: all but the last that is here, at one go.
-            if (end := _end(_BARE_ITEMS, text, pos)) > pos:
-                frame.move_to(frame.step + text.count(",", pos, end))
-                return end
+            stack[-1].move_to(step + text.count(",", pos, end))
+            return end
         self._mode = _WORD
         return _end(_BARE, text, pos)
 
-    def _begin_key(self, text: str, pos: int) -> None:
-        self._kept, self._kept_size, self._mode = [], 0, _IN_KEY
-
-    def _colon(self, text: str, pos: int) -> None:
-        self._mode = _VALUE
+    def _go_on(self, text: str, pos: int) -> None:
+        self._mode = _IN_KEY if self._mode == _KEY else _VALUE
 
     def _comma(self, text: str, pos: int) -> None:
-        frame = self._stack[-1] if self._stack else None
-        self._mode = _THROUGH if frame is None else _KEY if frame.is_object else _VALUE
-        if frame and isinstance(frame.step, int):
+        frame, self._mode = self._stack[-1], _KEY
+        if isinstance(frame.step, int):
             frame.move_to(frame.step + 1)
+            self._mode = _VALUE
 
     def _open(self, text: str, pos: int) -> None:
-        is_object = text[pos] == "{"
-        inside = self._place().inside(_OBJECT if is_object else _ARRAY)
+        kind = _KIND_OF_BRACKET[text[pos]]
+        inside = self._place().inside(kind)
         if inside.has_opinion and len(self._stack) < _NESTING:
-            self._stack.append(_Frame(inside, is_object=is_object))
-            self._mode = _KEY if is_object else _VALUE
+            self._stack.append(_Frame(inside, "" if kind == _OBJECT else 0))
+            self._mode = _KEY if kind == _OBJECT else _VALUE
         else:
             self._mode, self._depth = _BLIND, 1
 
     def _close(self, text: str, pos: int) -> None:
-        if self._stack and self._stack[-1].is_object == (text[pos] == "}"):
+        if self._stack and isinstance(self._stack[-1].step, str) == (text[pos] == "}"):
             self._stack.pop()
             self._value_ended()
         else:
@@ -425,9 +377,6 @@ class _Walk:
                 self._value_ended()
         return found.end()
 
-    def _through(self, text: str, pos: int) -> int:
-        return len(text)
-
     # -- strings ---------------------------------------------------------------------
 
     def _closing(self, text: str, pos: int) -> int:
@@ -444,36 +393,30 @@ class _Walk:
 
     def _in_key(self, text: str, pos: int) -> int:
         at = self._closing(text, pos)
-        piece = text[pos : at if at >= 0 else len(text)]
-        self._kept_size += len(piece)
         if self._kept_size <= _KEY_SIZE:
-            self._kept.append(piece)
+            self._keep(text[pos : at if at >= 0 else len(text)])
         if at >= 0:
-            frame, key = self._stack[-1], _decoded("".join(self._kept))
-            if key is None or self._kept_size > _KEY_SIZE:
+            raw, frame, self._mode = self._taken(), self._stack[-1], _COLON
+            key = _decoded(raw) if len(raw) <= _KEY_SIZE else None
+            frame.move_to(key or "")
+            if key is None:
                 frame.child = self._schema.anything
-            else:
-                frame.move_to(key)
-            self._mode = _COLON
         return at + 1 or len(text)
 
     def _begin_string(self, text: str, pos: int) -> None:
-        self._target = self._place()
-        if not self._target.mendable:
-            self._mode = _IN_STRING
-            return
-        self._out.append(text[self._sent : pos])
-        self._kept, self._kept_size, self._mode = [], 0, _IN_OPENING
+        self._target, self._mode = self._place(), _IN_STRING
+        if self._target.mendable:
+            self._out.append(text[self._sent : pos])
+            self._mode = _IN_OPENING
 
     def _in_opening(self, text: str, pos: int) -> int:
         """The first character often tells that a string is only a string: then it need not wait."""
         at = _end(_BLANKS, text, pos)
-        if self._kept_size + at - pos >= _OPENING:
-            self._mode = _HELD
-        elif at == len(text):
+        blank = self._kept_size + at - pos
+        if blank < _OPENING and at == len(text):
             self._keep(text[pos:])
             return at
-        elif text[at] == "\\" or text[at] in self._target.starts:
+        if blank >= _OPENING or text[at] in self._target.starts:
             self._mode = _HELD
         else:
             self._release(pos)
@@ -486,10 +429,9 @@ class _Walk:
         if self._kept_size > self._limit:
             self._repairs.append(Repaired("buffer_limit", self._where()))
             self._release(stop)
+        if at < 0 or self._mode != _HELD:
             return stop
-        if at < 0:
-            return stop
-        raw = "".join(self._kept)
+        raw = self._taken()
         meant = self._meant(raw)
         self._out.append(f'"{raw}"' if meant is None else meant)
         self._sent = at + 1
@@ -500,10 +442,14 @@ class _Walk:
         self._kept.append(text)
         self._kept_size += len(text)
 
+    def _taken(self) -> str:
+        kept, self._kept, self._kept_size = "".join(self._kept), [], 0
+        return kept
+
     def _release(self, pos: int) -> None:
         """It stays the string that it is, and streams on from `pos`."""
-        self._out.append('"' + "".join(self._kept))
-        self._kept, self._sent, self._mode = [], pos, _IN_STRING
+        self._out.append('"' + self._taken())
+        self._sent, self._mode = pos, _IN_STRING
 
     # -- what was meant --------------------------------------------------------------
 
@@ -515,15 +461,12 @@ class _Walk:
         value = text.strip(_SPACE)
         kind = _kind_of_text(value) & self._target.mendable
         if kind & (_ARRAY | _OBJECT):
-            return self._container(value)
-        if not kind:
-            return None
-        self._repairs.append(Repaired("arguments_schema", self._where()))
-        return value
+            return self._container(value) if self._level < _LEVELS else None
+        if kind:
+            self._repairs.append(Repaired("arguments_schema", self._where()))
+        return value if kind else None
 
     def _container(self, value: str) -> str | None:
-        if self._level >= _LEVELS:
-            return None
         safe = SafeArguments(ArgumentsRecord(), limit=self._limit)
         mended = safe.feed(value) + safe.close()
         inner = safe.drain()
@@ -541,24 +484,24 @@ class _Walk:
     def _where(self) -> str:
         steps = [self._path]
         for frame in self._stack:
-            named = isinstance(frame.step, str) and _PLAIN_KEY.fullmatch(frame.step)
-            steps.append(f".{frame.step}" if named else f"[{msgspec.json.encode(frame.step).decode()}]")
+            named = isinstance(frame.step, str) and frame.step.isidentifier()
+            steps.append(f".{frame.step}" if named else f"[{frame.step!r}]")
         return "".join(steps)
 
 
 # In the order of the modes.
-_STEPS: Final = (
+_STEPS: Final[tuple[Callable[[_Walk, str, int], int], ...]] = (
     *[_Walk._token] * 5,
     _Walk._in_key,
     _Walk._in_string,
     _Walk._in_opening,
     _Walk._held,
     _Walk._blind,
-    _Walk._through,
+    lambda _, text, pos: len(text),
 )
 _ACTIONS: Final[tuple[dict[str, Callable[[_Walk, str, int], None]], ...]] = (
-    {'"': _Walk._begin_key, "}": _Walk._close},
-    {":": _Walk._colon},
+    {'"': _Walk._go_on, "}": _Walk._close},
+    {":": _Walk._go_on},
     {'"': _Walk._begin_string, "{": _Walk._open, "[": _Walk._open, "]": _Walk._close},
     {",": _Walk._comma, "}": _Walk._close, "]": _Walk._close},
     {",": _Walk._comma, "}": _Walk._close, "]": _Walk._close},
@@ -572,16 +515,9 @@ def _end(pattern: re.Pattern[str], text: str, pos: int) -> int:
 
 
 def _kind_of_text(value: str) -> int:
-    """The kinds that a JSON text is of, as far as its beginning and its length tell; none if it is not JSON."""
-    match value[:1]:
-        case "{":
-            return _OBJECT
-        case "[":
-            return _ARRAY
-        case "t" | "f":
-            return _BOOLEAN if value in ("true", "false") else 0
-        case "n":
-            return _NULL if value == "null" else 0
+    """The kinds that a text can be of, as JSON; none if it is not JSON. What is in brackets is not looked at."""
+    if kind := _KIND_OF_WORD.get(value) or _KIND_OF_BRACKET.get(value[:1]):
+        return kind
     found = _NUMBER_TEXT.fullmatch(value)
     if found is None:
         return 0
@@ -618,7 +554,7 @@ class SchemaArguments:
         self._inner = SafeArguments(ArgumentsRecord(), limit=limit)
         self._repairs: list[Repaired] = []
         read = _Schema(schema)
-        self._walk = _Walk(read, read.top, self._repairs, limit)
+        self._walk = _Walk(read, read.top, self._repairs, limit, "$", 0)
         self._begun = False
 
     @property
@@ -632,12 +568,11 @@ class SchemaArguments:
 
     def feed(self, text: str) -> str:
         mended = self._inner.feed(text)
-        walk = self._walk
-        if walk.plain and '"' not in mended and "\\" not in mended:
+        if self._walk.plain and '"' not in mended and "\\" not in mended:
             self.record.add(mended)
             return mended
         self._repairs += self._inner.drain()
-        return self._delivered(walk.feed(mended))
+        return self._delivered(self._walk.feed(mended))
 
     def close(self, *, cut: bool = False) -> str:
         """The call is over. Nothing is added to a value that was cut off: it goes out as it came."""

@@ -68,8 +68,12 @@ class Parking:
             say(said[released - unbooked :], slip)
         fresh = len(after) - len(still)
         if fresh > 0:
-            slip.waiting += 1
-            self._parked.append((slip, fresh))
+            self.park(slip, fresh)
+
+    def park(self, slip: Slip, share: int) -> None:
+        """The slip's frame waits for so many of its characters."""
+        slip.waiting += 1
+        self._parked.append((slip, share))
 
     def leave(self) -> None:
         """Nobody waits any longer: what is held will go out with a later frame."""

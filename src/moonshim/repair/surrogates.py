@@ -23,6 +23,10 @@ class SurrogateJoiner:
     def __init__(self) -> None:
         self._carried: dict[Hashable, str] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._carried
+
     def join(self, field: Hashable, text: str, slip: Slip) -> str:
         if not self._carried and (text.isascii() or _HALF.search(text) is None):
             return text
@@ -40,7 +44,7 @@ class SurrogateJoiner:
 
     def flush(self) -> list[tuple[Hashable, str]]:
         """The end: halves of speech that wait for the other. (Half a character in arguments is lost with them.)"""
-        left = [(field, "\ufffd") for field in self._carried if isinstance(field, str)]
+        left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self._carried if isinstance(field, str)]
         self._carried.clear()
         return left
 

@@ -23,8 +23,8 @@ from moonshim.dialects.openai_chat.message_calls import parse_calls, render_call
 from moonshim.dialects.openai_chat.message_parts import DIALECT, Content, parse_content, render_content
 from moonshim.errors import CannotExpress, InvalidInput
 from moonshim.ids.mapper import ToolIdMapper, tool_id_strategy
-from moonshim.ids.pairing import pair
-from moonshim.ids.spelling import CanonicalIds, standard_id
+from moonshim.ids.pairing import canonical_ids, pair
+from moonshim.ids.spelling import standard_id
 from moonshim.values import copied
 
 __all__ = ["parse_messages", "render_messages"]
@@ -46,11 +46,13 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 # --- dicts -> canonical -----------------------------------------------------------------------------------------
 
 
-def parse_messages(messages: Iterable[Any]) -> list[Message]:
+def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
     """Canonical messages, by value. Raises `InvalidInput` for what is no message at all.
 
     Every call gets a canonical identifier of its own, also where two came under the same
     one, and every result that of its call; identifiers as they came are kept beside them.
+    `after` is the conversation that the messages continue: its calls are answered, and
+    its identifiers are not given out again.
 
     >>> parse_messages([{"role": "user", "content": "hi"}])
     [Message(speaker='human', parts=(Text(text='hi'),), extras={})]
@@ -61,10 +63,10 @@ def parse_messages(messages: Iterable[Any]) -> list[Message]:
     for position, message in enumerate(listed):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise InvalidInput("a message must be an object with a role", field=f"messages[{position}]")
-    pairing, canonical = pair(listed), CanonicalIds()
-    ids = [canonical.new(slot.id) for slot in pairing.slots]
+    pairing, before = pair([*after, *listed]), len(after)
+    ids = canonical_ids(pairing, before)
     names = [slot.name for slot in pairing.slots]
-    slot_at = {(seen.position, seen.place): s for seen, s in zip(pairing.seen, pairing.slot_of, strict=True)}
+    slot_at = {(seen.position - before, seen.place): s for seen, s in zip(pairing.seen, pairing.slot_of, strict=True)}
     out = []
     for position, message in enumerate(listed):
         if message["role"] == "tool":

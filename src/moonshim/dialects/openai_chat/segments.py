@@ -36,6 +36,10 @@ class SegmentBuilder:
         self.first_number = 0
         """Where the numbers of calls start: behind those that the host's own deltas carry."""
 
+    def number_of(self, block: int) -> int:
+        """The number under which clients know the call in this block."""
+        return self._numbers[block]
+
     def build(self, events: list[Event]) -> list[Segment]:
         segments: list[Segment] = []
         for event in events:

@@ -18,11 +18,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from moonshim.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
 from moonshim.dialects.vercel_ai.outputs import parse_output, render_media, render_output
 from moonshim.errors import InvalidInput
-from moonshim.ids.pairing import pair
-from moonshim.ids.spelling import CanonicalIds, standard_id
+from moonshim.ids.pairing import canonical_ids, pair
+from moonshim.ids.spelling import standard_id
 from moonshim.values import copied
 
 __all__ = ["parse_messages", "render_messages"]
@@ -38,15 +40,19 @@ _ROLES: Final[dict[Speaker, str]] = {speaker: role for role, speaker in _SPEAKER
 # --- model messages -> canonical --------------------------------------------------------------------------------
 
 
-def parse_messages(messages: Iterable[Any]) -> list[Message]:
+def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
     """Canonical messages, by value. Raises `InvalidInput` for what is no model message.
+
+    `after` is the conversation that the messages continue: its calls are answered, and
+    its identifiers are not given out again.
 
     >>> parse_messages([{"role": "user", "content": "hi"}])
     [Message(speaker='human', parts=(Text(text='hi'),), extras={})]
     """
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
-    return _with_canonical_ids([_parse_message(message, position) for position, message in enumerate(messages)])
+    parsed = [_parse_message(message, position) for position, message in enumerate(messages)]
+    return _with_canonical_ids(parsed, after)
 
 
 def _parse_message(message: Any, position: int) -> Message:
@@ -129,18 +135,20 @@ def _media(kind: Any, where: str, entry: Json) -> Media:
     )
 
 
-def _with_canonical_ids(messages: list[Message]) -> list[Message]:
-    pairing, canonical = pair(messages), CanonicalIds()
-    ids = [canonical.new(slot.id) for slot in pairing.slots]
+def _with_canonical_ids(messages: list[Message], after: Sequence[Message]) -> list[Message]:
+    pairing, before = pair([*after, *messages]), len(after)
+    ids = canonical_ids(pairing, before)
     parts = [list(message.parts) for message in messages]
     for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
-        old = parts[seen.position][seen.place]
+        if seen.position < before:
+            continue
+        mine = parts[seen.position - before]
+        old = mine[seen.place]
         if isinstance(old, ToolCall):
-            parts[seen.position][seen.place] = ToolCall(ids[slot], old.name, old.arguments, old.wire_id)
+            mine[seen.place] = replace(old, id=ids[slot])
         elif isinstance(old, ToolResult):
-            new = ToolResult(ids[slot], old.name, old.parts, old.is_error, old.wire_id)
-            parts[seen.position][seen.place] = new
-    return [Message(old.speaker, tuple(new), old.extras) for old, new in zip(messages, parts, strict=True)]
+            mine[seen.place] = replace(old, call_id=ids[slot])
+    return [replace(old, parts=tuple(new)) for old, new in zip(messages, parts, strict=True)]
 
 
 # --- canonical -> model messages --------------------------------------------------------------------------------
@@ -177,7 +185,7 @@ def render_messages(
                 wire[part.id] = standard_id(part.id) if part.wire_id is None else part.wire_id
                 if resolve_tool_call_id is not None:
                     wire[part.id] = resolve_tool_call_id(part.id, part.name)
-                resolved.append(ToolCall(part.id, part.name, part.arguments, wire[part.id]))
+                resolved.append(replace(part, wire_id=wire[part.id]))
             elif isinstance(part, ToolResult):
                 name = part.name or names.get(part.call_id, "")
                 if resolve_tool_response_id is not None:
@@ -186,7 +194,7 @@ def render_messages(
                     wire_id = part.wire_id
                 else:
                     wire_id = wire.get(part.call_id) or standard_id(part.call_id)
-                resolved.append(ToolResult(part.call_id, name, part.parts, part.is_error, wire_id))
+                resolved.append(replace(part, name=name, wire_id=wire_id))
             else:
                 resolved.append(part)
         out += _render_message(message, resolved)

@@ -1,0 +1,164 @@
+"""Measures what mending costs, beside the least it could cost, in the same run: `make bench`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from workloads import CHUNK, TOOLS, arguments, as_native, as_speech, marked_call, plain_text  # noqa: E402
+
+import moonshim  # noqa: E402
+from moonshim.grammar.kimi_k2 import KimiK2Grammar  # noqa: E402
+
+NAMES = frozenset(tool["function"]["name"] for tool in TOOLS)  # type: ignore[index]
+SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
+
+
+def cpu(work: Callable[[], object], repeat: int) -> float:
+    """The least CPU time of several runs, in seconds."""
+    best = float("inf")
+    for _ in range(repeat):
+        gc.collect()
+        gc.disable()
+        started = time.process_time()
+        work()
+        best = min(best, time.process_time() - started)
+        gc.enable()
+    return best
+
+
+def bare_loop(text: str) -> int:
+    """The floor: cut the text into chunks, look at each once."""
+    kept = 0
+    for start in range(0, len(text), CHUNK):
+        chunk = text[start : start + CHUNK]
+        if "<" in chunk:
+            kept += 1
+    return kept
+
+
+def grammar_alone(text: str) -> None:
+    feed = (grammar := KimiK2Grammar("text", names=NAMES)).feed
+    for start in range(0, len(text), CHUNK):
+        feed(text[start : start + CHUNK])
+    grammar.flush()
+
+
+def decode_encode(frames: Iterable[bytes]) -> None:
+    decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+    for frame in frames:
+        if not frame.startswith(b"data: [DONE]"):
+            encode(decode(frame[6:-2]))
+
+
+def mend(frames: Iterable[bytes]) -> None:
+    mender = moonshim.Mender(model="kimi-k2.5", tools=TOOLS, collect=False)
+    for frame in frames:
+        mender.feed(frame)
+    mender.flush()
+
+
+def repeats(size: int) -> int:
+    return 30 if size < 50_000 else 10 if size < 500_000 else 3 if size < 5_000_000 else 1
+
+
+def grammar_table(sizes: dict[str, int]) -> None:
+    print("The grammar alone, beside a bare loop over the same chunks (target: at most 5 times)\n")
+    print(f"{'':24}{'chunks':>10}{'loop':>12}{'grammar':>12}{'a chunk':>12}{'ratio':>8}")
+    for kind, make in (("arguments", marked_call), ("plain text", plain_text)):
+        for label, size in sizes.items():
+            text, times = make(size), repeats(size)
+            floor, cost = cpu(lambda: bare_loop(text), times), cpu(lambda: grammar_alone(text), times)
+            row(f"{label} of {kind}", len(text) // CHUNK, floor, cost)
+    print()
+
+
+def mender_table(sizes: dict[str, int]) -> None:
+    print("The whole mender, beside one msgspec decode and encode a chunk (target: at most 2.5 times)\n")
+    print(f"{'':24}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'a chunk':>12}{'ratio':>8}")
+    kinds: tuple[tuple[str, Callable[[int], Iterable[bytes]]], ...] = (
+        ("leaked call", lambda size: as_speech(marked_call(size))),
+        ("native call", lambda size: as_native(arguments(size))),
+        ("plain text", lambda size: as_speech(plain_text(size))),
+    )
+    for kind, make in kinds:
+        for label, size in sizes.items():
+            frames, times = list(make(size)), repeats(size)
+            row(
+                f"{label} of {kind}",
+                len(frames),
+                cpu(lambda: decode_encode(frames), times),
+                cpu(lambda: mend(frames), times),
+            )
+    print()
+
+
+def row(label: str, chunks: int, floor: float, cost: float) -> None:
+    print(f"{label:24}{chunks:>10,}{floor:>11.4f}s{cost:>11.4f}s{cost / chunks * 1e6:>10.2f}us{cost / floor:>8.2f}")
+
+
+def memory_table() -> None:
+    print("Memory of one stream with collect=False: peak above the start (target: under 64 KiB)\n")
+    kinds = (
+        ("1 MB of leaked call", lambda: as_speech(marked_call(1_000_000))),
+        ("1 MB of native call", lambda: as_native(arguments(1_000_000))),
+        ("1 MB of plain text", lambda: as_speech(plain_text(1_000_000))),
+    )
+    for label, make in kinds:
+        mend(make())  # what is made once for all streams
+        frames = make()
+        tracemalloc.start()
+        mender = moonshim.Mender(model="kimi-k2.5", tools=TOOLS, collect=False)
+        peak = 0
+        start = tracemalloc.get_traced_memory()[0]
+        tracemalloc.clear_traces()
+        for frame in frames:
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            mender.feed(frame)
+            peak = max(peak, before, tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        print(f"{label:24}{(start + peak) / 1024:>10.1f} KiB")
+    print()
+
+
+def startup_table() -> None:
+    print("Start-up, over bare Python (targets: import under 60 ms, --help under 150 ms in all)\n")
+
+    def wall(*command: str) -> float:
+        best = float("inf")
+        for _ in range(10):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+            best = min(best, time.perf_counter() - started)
+        return best * 1000
+
+    bare = wall("-c", "pass")
+    print(f"{'bare python':24}{bare:>8.1f} ms")
+    print(f"{'import moonshim':24}{wall('-c', 'import moonshim') - bare:>8.1f} ms more")
+    print(f"{'moonshim --help':24}{wall('-m', 'moonshim', '--help'):>8.1f} ms in all\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out 10 MB")
+    arguments_given = parser.parse_args()
+    sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not arguments_given.quick}
+    grammar_table(sizes)
+    mender_table(sizes)
+    memory_table()
+    startup_table()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The vectors of other projects -> how many we agree with, and why not with the others: `make conformance`.
+
+The vectors are not part of this project. They are looked for in the folder that
+`MOONSHIM_VECTORS` names, or in `../shared/vectors`; without them there is nothing to do.
+Exit code 1 when a row differs and no reason is known, when the ways of feeding the same
+text disagree, or when a listed row agrees by now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from conformance import kimi, report, source_documents
+from conformance.reasons import KIMI, SOURCE_DOCUMENTS
+from conformance.replies import Json
+from conformance.verdicts import FAULTS, Suite, judge
+
+SUITES: Final = (
+    Suite("kimi.jsonl", kimi.check, kimi.key_of, kimi.area_of, KIMI),
+    Suite(
+        "source_documents.jsonl",
+        source_documents.check,
+        source_documents.key_of,
+        source_documents.area_of,
+        SOURCE_DOCUMENTS,
+    ),
+)
+LATER: Final = {
+    "other_formats.jsonl": "the other marker families come with issue 3",
+    "tool_schema_rules.jsonl": "refusing tool schemas as Moonshot does comes with issue 5",
+    "k3_prompts": "rendering prompts comes with issue 5",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="make conformance", description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--verbose", action="store_true", help="show input, result and expectation of what differs")
+    verbose: bool = parser.parse_args(arguments).verbose
+    folder = Path(os.environ.get("MOONSHIM_VECTORS") or ROOT.parent / "shared" / "vectors")
+    if not folder.is_dir():
+        print(f"conformance: no vectors at {folder}, so nothing was compared (MOONSHIM_VECTORS names the folder)")
+        return 0
+    faults = sum([_run(suite, folder / suite.file, verbose) for suite in SUITES if (folder / suite.file).is_file()])
+    for name, why in LATER.items():
+        if (folder / name).exists():
+            print(f"{name}: {_size(folder / name)}, not compared yet: {why}")
+    print(f"\nconformance: {faults} to look at" if faults else "\nconformance: every difference has its reason")
+    return 1 if faults else 0
+
+
+def _run(suite: Suite, path: Path, verbose: bool) -> int:
+    """Prints the report on one file; how many of its rows somebody has to look at."""
+    verdicts = judge(suite, _read(path))
+    print(f"{report.table(suite, verdicts)}\n\n{report.reasons(verdicts)}\n")
+    if verbose:
+        shown = [verdict for verdict in verdicts if verdict.outcome not in ("agrees", "later") and verdict.row]
+        print("\n\n".join(map(report.details, shown)), end="\n\n")
+    return sum(verdict.outcome in FAULTS for verdict in verdicts)
+
+
+def _read(path: Path) -> list[Json]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def _size(path: Path) -> str:
+    if path.is_dir():
+        return f"{sum(1 for _ in path.glob('*_input.json'))} prompts"
+    return f"{len(_read(path))} rows"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

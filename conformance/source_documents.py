@@ -1,0 +1,76 @@
+"""A row of `source_documents.jsonl` (what a source document, or its project, expects) -> what we do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+import moonshim
+from conformance import source_events, source_formats, source_ids, source_texts
+from conformance.checked import Checked
+from conformance.replies import Json, Request, replies
+from moonshim.conversation import Message, Reasoning
+from moonshim.dialects.openai_chat.messages import render_messages
+
+__all__ = ["area_of", "check", "key_of"]
+
+
+def key_of(row: Json) -> str:
+    """The row's number."""
+    return str(row["id"])
+
+
+def area_of(row: Json) -> str:
+    return str(row["area"])
+
+
+def check(row: Json) -> Checked:
+    """Chosen by the area, and there by what the row gives."""
+    given: Json = row["input"]
+    match row["area"]:
+        case "tool_ids":
+            return source_ids.check(row)
+        case "toolformat":
+            return source_formats.check(row)
+        case "markers_full":
+            return source_texts.check_text(row) if "text" in given else source_texts.check_transformed(row)
+        case "markers_stream":
+            return _stream(row)
+        case "reasoning":
+            return _reasoning(row)
+        case _:
+            return _options(row)
+
+
+def _stream(row: Json) -> Checked:
+    given = row["input"]
+    if "pieces" in given:
+        return source_texts.check_pieces(row)
+    if "chunks" in given:
+        return source_events.check_assembled(row)
+    return source_events.check_shape(row) if "call" in given or "args" in given else source_events.check_events(row)
+
+
+def _reasoning(row: Json) -> Checked:
+    given = row["input"]
+    if "delta" in given:
+        return source_events.check_delta(row)
+    if "deltas" in given:
+        return source_events.check_interleaved(row)
+    if "blocks" in given:
+        message = Message("ai", tuple(Reasoning(text) for text in given["blocks"]))
+        return Checked({"reasoning_content": render_messages([message])[0]["reasoning_content"]}, row["expect"])
+    ways = replies([given["text"]], Request())
+    return Checked({"clean": ways["as given"].content}, row["expect"], ways)
+
+
+def _options(row: Json) -> Checked:
+    given = row["input"]
+    if "response" in given:
+        return source_events.check_finish(row)
+    options: Any = msgspec.to_builtins(moonshim.KimiOptions.from_json(given.get("options", {})))
+    if "option" in given:
+        return Checked(options[given["option"]], row["expect"])
+    got = {f"toolTokens.{name}": text for name, text in options["toolTokens"].items()}
+    return Checked({key: got.get(key) for key in row["expect"]}, row["expect"])

@@ -1,0 +1,73 @@
+"""The command `moonshim`: arguments -> the command that they name, which alone is imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from moonshim.cli import console
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: Final = {"mend": "mend recorded streams of a Kimi model, and tell what was put right"}
+"""The name of a command is the name of its module, which has `main(argv) -> int`."""
+
+_EXAMPLES: Final = """\
+examples:
+  moonshim mend leaked.sse      the mended stream; what was put right is told on standard error
+  curl -sN … | moonshim mend    the same, while it arrives
+  moonshim mend --help          all that it can do
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code. No exception leaves, whatever came in: it would be a traceback to a user."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        console.prepare()
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return console.INTERRUPTED
+    except BrokenPipeError:
+        console.silence(sys.stdout, sys.stderr)
+        return console.BROKEN_PIPE
+    except SystemExit as stopped:  # how argparse ends, after --help and after an error
+        return stopped.code if isinstance(stopped.code, int) else console.DONE
+    except OSError as error:
+        console.silence(sys.stdout)
+        console.say(f"moonshim: cannot write to standard output: {error.strerror}")
+        return console.FAILED
+    except Exception as error:
+        return console.tell_of_fault(error)
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in COMMANDS:
+        code: int = import_module(f"moonshim.cli.{arguments[0]}").main(arguments[1:])
+        return code
+    parser = console.Parser(
+        prog="moonshim",
+        usage="moonshim COMMAND [ARGUMENT ...]",
+        description="Tool calling with Kimi models, made right.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("--version", action="store_true", help="show the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary)
+    if parser.parse_args(arguments).version:
+        print(f"moonshim {_version()}", flush=True)
+        return console.DONE
+    parser.print_help(sys.stderr)
+    return console.BAD_USAGE
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("moonshim")
+    except PackageNotFoundError:
+        return "(version unknown: it runs from a folder and is not installed)"

@@ -1,0 +1,167 @@
+"""What all commands share with the person before the screen: exit codes, safe text, colour, and help."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import sys
+from typing import IO, Any, Final, NoReturn
+
+__all__ = [
+    "BAD_USAGE",
+    "BROKEN_PIPE",
+    "DONE",
+    "FAILED",
+    "INTERRUPTED",
+    "Paint",
+    "Parser",
+    "fault_line",
+    "fitted",
+    "prepare",
+    "safe",
+    "say",
+    "silence",
+    "tell_of_fault",
+    "width_of",
+]
+
+DONE: Final = 0
+FAILED: Final = 1
+BAD_USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 and the number of the signal, as a shell counts it: SIGINT here, SIGPIPE below."""
+BROKEN_PIPE: Final = 141
+
+_DEFAULT_WIDTH: Final = 100
+_HEADING: Final = re.compile(r"^(?:usage(?=:)|\S[^\n]*:$)", re.MULTILINE)
+
+
+def say(text: str) -> None:
+    """A line for the person, beside the output. Without a standard error there is nobody to tell."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def prepare() -> None:
+    """A character that the terminal's encoding lacks is written as an escape, and is no error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def silence(*streams: IO[str] | None) -> None:
+    """Nobody reads these any more: what Python still wants to write at its exit must not become an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def tell_of_fault(error: Exception) -> int:
+    """An error of ours, in a line. `MOONSHIM_DEBUG=1` gives the traceback, for whoever mends it."""
+    if os.environ.get("MOONSHIM_DEBUG"):
+        raise error
+    say(f"moonshim: {fault_line(error)}")
+    return FAILED
+
+
+def fault_line(error: Exception) -> str:
+    return safe(f"this is a fault of Moonshim: {type(error).__name__}: {error} (MOONSHIM_DEBUG=1 shows where)")
+
+
+def safe(text: str) -> str:
+    """The text on one line, and unable to move the cursor, to change colours or to reverse the order of letters.
+
+    >>> print(safe("a\\x1b[2Jb\\nc\\u202ed"))
+    a\\x1b[2Jb\\nc\\u202ed
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def width_of(stream: IO[str] | None) -> int:
+    """How many columns there are: what COLUMNS says, else what the terminal says."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream is not None else _DEFAULT_WIDTH
+    except (OSError, ValueError):
+        return _DEFAULT_WIDTH
+
+
+def fitted(text: str, columns: int) -> str:
+    """The text cut to so many columns, where a Chinese character takes two.
+
+    >>> fitted("finish_reason", 8), fitted("今天天气", 8), fitted("今天天气", 7)
+    ('finish_…', '今天天气', '今天天…')
+    """
+    from unicodedata import east_asian_width
+
+    used, room = 0, 0  # `room`: what still fits when an ellipsis must come after it
+    for place, char in enumerate(text):
+        used += 2 if east_asian_width(char) in "WF" else 1
+        if used < columns:
+            room = place + 1
+        if used > columns:
+            return text[:room] + "…"
+    return text
+
+
+class Paint:
+    """Colours for a stream: none unless it is a terminal, and none for those who set NO_COLOR."""
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        self._on = (
+            stream is not None
+            and stream.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+
+    def bold(self, text: str) -> str:
+        return self._painted("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._painted("2", text)
+
+    def red(self, text: str) -> str:
+        return self._painted("31", text)
+
+    def green(self, text: str) -> str:
+        return self._painted("32", text)
+
+    def yellow(self, text: str) -> str:
+        return self._painted("33", text)
+
+    def _painted(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose help keeps its lines, and whose errors are one safe line."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(formatter_class=_Help, allow_abbrev=False, **given)
+        if sys.version_info >= (3, 14):
+            self.color = False  # we have our own colours, the same with every Python
+
+    def print_help(self, file: Any = None) -> None:
+        stream = sys.stdout if file is None else file
+        paint = Paint(stream)
+        if stream is not None:
+            stream.write(_HEADING.sub(lambda found: paint.bold(found[0]), self.format_help()))
+            stream.flush()
+
+    def error(self, message: str) -> NoReturn:
+        say(f"{self.prog}: {safe(message)}")
+        say(f"{self.prog} --help shows what can be asked")
+        raise SystemExit(BAD_USAGE)
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str, **given: Any) -> None:
+        super().__init__(prog, max_help_position=24, width=max(60, min(width_of(sys.stdout), 110)))

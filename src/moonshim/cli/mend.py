@@ -1,0 +1,265 @@
+"""`moonshim mend`: recorded streams and responses in, mended ones out, and what was put right on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from moonshim.cli import console
+from moonshim.cli.destination import CannotWrite, Folder, StandardOutput, UnusableFolder
+from moonshim.cli.mend_options import explain_options, parse_settings
+from moonshim.cli.mend_report import Outcome, render_json, render_table
+from moonshim.cli.recording import NotARecording, Recording, Sniffer
+from moonshim.cli.request_file import Asked, BadRequestFile, read_request, read_tools
+from moonshim.errors import InvalidOption, MoonshimError
+from moonshim.formats import is_kimi_model
+from moonshim.json_text import encode
+from moonshim.options import KimiOptions
+from moonshim.pipeline import Mender
+from moonshim.response import mend_response
+
+__all__ = ["main"]
+
+PIECE: Final = 64 * 1024
+_MARK: Final = b"\xef\xbb\xbf"
+_USAGE: Final = """moonshim mend [FILE ...] [--model NAME] [--tools FILE | --request FILE]
+                     [--set OPTION=VALUE] [--output DIR] [--report table|json]"""
+_HINT: Final = """\
+moonshim mend: nothing to read. Name a recorded stream, or pipe one in:
+  moonshim mend leaked.sse
+  curl -sN … | moonshim mend
+  moonshim mend --help"""
+_EXIT_CODES: Final = """\
+exit codes:
+  0  everything is mended, or was clean already
+  1  something could not be read or written; a line says what, and the rest was done
+  2  the command was not understood"""
+
+
+class CannotRead(Exception):
+    """The input cannot be opened, or not be read to its end."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How to mend, as far as it was said."""
+
+    asked: Asked
+    options: KimiOptions | None
+    """None: those that fit the model."""
+    model: str | None = None
+    """Only when somebody named it on the command line."""
+
+    def arguments(self, recording: Recording) -> dict[str, Any]:
+        """What the engine is to be told. Who calls `mend` wants mending, whatever name a host gave to its model."""
+        model, options = self.model, self.options
+        if model is None:
+            named = (name for name in (self.asked.model, recording.model) if name is not None and is_kimi_model(name))
+            model, options = next(named, "kimi"), options or KimiOptions.mending()
+        return {
+            "model": model,
+            "tools": self.asked.tools,
+            "tool_choice": self.asked.tool_choice,
+            "history": self.asked.history,
+            "options": options,
+        }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim mend`; its exit code."""
+    parser = _parser()
+    given = parser.parse_intermixed_args(list(argv))
+    if "list" in given.set:
+        print(explain_options(console.width_of(sys.stdout)), flush=True)
+        return console.DONE
+    files: list[str] = given.files or ["-"]
+    if not given.files and (sys.stdin is None or sys.stdin.isatty()):
+        console.say(_HINT)
+        return console.BAD_USAGE
+    if files.count("-") > 1:
+        parser.error("standard input (-) can be read only once")
+    if given.tools is not None and given.request is not None:
+        parser.error("--tools and --request cannot both be given")
+    try:
+        settings = _settings(given)
+        destination = _destination(given, files)
+    except (InvalidOption, BadRequestFile, UnusableFolder) as error:
+        parser.error(str(error))
+    return _mend_all(files, settings, destination, in_json=given.report == "json")
+
+
+def _mend_all(files: list[str], settings: Settings, to: Folder | StandardOutput, *, in_json: bool) -> int:
+    outcomes: list[Outcome] = []
+    paint, width = console.Paint(sys.stderr), console.width_of(sys.stderr)
+    if settings.model is not None and settings.options is None and not is_kimi_model(settings.model) and not in_json:
+        name = console.safe(settings.model)
+        console.say(f"moonshim mend: {name} is not a Kimi model, so only framing and finish are put right")
+    for place, file in enumerate(files):
+        outcome = _mend_one(file, place, settings, to)
+        outcomes.append(outcome)
+        if not in_json:
+            console.say(render_table(outcome, paint, width))
+    if in_json:
+        console.say(render_json(outcomes))
+    return console.FAILED if any(outcome.error is not None for outcome in outcomes) else console.DONE
+
+
+def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOutput) -> Outcome:
+    """One recording, whatever is wrong with it: the others must not suffer."""
+    try:
+        if to.is_input(file):
+            return Outcome(file, error="is also what the output is written to")
+        sniffer, stream = Sniffer(), _pieces(file)
+        recording = _sniffed(sniffer, stream)
+        arguments = settings.arguments(recording)
+        with to.open(place) as write:
+            if recording.body is not None:
+                outcome = _mend_whole(file, recording, bytes(sniffer.head), arguments, write)
+            else:
+                outcome = _mend_stream(file, recording, sniffer, stream, arguments, write)
+        return msgspec.structs.replace(outcome, output=to.path(place))
+    except (NotARecording, CannotRead, CannotWrite, MoonshimError) as error:
+        return Outcome(file, error=str(error))
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return Outcome(file, error=console.fault_line(error))
+
+
+def _sniffed(sniffer: Sniffer, stream: Iterator[bytes]) -> Recording:
+    for piece in stream:
+        recording = sniffer.feed(piece)
+        if recording is not None:
+            return recording
+    return sniffer.flush()
+
+
+def _mend_stream(
+    file: str,
+    recording: Recording,
+    sniffer: Sniffer,
+    stream: Iterator[bytes],
+    arguments: dict[str, Any],
+    write: Callable[[bytes], None],
+) -> Outcome:
+    framing: Literal["sse", "ndjson"] = "ndjson" if recording.kind == "ndjson" else "sse"
+    mender, error = Mender(**arguments, framing=framing, collect=False), None
+    write(mender.feed(bytes(sniffer.head)))
+    sniffer.head.clear()
+    try:
+        for piece in stream:
+            write(mender.feed(piece))
+    except CannotRead as failure:
+        error = str(failure)
+    write(mender.flush())
+    return Outcome(
+        file,
+        recording.kind,
+        arguments["model"],
+        repairs=mender.repairs,
+        counts=mender.repair_counts,
+        ending=mender.ending,
+        error=error,
+    )
+
+
+def _mend_whole(
+    file: str, recording: Recording, text: bytes, arguments: dict[str, Any], write: Callable[[bytes], None]
+) -> Outcome:
+    body = recording.body or {}
+    mended = mend_response(body, **arguments)
+    if mended.body is body:
+        while text.startswith(_MARK):
+            text = text.removeprefix(_MARK)
+        write(text)
+    else:
+        data = encode(mended.body)
+        write((msgspec.json.format(data, indent=2) if b"\n" in text.strip() else data) + b"\n")
+    repairs = [*recording.repairs, *mended.repairs]
+    counts = dict(Counter(repair.rule for repair in repairs))
+    return Outcome(file, "json", arguments["model"], repairs=repairs, counts=counts, ending=mended.ending)
+
+
+def _pieces(file: str) -> Iterator[bytes]:
+    """The bytes as they come: what a pipe has, and never more than a piece at a time."""
+    try:
+        if file != "-":
+            with Path(file).open("rb", buffering=0) as opened:
+                while data := opened.read(PIECE):
+                    yield data
+        elif sys.stdin is None:
+            raise CannotRead("it is closed")
+        else:
+            while data := cast(BufferedReader, sys.stdin.buffer).read1(PIECE):
+                yield data
+    except (OSError, ValueError) as error:
+        raise CannotRead(getattr(error, "strerror", None) or str(error)) from None
+
+
+def _settings(given: Any) -> Settings:
+    asked = Asked()
+    if given.tools is not None:
+        asked = read_tools(given.tools)
+    elif given.request is not None:
+        asked = read_request(given.request)
+    return Settings(asked, parse_settings(given.set) if given.set else None, given.model)
+
+
+def _destination(given: Any, files: list[str]) -> Folder | StandardOutput:
+    if given.output is None:
+        return StandardOutput()
+    return Folder(given.output, files, [path for path in (given.tools, given.request) if path is not None])
+
+
+def _parser() -> console.Parser:
+    width = max(60, min(console.width_of(sys.stdout), 110))
+    parser = console.Parser(
+        prog="moonshim mend",
+        usage=_USAGE,
+        description="Mend recorded streams and responses of a Kimi model: leaked markers, tool calls, identifiers,\n"
+        "arguments, finish reasons. What needs no repair leaves byte for byte as it came.",
+        epilog=f"options for --set, with what holds when they are not set:\n{explain_options(width)}\n\n{_EXIT_CODES}",
+    )
+    reads = parser.add_argument_group("what is read", "example: curl -sN … | moonshim mend")
+    reads.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="a recording: SSE, NDJSON, or one JSON response, told apart by content; - or none is standard input",
+    )
+    asked = parser.add_argument_group(
+        "what was asked of the host", "example: moonshim mend leaked.sse --tools tools.json --model kimi-k2.5"
+    )
+    asked.add_argument("--model", metavar="NAME", help="the model; if not given, what the recording says")
+    asked.add_argument(
+        "--tools", metavar="FILE", help="JSON: a list of OpenAI tool definitions, or the request that had them"
+    )
+    asked.add_argument(
+        "--request", metavar="FILE", help="JSON: the whole request: its tools, tool_choice, messages and model"
+    )
+    how = parser.add_argument_group(
+        "how it is mended", "example: moonshim mend leaked.sse --set repairArguments=schema --set idPolicy=keep"
+    )
+    how.add_argument(
+        "--set",
+        metavar="OPTION=VALUE",
+        action="append",
+        default=[],
+        help="change an option, in camelCase or snake_case (may be repeated); `--set list` shows them all",
+    )
+    out = parser.add_argument_group(
+        "where it goes", "example: moonshim mend *.sse --output mended --report json 2> report.json"
+    )
+    out.add_argument("--output", metavar="DIR", help="write to files in DIR, instead of to standard output")
+    out.add_argument(
+        "--report",
+        choices=("table", "json"),
+        default="table",
+        help="how to tell on standard error what was put right (default: table)",
+    )
+    return parser

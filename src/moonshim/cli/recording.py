@@ -1,0 +1,227 @@
+"""The first bytes of a recording -> which of three kinds it is, and which model it names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from moonshim.events import Repaired
+from moonshim.json_text import decode_object
+from moonshim.ndjson import NdjsonFramer
+from moonshim.sse import Frame, SseFramer
+
+__all__ = ["Kind", "NotARecording", "Recording", "Sniffer"]
+
+Kind: TypeAlias = Literal["sse", "ndjson", "json"]
+
+HEAD_LIMIT: Final = 1024 * 1024
+"""How far into a stream a model's name is looked for; until it is found, nothing leaves."""
+WHOLE_LIMIT: Final = 64 * 1024 * 1024
+"""How long a response that is not a stream may be: it has to be held whole."""
+BLANK_LIMIT: Final = 64 * 1024
+
+_MARK: Final = b"\xef\xbb\xbf"
+_BLANK: Final = re.compile(rb"(?:\xef\xbb\xbf)*[ \t\r\n]*")
+_FIELDS: Final = (b"data", b"event", b"id", b"retry")
+_SSE_LINE: Final = re.compile(rb"(?:data|event|id|retry)?:|(?:data|event|id|retry)[\r\n]")
+_DATA_LINE: Final = re.compile(rb"^data:", re.MULTILINE)
+_SIGNATURES: Final = {
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
+    b"\x1f\x8b": "compressed (gzip); unpack it first, or record it with curl --compressed",
+    b"[": "a JSON array; what can be read is SSE, NDJSON, or one JSON response",
+}
+_NEITHER: Final = "neither SSE, nor NDJSON, nor a JSON response"
+
+
+class NotARecording(Exception):
+    """These bytes are none of the three; the message says what they are instead."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """What was recorded: a stream in one of two framings, or a whole response."""
+
+    kind: Kind
+    model: str | None = None
+    """The name in the first chunk, or in the response."""
+    body: dict[str, Any] | None = None
+    """The whole response, when it is one."""
+    repairs: tuple[Repaired, ...] = ()
+    """What was put right in reading it."""
+
+
+class Sniffer:
+    """Tells a recording by its content, as soon as its first bytes decide it, whatever the chunking.
+
+    A stream is known by its first chunk. Only a whole JSON response, which may be spread over many lines, is read to
+    its end. What is none of the three is refused as early as that can be known.
+    """
+
+    def __init__(self) -> None:
+        self.head = bytearray()
+        """Everything that was fed."""
+        self._reader: _EventReader | _ObjectReader | None = None
+
+    def feed(self, data: bytes) -> Recording | None:
+        """More came. None: it is not decided yet."""
+        self.head += data
+        if self._reader is None:
+            self._reader = self._choose()
+            if self._reader is None:
+                return None
+            data = bytes(self.head)
+        return self._reader.feed(data)
+
+    def flush(self) -> Recording:
+        """That was all."""
+        if self._reader is None:
+            blank = _BLANK.match(self.head)
+            raise NotARecording("empty" if blank and blank.end() == len(self.head) else _NEITHER)
+        return self._reader.flush()
+
+    def _choose(self) -> _EventReader | _ObjectReader | None:
+        blank = _BLANK.match(self.head)
+        start = blank.end() if blank else 0
+        if start > BLANK_LIMIT:
+            raise NotARecording(_NEITHER)
+        opening = bytes(self.head[start : start + 16])
+        if opening.startswith(b"{"):
+            return _ObjectReader(self.head)
+        if _SSE_LINE.match(opening):
+            return _EventReader(self.head)
+        for signature, reason in _SIGNATURES.items():
+            if opening.startswith(signature):
+                raise NotARecording(reason)
+        undecided = (*_FIELDS, *_SIGNATURES, _MARK)
+        if any(one.startswith(opening) for one in undecided):
+            return None
+        raise NotARecording(_NEITHER)
+
+
+class _EventReader:
+    """Reads events until one names the model."""
+
+    def __init__(self, head: bytearray) -> None:
+        self._head = head
+        self._framer = SseFramer(HEAD_LIMIT)
+        self._room = HEAD_LIMIT
+        self._data = False
+
+    def feed(self, data: bytes) -> Recording | None:
+        found = self._judge(self._framer.feed(data[: self._room]))
+        self._room -= min(self._room, len(data))
+        if found is not None or self._room:
+            return found
+        if not self._data and not _DATA_LINE.search(self._head, 0, HEAD_LIMIT):
+            raise NotARecording(_NEITHER)
+        return Recording("sse")
+
+    def flush(self) -> Recording:
+        return self._judge(self._framer.flush()) or Recording("sse")
+
+    def _judge(self, frames: list[Frame]) -> Recording | None:
+        for frame in frames:
+            if frame.data is None:
+                self._check(frame)
+                continue
+            self._data = True
+            value = decode_object(frame.data)
+            if value is not None and (isinstance(value.get("choices"), list) or _model_of(value)):
+                return Recording("sse", _model_of(value))
+            if frame.data.strip() == b"[DONE]":
+                return Recording("sse")
+        return None
+
+    def _check(self, frame: Frame) -> None:
+        """Before there is any data, other lines must be those of an event: a YAML file may begin with `id:` too."""
+        if not self._data and not all(_SSE_LINE.match(line + b"\n") for line in frame.head.splitlines()):
+            raise NotARecording(_NEITHER)
+
+
+class _ObjectReader:
+    """Reads lines until one is a chunk; and everything, when the first is not even an object."""
+
+    def __init__(self, head: bytearray) -> None:
+        self._head = head
+        self._framer = NdjsonFramer(WHOLE_LIMIT)
+        self._size = 0
+        self._first: dict[str, Any] | None = None
+        self._broken = False
+        """A line is no object: this is a response over many lines, or a stream with a fault in it."""
+
+    def feed(self, data: bytes) -> Recording | None:
+        self._size += len(data)
+        if self._size > WHOLE_LIMIT:
+            raise NotARecording(f"no chunk in its first {WHOLE_LIMIT >> 20} MiB, and too long for one response")
+        return None if self._broken else self._judge(self._framer.feed(data))
+
+    def flush(self) -> Recording:
+        found = None if self._broken else self._judge(self._framer.flush())
+        if found is not None:
+            return found
+        head = bytes(self._head)
+        repairs = (Repaired("framing", "byte_order_mark"),) if head.startswith(_MARK) else ()
+        while head.startswith(_MARK):
+            head = head.removeprefix(_MARK)
+        body = self._first if not self._broken else decode_object(head)
+        if body is None:
+            return _stream_with_faults(head)
+        if _is_chunk(body):
+            raise NotARecording("a chunk over several lines; put each on a line of its own (jq -c .)")
+        if isinstance(body.get("choices"), list) or "error" in body:
+            return Recording("json", _model_of(body), body, repairs)
+        raise NotARecording("a JSON object without `choices`, so neither a chunk nor a response")
+
+    def _judge(self, frames: list[Frame]) -> Recording | None:
+        for frame in frames:
+            if frame.data is None:
+                continue
+            value = decode_object(frame.data)
+            if value is None:
+                self._broken = True
+                return None
+            if _is_chunk(value):
+                return Recording("ndjson", _model_of(value))
+            if self._first is not None:
+                return self._several(self._first, value)
+            self._first = value
+        return None
+
+    def _several(self, first: dict[str, Any], second: dict[str, Any]) -> Recording:
+        if _is_response(first) or _is_response(second):
+            raise NotARecording("several whole responses; put each into a file of its own")
+        return Recording("ndjson", _model_of(first) or _model_of(second))
+
+
+def _stream_with_faults(head: bytes) -> Recording:
+    """No JSON as a whole. Where some line is a chunk, the others are faults that the mender will tell of."""
+    for line in head.split(b"\n"):
+        value = decode_object(line) if line.lstrip().startswith(b"{") else None
+        if value is not None and _is_chunk(value):
+            return Recording("ndjson", _model_of(value))
+    try:
+        msgspec.json.decode(head)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error)
+        raise NotARecording(f"begins like JSON, but {reason[:1].lower()}{reason[1:]}") from None
+    raise NotARecording(_NEITHER)
+
+
+def _is_chunk(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("choices"), list) and not _is_response(value)
+
+
+def _is_response(value: dict[str, Any]) -> bool:
+    """A choice of a response has a `message`; a chunk may have one too, but beside a `delta`."""
+    choices = value.get("choices")
+    if not isinstance(choices, list):
+        return False
+    said = any(isinstance(one, dict) and "message" in one and "delta" not in one for one in choices)
+    return said or value.get("object") == "chat.completion"
+
+
+def _model_of(value: dict[str, Any]) -> str | None:
+    model = value.get("model")
+    return model if isinstance(model, str) and model else None

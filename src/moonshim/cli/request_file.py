@@ -1,0 +1,83 @@
+"""A file with tool definitions, or with a whole request -> what is known of the request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from moonshim.errors import InvalidInput
+from moonshim.formats import parse_tools
+
+__all__ = ["Asked", "BadRequestFile", "read_request", "read_tools"]
+
+LIMIT: Final = 64 * 1024 * 1024
+
+
+class BadRequestFile(Exception):
+    """The file cannot be used; the message names it and says why."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the host was asked. Nothing of it is known unless somebody tells."""
+
+    tools: list[Any] | None = None
+    """None: nobody knows. An empty list: there were none."""
+    tool_choice: Any = None
+    history: list[Any] | None = None
+    model: str | None = None
+
+
+def read_tools(path: str) -> Asked:
+    """From a list of OpenAI tool definitions, or from a request body with `tools`."""
+    value = _read(path)
+    if isinstance(value, list):
+        return Asked(tools=_checked(path, value))
+    if isinstance(value, dict) and "tools" in value:
+        return _from_request(path, value)
+    raise BadRequestFile(f"{path}: holds neither a list of tool definitions nor a request with `tools`")
+
+
+def read_request(path: str) -> Asked:
+    """From a request body. One without `tools` declares that there are none."""
+    value = _read(path)
+    if not isinstance(value, dict) or not {"messages", "tools", "model"} & value.keys():
+        raise BadRequestFile(f"{path}: does not hold the body of a request")
+    return _from_request(path, value)
+
+
+def _from_request(path: str, body: dict[str, Any]) -> Asked:
+    history, model = body.get("messages"), body.get("model")
+    if history is not None and not isinstance(history, list):
+        raise BadRequestFile(f"{path}: `messages` is not a list")
+    return Asked(
+        _checked(path, body.get("tools") or []),
+        body.get("tool_choice"),
+        history,
+        model if isinstance(model, str) and model else None,
+    )
+
+
+def _checked(path: str, tools: Any) -> list[Any]:
+    if not isinstance(tools, list):
+        raise BadRequestFile(f"{path}: `tools` is not a list")
+    try:
+        parse_tools(tools, "openai")
+    except InvalidInput as error:
+        raise BadRequestFile(f"{path}: {error.field or 'tools'}: {error}") from None
+    return tools
+
+
+def _read(path: str) -> Any:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise BadRequestFile(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > LIMIT:
+        raise BadRequestFile(f"{path}: longer than {LIMIT >> 20} MiB")
+    try:
+        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequestFile(f"{path}: not JSON: {error}") from None

@@ -1,0 +1,263 @@
+"""Builds the streams that hosts send, and reads the mended ones the way a strict OpenAI client would."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+K2_MARKERS: Final = (
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<|tool_call_section_begin|>",
+    "<|tool_call_section_end|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<think>",
+    "</think>",
+)
+K3_MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
+MARKERS: Final = K2_MARKERS + K3_MARKERS
+
+REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
+FIELDS: Final = ("content", *REASONING_FIELDS)
+
+DONE: Final = "[DONE]"
+
+# -- what a host sends -----------------------------------------------------------------------------------------
+
+
+def chunk(delta: Mapping[str, Any], finish: str | None = None, *, model: str = "kimi-k2.5", **more: Any) -> dict[str, Any]:
+    """One chunk of the first choice."""
+    choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
+    identity = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1700000000, "model": model}
+    return {**identity, "choices": [choice], **more}
+
+
+def in_field(name: str, text: str) -> dict[str, Any]:
+    """A delta, or a message, that says this in this field."""
+    return {name: [{"type": "reasoning.text", "text": text}] if name == "reasoning_details" else text}
+
+
+def dumped(value: Any) -> bytes:
+    """JSON with the characters themselves, so that bytes can be cut inside one; half a character stays an escape."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+def sse(chunks: Iterable[Mapping[str, Any]], *, done: bool = True) -> bytes:
+    frames = [b"data: %b\n\n" % dumped(one) for one in chunks]
+    return b"".join(frames) + (b"data: [DONE]\n\n" if done else b"")
+
+
+def ndjson(chunks: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(dumped(one) + b"\n" for one in chunks)
+
+
+def cut(text: str, size: int | None) -> list[str]:
+    """The text in pieces of this size; None leaves it whole."""
+    step = size or max(len(text), 1)
+    return [text[at : at + step] for at in range(0, len(text), step)]
+
+
+def cut_bytes(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+# -- what a client reads ---------------------------------------------------------------------------------------
+
+
+def read_sse(data: bytes) -> list[str]:
+    """The payloads of an event stream, by WHATWG HTML 9.2.6; what follows the last blank line is no event."""
+    events: list[str] = []
+    lines: list[str] = []
+    for line in re.split(r"\r\n|\n|\r", data.decode("utf-8"))[:-1]:
+        if not line:
+            if lines:
+                events.append("\n".join(lines))
+            lines = []
+        name, _, value = line.partition(":")
+        if name == "data":
+            lines.append(value.removeprefix(" "))
+    assert not lines, f"the last event is not closed: {lines}"
+    return events
+
+
+def parsed(events: Iterable[str]) -> list[Any]:
+    """Payloads as values; what is no JSON stays text."""
+    found: list[Any] = []
+    for event in events:
+        try:
+            found.append(json.loads(event))
+        except ValueError:
+            found.append(event)
+    return found
+
+
+@dataclass
+class HeardCall:
+    """One call as a client has it after the last delta."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass
+class Heard:
+    """One choice as a client has it after the last delta."""
+
+    order: list[tuple[str, str]] = field(default_factory=list)
+    """What came, in order: ("reasoning", text), ("text", text), ("call", name)."""
+    fields: dict[str, str] = field(default_factory=dict)
+    """Reasoning, by the field it came in."""
+    content: str = ""
+    calls: list[HeardCall] = field(default_factory=list)
+    finish: str | None = None
+    error: dict[str, Any] | None = None
+    summary: list[dict[str, Any]] | None = None
+
+    @property
+    def reasoning(self) -> str:
+        """What was thought; copies in several fields must agree."""
+        texts = set(self.fields.values()) or {""}
+        assert len(texts) == 1, f"copies of the reasoning differ: {self.fields}"
+        return texts.pop()
+
+    def said(self, kind: str, text: str) -> None:
+        if self.order and self.order[-1][0] == kind and kind != "call":
+            text = self.order.pop()[1] + text
+        self.order.append((kind, text))
+
+
+class Listener:
+    """Concatenates deltas by index as OpenAI clients do, and refuses whatever could confuse one of them."""
+
+    def __init__(self, *, strict: bool = True) -> None:
+        self.choices: dict[int, Heard] = {}
+        self.usages: list[dict[str, Any]] = []
+        self.done = False
+        self._strict = strict
+
+    def __getitem__(self, index: int) -> Heard:
+        return self.choices.setdefault(index, Heard())
+
+    def hear(self, value: Any) -> None:
+        if value == DONE:
+            assert not self.done, "[DONE] came twice"
+            self.done = True
+            return
+        if isinstance(value, dict) and "error" in value:
+            self._fail(value["error"])
+            return
+        if not isinstance(value, dict) or not isinstance(value.get("choices"), list):
+            return
+        assert not self.done, f"a chunk after [DONE]: {value}"
+        if value.get("usage") is not None:
+            self.usages.append(value["usage"])
+        for choice in value["choices"]:
+            self._choice(choice)
+
+    def _fail(self, error: Any) -> None:
+        assert isinstance(error, dict), f"an error is an object, not {error!r}"
+        assert isinstance(error.get("message"), str) and error["message"], error
+        heard = self[error.get("choice", 0)]
+        assert heard.error is None and heard.finish is None, f"a second end: {error}"
+        heard.error = error
+
+    def _choice(self, choice: Mapping[str, Any]) -> None:
+        heard = self[choice["index"]]
+        if self._strict:
+            assert "usage" not in choice, "usage is at the top of a chunk"
+            assert "finish_reason" not in choice["delta"], "finish_reason belongs to the choice"
+        delta = choice.get("delta") or {}
+        ended = heard.finish is not None or heard.error is not None
+        assert not (ended and any(delta.get(name) for name in (*FIELDS, "tool_calls"))), f"said after the end: {delta}"
+        self._reasoning(heard, delta)
+        if content := delta.get("content"):
+            heard.content += content
+            heard.said("text", content)
+        if self._strict:
+            for entry in delta.get("tool_calls") or ():
+                self._entry(heard, entry)
+        if choice.get("finish_reason") is not None:
+            assert not ended, "a second finish"
+            heard.finish = choice["finish_reason"]
+        if "message" in choice:
+            assert not any(delta.values()), f"a summary beside a delta that says something: {delta}"
+            heard.summary = choice["message"]["tool_calls"]
+
+    def _reasoning(self, heard: Heard, delta: Mapping[str, Any]) -> None:
+        texts: list[str] = []
+        for name in REASONING_FIELDS:
+            text = delta.get(name) or ""
+            if isinstance(text, list):
+                text = "".join(one.get("text") or "" for one in text)
+            if text:
+                heard.fields[name] = heard.fields.get(name, "") + text
+                texts.append(text)
+        if texts:
+            heard.said("reasoning", texts[0])
+
+    def _entry(self, heard: Heard, entry: Mapping[str, Any]) -> None:
+        index, function = entry["index"], entry["function"]
+        assert type(index) is int, f"an index is a number: {entry}"
+        if index == len(heard.calls):
+            assert entry.get("id") and entry.get("type") == "function" and function.get("name"), f"no header: {entry}"
+            heard.calls.append(HeardCall(entry["id"], function["name"], ""))
+            heard.said("call", function["name"])
+        else:
+            assert 0 <= index < len(heard.calls), f"indexes are dense: {entry}"
+            assert not entry.get("id"), f"a second header: {entry}"
+            assert not function.get("name"), f"a second name: {entry}"
+        heard.calls[index].arguments += function.get("arguments") or ""
+
+
+def listen(values: Iterable[Any], *, strict: bool = True) -> Listener:
+    listener = Listener(strict=strict)
+    for value in values:
+        listener.hear(value)
+    return listener
+
+
+def hear_body(body: Mapping[str, Any]) -> Listener:
+    """A whole response, as the same strict client reads it."""
+    listener = Listener()
+    if body.get("usage") is not None:
+        listener.usages.append(body["usage"])
+    for choice in body["choices"]:
+        message = choice["message"]
+        entries = [{"index": place, **entry} for place, entry in enumerate(message.get("tool_calls") or ())]
+        listener.hear({"choices": [_as_delta(choice, message, entries)]})
+    if "error" in body:
+        listener.hear({"error": body["error"]})
+    return listener
+
+
+def _as_delta(choice: Mapping[str, Any], message: Mapping[str, Any], entries: Sequence[Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in choice.items() if key != "message"}
+    return {**kept, "delta": {**message, "tool_calls": entries}}
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string in a value, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from strings(inner)
+
+
+def leaked(values: Iterable[Any], allowed: Sequence[str] = ()) -> list[str]:
+    """The markers that stand in some string of these values."""
+    texts = [text for value in values for text in strings(value)]
+    return [marker for marker in MARKERS if marker not in allowed and any(marker in text for text in texts)]

@@ -1,0 +1,190 @@
+"""Every vector: whole, byte by byte, at several sizes of bytes and of text, streaming and not, and mended twice."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+from moonshim import Mender, mend_chunks, mend_response
+from tests.streams import hear_body, leaked, listen, ndjson, sse
+from tests.vector_checks import (
+    REPORTS,
+    Run,
+    check_calls,
+    check_ending,
+    check_heard,
+    check_repairs,
+    check_stream,
+    read_values,
+    said_in_order,
+    sorted_parts,
+)
+from tests.vector_files import Vector, cases, name_of, vectors
+
+BYTE_SIZES: Final = (1, 2, 3, 7, 64)
+TEXT_SIZES: Final = (None, 1, 2, 3, 7)
+KEPT_BACK: Final = len("<|tool_call_argument_begin|>") - 1
+
+CASES: Final = cases()
+TEXT_CASES: Final = [case for case in CASES if case[0].is_text]
+every_case = pytest.mark.parametrize(("vector", "field"), CASES, ids=name_of)
+
+
+@every_case
+def test_the_vector_gives_what_its_file_says(vector: Vector, field: str) -> None:
+    came = vector.stream(field, 0)
+    check_stream(vector, field, came, Run(vector, [came]))
+
+
+@every_case
+def test_any_split_of_the_bytes_gives_the_same(vector: Vector, field: str) -> None:
+    came = vector.stream(field, 0)
+    whole = Run(vector, [came])
+    for size in BYTE_SIZES:
+        run = Run(vector, [came[at : at + size] for at in range(0, len(came), size)])
+        assert run.out == whole.out, f"in pieces of {size}"
+        assert run.mender.message == whole.mender.message
+        assert run.mender.repairs == whole.mender.repairs
+
+
+@pytest.mark.parametrize(("vector", "field"), TEXT_CASES, ids=name_of)
+def test_any_rechunking_of_the_text_gives_the_same(vector: Vector, field: str) -> None:
+    for size in TEXT_SIZES:
+        came = vector.stream(field, size)
+        check_stream(vector, field, came, Run(vector, [came]))
+
+
+@every_case
+def test_mending_the_mended_stream_changes_nothing(vector: Vector, field: str) -> None:
+    for size in (0, 3) if vector.is_text else (0,):
+        first = Run(vector, [vector.stream(field, size)])
+        again = Run(vector, [first.out])
+        assert again.out == first.out
+        assert set(again.rules) <= REPORTS
+
+
+@every_case
+def test_assembled_gives_the_same_message(vector: Vector, field: str) -> None:
+    came = vector.stream(field, 3)
+    options = vector.options_value()
+    if options is None:
+        # What the model would get without options, but for the one that is changed.
+        kimi = "kimi" in vector.model
+        changes: dict[str, Any] = {} if kimi else {"preset": "plain", "repair_on_mismatch": False, "id_policy": "keep"}
+        vector = copy.copy(vector)
+        vector.options = changes
+    assembled = Run(vector, [came], tool_call_streaming="assembled")
+    incremental = Run(vector, [came])
+    assert assembled.mender.message == incremental.mender.message
+    assert assembled.mender.ending == incremental.mender.ending
+    values = read_values(assembled.out, vector)
+    assert leaked(values, vector.expect.keeps) == []
+    check_heard(vector.expect, field, listen(values, strict=vector.expect.balanced), summary=True)
+
+
+@every_case
+def test_a_whole_response_gives_the_same(vector: Vector, field: str) -> None:
+    body = vector.body(field)
+    if body is None:
+        pytest.skip("only a stream can be like that")
+    told, before = vector.arguments(), copy.deepcopy(body)
+    mended = mend_response(body, **told)
+    assert body == before, "the body that was passed changed"
+    assert leaked([mended.body], vector.expect.keeps) == []
+    check_heard(vector.expect, field, hear_body(mended.body), summary=False)
+    check_repairs(vector.expect, mended.repairs)
+    check_ending(vector.expect, mended.ending)
+    streamed = Run(vector, [vector.stream(field, 3)]).mender.message
+    assert sorted_parts(mended.message) == sorted_parts(streamed)
+    if vector.same_message:
+        assert said_in_order(mended.message) == said_in_order(streamed)
+    if vector.expect.clean:
+        assert mended.body == before
+    again = mend_response(mended.body, **told)
+    assert again.body == mended.body
+    assert {repair.rule for repair in again.repairs} <= REPORTS
+
+
+@every_case
+def test_parsed_chunks_give_the_same(vector: Vector, field: str) -> None:
+    if vector.raw is not None or vector.raw_base64 is not None or (vector.finish is None and vector.chunks is None):
+        pytest.skip("there are no chunks, or only [DONE] tells their end")
+    chunks, told = vector.as_chunks(field, 3), vector.arguments()
+    before = copy.deepcopy(chunks)
+    mended = list(mend_chunks(chunks, **told))
+    assert chunks == before, "the chunks that were passed changed"
+    in_bytes = Mender(**told)
+    out = in_bytes.feed(sse(chunks, done=False)) + in_bytes.flush()
+    assert [*mended, "[DONE]"][: len(read_values(out, vector))] == read_values(out, vector)
+    if vector.expect.clean:
+        assert all(one is other for one, other in zip(mended, chunks, strict=True))
+
+    async def arriving() -> AsyncIterator[dict[str, Any]]:
+        for one in chunks:
+            yield one
+
+    async def collected() -> list[dict[str, Any]]:
+        return [one async for one in mend_chunks(arriving(), **told)]
+
+    assert asyncio.run(collected()) == mended
+
+
+@every_case
+def test_ndjson_says_the_same_as_sse(vector: Vector, field: str) -> None:
+    if vector.raw is not None or vector.raw_base64 is not None or vector.finish is None:
+        pytest.skip("raw bytes are in one framing, and only [DONE] tells the end of the others")
+    lines = copy.copy(vector)
+    lines.framing = "ndjson"
+    chunks = vector.as_chunks(field, 3)
+    run = Run(lines, [ndjson(chunks)])
+    assert [*run.values(lines), "[DONE]"][: len(read_values(Run(vector, [sse(chunks)]).out, vector))] == read_values(
+        Run(vector, [sse(chunks)]).out, vector
+    )
+
+
+# -- promptness ------------------------------------------------------------------------------------------------
+
+PROMPT: Final = [vector for vector in vectors() if vector.is_text and vector.prompt]
+
+
+def _delivered(out: bytes, vector: Vector) -> int:
+    listener = listen(read_values(out, vector))
+    return sum(
+        len(heard.content) + len(heard.reasoning) + sum(len(call.arguments) for call in heard.calls)
+        for heard in listener.choices.values()
+    )
+
+
+@pytest.mark.parametrize("vector", PROMPT, ids=name_of)
+def test_nothing_decided_is_kept_back(vector: Vector) -> None:
+    """After any prefix, all is out that a cut at this place would bring, but for the longest marker less one."""
+    field = vector.fields[0]
+    text, start = vector.whole_text, sse([], done=False)
+    for size in range(1, len(text) + 1, 3):
+        prefix = copy.copy(vector)
+        prefix.text = list(text[:size])
+        prefix.finish = "length"
+        chunks = prefix.as_chunks(field, 0)
+        mender = Mender(**prefix.arguments())
+        early = mender.feed(start + sse(chunks[:-1], done=False))
+        late = early + mender.feed(sse(chunks[-1:])) + mender.flush()
+        missing = _delivered(late, vector) - _delivered(early, vector)
+        assert missing <= KEPT_BACK, f"{missing} characters are kept back after {text[:size]!r}"
+
+
+
+@pytest.mark.parametrize(("vector", "number"), [(v, n) for v in vectors() for n in range(len(v.moments))], ids=name_of)
+@pytest.mark.parametrize("size", [1, None])
+def test_at_this_moment_this_is_out(vector: Vector, number: int, size: int | None) -> None:
+    moment = vector.moments[number]
+    for field in vector.fields:
+        prefix = copy.copy(vector)
+        prefix.text = moment.after
+        mender = Mender(**prefix.arguments())
+        heard = listen(read_values(mender.feed(sse(prefix.as_chunks(field, size)[:-1], done=False)), vector))[0]
+        assert (heard.content if field == "content" else heard.reasoning) == moment.text
+        check_calls(moment.calls, heard.calls)
