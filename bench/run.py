@@ -9,16 +9,17 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from workloads import CHUNK, TOOLS, arguments, as_native, as_speech, marked_call, plain_text  # noqa: E402
+from workloads import CHUNK, TOOLS, arguments, as_native, as_speech, marked_call, plain_text
 
-import moonshim  # noqa: E402
-from moonshim.grammar.kimi_k2 import KimiK2Grammar  # noqa: E402
+import moonshim
+from moonshim.grammar.kimi_k2 import KimiK2Grammar
 
 NAMES = frozenset(tool["function"]["name"] for tool in TOOLS)  # type: ignore[index]
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
@@ -78,7 +79,7 @@ def grammar_table(sizes: dict[str, int]) -> None:
     for kind, make in (("arguments", marked_call), ("plain text", plain_text)):
         for label, size in sizes.items():
             text, times = make(size), repeats(size)
-            floor, cost = cpu(lambda: bare_loop(text), times), cpu(lambda: grammar_alone(text), times)
+            floor, cost = cpu(partial(bare_loop, text), times), cpu(partial(grammar_alone, text), times)
             row(f"{label} of {kind}", len(text) // CHUNK, floor, cost)
     print()
 
@@ -97,8 +98,8 @@ def mender_table(sizes: dict[str, int]) -> None:
             row(
                 f"{label} of {kind}",
                 len(frames),
-                cpu(lambda: decode_encode(frames), times),
-                cpu(lambda: mend(frames), times),
+                cpu(partial(decode_encode, frames), times),
+                cpu(partial(mend, frames), times),
             )
     print()
 

@@ -38,7 +38,7 @@ def check(row: Json) -> Checked:
     ways = replies(_pieces(row), _request(row), finish=finish)
     reply = ways["as given"]
     expect = row["expect"]
-    expected = {
+    expected: Json = {
         "content": expect["content"] or "",
         "reasoning": expect["reasoning"] or "",
         "calls": [_claimed(call) for call in expect["tool_calls"] or ()],

@@ -65,7 +65,8 @@ REASONS: Final[dict[str, Reason]] = {
         "calls",
         broken_off=True,
     ),
-    "no_arguments": _decision("A declared name without arguments is a call with `{}`.", "calls", "steps"),
+    "no_arguments": _decision("A declared name without an arguments marker is a call with `{}`.", "calls"),
+    "empty_is_object": _decision("Empty arguments become `{}`: a client has to parse them.", "steps"),
     "no_tools_wrappers": _decision(
         "Where no tools are declared K3's wrappers are taken off all the same; the source keeps them for a second "
         "parser of its own.",
@@ -103,7 +104,7 @@ REASONS: Final[dict[str, Reason]] = {
     "short_model_names": _decision("A generation with a version behind it (`k2p5`) is a Kimi model."),
     # formats and history
     "override_refused": _decision("An override that is no format is refused with the list of those that are."),
-    "definitions_stay": _decision("Nothing is added to a definition and nothing is tidied."),
+    "definitions_stay": _decision("Nothing is added to a definition and nothing is tidied.", "result", "parameters"),
     "all_formats": _decision("All ten formats have definitions."),
     "empty_arguments": _decision("Arguments in a history stay the text that they are, and empty ones are no error."),
     # streams
@@ -203,7 +204,7 @@ SOURCE_DOCUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "end_marker_missing": _rows(148),
     "unknown_token": _rows(149, 235),
     "finish_is_told": _rows(154),
-    "no_arguments": _rows(165),
+    "empty_is_object": _rows(165),
     "text_in_section": _rows(170, 186),
     "k2_identifiers": _rows(179, 183),
     "id_is_no_name": _rows(180, 181),

@@ -28,7 +28,8 @@ def check(row: Json) -> Checked:
             got = _or_error(lambda: moonshim.format_tools(given["tools"], given["format"]))
         case "schema:":
             tool = {"type": "function", "function": {"name": "t", "parameters": given["schema"]}}
-            got = moonshim.format_tools([tool], "openai")[0]["function"]["parameters"]
+            parameters = moonshim.format_tools([tool], "openai")[0]["function"]["parameters"]
+            return Checked({"parameters": parameters}, {"parameters": row["expect"]})
         case "from":
             got = _or_error(lambda: _call(given["raw"]))
         case _:

@@ -115,7 +115,7 @@ def _called(expect: Any) -> list[Json]:
 
 def _claims(expect: Json) -> Json:
     """What the row says of the result, in the terms of `_facts`."""
-    claims = {
+    claims: Json = {
         key: expect[key] for key in ("content", "visible_text_stripped", "no_marker_text_in_output") if key in expect
     }
     if "content_before" in expect:

@@ -79,7 +79,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
 
     text: str | list[str] | None = None
     """Sent in each of `fields`; a list is one more chunking of it."""
-    fields: list[str] = list(FIELDS)
+    fields: list[str] = msgspec.field(default_factory=lambda: list(FIELDS))
     deltas: list[dict[str, Any]] | None = None
     chunks: list[dict[str, Any]] | None = None
     raw: str | list[str] | None = None

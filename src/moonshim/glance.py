@@ -101,7 +101,8 @@ class ShortWay:
         """Frames that wait here wait on the long way from now on."""
         shape = self.shape
         for raw, _, share in self._waiting:
-            assert shape is not None and shape.channel is not None
+            assert shape is not None
+            assert shape.channel is not None
             payload = shape.payload(raw)
             chunk = decode_object(payload)
             assert chunk is not None, "a frame of a known shape is a chunk"

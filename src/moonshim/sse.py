@@ -52,7 +52,7 @@ class BoundedFramer:
     The bound counts the bytes of an event with its end, so that it does not depend on the chunking.
     """
 
-    __slots__ = ("_held", "idle", "_marked", "_max", "_opening", "_passing")
+    __slots__ = ("_held", "_marked", "_max", "_opening", "_passing", "idle")
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes

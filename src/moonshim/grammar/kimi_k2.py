@@ -44,7 +44,8 @@ class KimiK2Grammar:
 
     >>> grammar = KimiK2Grammar("text")
     >>> grammar.feed("Hi <|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}")
-    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='functions.ls:0', name=None, opened=True), CallGrew(text='{}')]
+    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='functions.ls:0', name=None, opened=True),
+     CallGrew(text='{}')]
     """
 
     __slots__ = (
@@ -164,12 +165,12 @@ class KimiK2Grammar:
     def _set_quick(self) -> None:
         """What the next text may be read as without a second look."""
         self._quick = 0
+        held = self._held
         if self._state == _VALUE:
-            if self._scanner.in_string and not self._scanner.escaped and not self._held:
+            if self._scanner.in_string and not self._scanner.escaped and not held:
                 self._quick = _IN_STRING
-        elif self._state == _OUTSIDE and not self._quiet:
-            if not self._held or (self._beginnings is not None and self._held in self._beginnings):
-                self._quick = _IN_SPEECH
+        elif self._state == _OUTSIDE and not self._quiet and (not held or held in (self._beginnings or ())):
+            self._quick = _IN_SPEECH
 
     def flush(self) -> list[Found]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off."""

@@ -111,18 +111,16 @@ class KimiK3Grammar:
         text, self._held = self._held, ""
         out = self._read(text, [], final=True)
         left, self._held = self._held, ""
-        if not self._calling:
+        # In a call half a tag can only be a tag that was cut off. One `<` may be anything.
+        stray, left = (left, "") if self._calling and left.startswith("<|") else ("", left)
+        if self._in_value:
+            self._writer.write(left, out)
+            self._writer.cut(out)
+        elif left:
             self._say(left, out)
-        else:
-            # In a call half a tag can only be a tag that was cut off. One `<` may be anything.
-            cut = left.startswith("<|")
-            if self._in_value:
-                self._writer.write("" if cut else left, out)
-                self._writer.cut(out)
-            elif not cut:
-                self._say(left, out)
-            if cut:
-                out.append(Noticed("stray_marker", left))
+        if stray:
+            out.append(Noticed("stray_marker", stray))
+        if self._calling:
             out.append(CallEnded(closed=False))
         self._calling = self._in_value = self._quiet = False
         self._gap = ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Repaired
 from moonshim.ids import IdRepairer
 from moonshim.repair.arguments import PlainArguments
