@@ -46,7 +46,7 @@ REASONS: Final[dict[str, Reason]] = {
         "What stands between think tags is reasoning, closed or not, and no space is put in its place.", "clean"
     ),
     "trimmed_at_times": _source(
-        "The source trims white space here and keeps it in a neighbouring case of the same text; here it is kept.",
+        "The source trims white space in some cases and keeps it in their neighbours; ours is always kept.",
         "content",
     ),
     "known_leak": _source("The source marks this as its own leak: an orphan think tag belongs to nobody.", "content"),

@@ -30,7 +30,9 @@ DONE: Final = "[DONE]"
 # -- what a host sends -----------------------------------------------------------------------------------------
 
 
-def chunk(delta: Mapping[str, Any], finish: str | None = None, *, model: str = "kimi-k2.5", **more: Any) -> dict[str, Any]:
+def chunk(
+    delta: Mapping[str, Any], finish: str | None = None, *, model: str = "kimi-k2.5", **more: Any
+) -> dict[str, Any]:
     """One chunk of the first choice."""
     choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
     identity = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1700000000, "model": model}
@@ -57,6 +59,28 @@ def sse(chunks: Iterable[Mapping[str, Any]], *, done: bool = True) -> bytes:
 
 def ndjson(chunks: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(dumped(one) + b"\n" for one in chunks)
+
+
+def whole_of(body: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The whole response that says what these chunks say in plain text; None when they say more than that."""
+    whole: dict[int, dict[str, Any]] = {}
+    usage: Any = None
+    for one in chunks:
+        usage = one.get("usage") or usage
+        for choice in one.get("choices", ()):
+            delta = choice["delta"]
+            if not delta.keys() <= {"role", "content", "reasoning_content", "refusal", "new_delta"}:
+                return None
+            index = choice["index"]
+            kept = whole.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}})
+            for name in ("content", "reasoning_content"):
+                if delta.get(name):
+                    kept["message"][name] = (kept["message"].get(name) or "") + delta[name]
+            kept["finish_reason"] = choice.get("finish_reason") or kept.get("finish_reason")
+            if "usage" in choice:
+                kept["usage"] = choice["usage"]
+    told = {} if usage is None else {"usage": usage}
+    return {**body, "choices": [whole[index] for index in sorted(whole)], **told}
 
 
 def cut(text: str, size: int | None) -> list[str]:
@@ -165,16 +189,17 @@ class Listener:
 
     def _fail(self, error: Any) -> None:
         assert isinstance(error, dict), f"an error is an object, not {error!r}"
-        assert isinstance(error.get("message"), str) and error["message"], error
+        assert error.get("message"), error
         heard = self[error.get("choice", 0)]
-        assert heard.error is None and heard.finish is None, f"a second end: {error}"
+        assert heard.error is None, f"a second error: {error}"
+        assert heard.finish is None, f"an error behind a finish: {error}"
         heard.error = error
 
     def _choice(self, choice: Mapping[str, Any]) -> None:
         heard = self[choice["index"]]
         if self._strict:
             assert "usage" not in choice, "usage is at the top of a chunk"
-            assert "finish_reason" not in choice["delta"], "finish_reason belongs to the choice"
+            assert choice["delta"].get("finish_reason") is None, "finish_reason belongs to the choice"
         delta = choice.get("delta") or {}
         ended = heard.finish is not None or heard.error is not None
         assert not (ended and any(delta.get(name) for name in (*FIELDS, "tool_calls"))), f"said after the end: {delta}"
@@ -208,7 +233,9 @@ class Listener:
         index, function = entry["index"], entry["function"]
         assert type(index) is int, f"an index is a number: {entry}"
         if index == len(heard.calls):
-            assert entry.get("id") and entry.get("type") == "function" and function.get("name"), f"no header: {entry}"
+            assert entry.get("id"), f"a header without an id: {entry}"
+            assert entry.get("type") == "function", f"a header without a type: {entry}"
+            assert function.get("name"), f"a header without a name: {entry}"
             heard.calls.append(HeardCall(entry["id"], function["name"], ""))
             heard.said("call", function["name"])
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance import run
+from conformance import kimi, run
 from conformance.checked import Checked
 from conformance.reasons import KIMI, REASONS, SOURCE_DOCUMENTS
 from conformance.replies import Reply
@@ -92,7 +92,11 @@ def test_without_vectors_there_is_nothing_to_do(
 def test_the_report_fails_when_a_row_differs_for_no_reason(
     content: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    expect = {"content": content, "reasoning": None, "tool_calls": [{"name": "ls", "arguments": {}, "id": None}]}
+    expect: dict[str, Any] = {
+        "content": content,
+        "reasoning": None,
+        "tool_calls": [{"name": "ls", "arguments": {}, "id": None}],
+    }
     row = {
         "name": "mine",
         "family": "kimi_k2",
@@ -103,7 +107,7 @@ def test_the_report_fails_when_a_row_differs_for_no_reason(
     }
     (tmp_path / "kimi.jsonl").write_text(json.dumps(row), encoding="utf-8")
     monkeypatch.setenv("MOONSHIM_VECTORS", str(tmp_path))
-    suite = Suite("kimi.jsonl", run.kimi.check, run.kimi.key_of, run.kimi.area_of, {})
+    suite = Suite("kimi.jsonl", kimi.check, kimi.key_of, kimi.area_of, {})
     monkeypatch.setattr(run, "SUITES", (suite,))
     assert run.main(["--verbose"]) == code
     assert ("unexplained: mine" in capsys.readouterr().out) == bool(code)

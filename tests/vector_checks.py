@@ -55,13 +55,17 @@ def read_values(out: bytes, vector: Vector) -> list[Any]:
     return parsed(read_sse(out))
 
 
+def same(what: str, got: Any, wanted: Any) -> None:
+    assert got == wanted, f"{what}: {got!r}, and should be {wanted!r}"
+
+
 # -- what came out, and what should have -----------------------------------------------------------------------
 
 
 def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
     """Everything that the vector says of a stream."""
     expect, values = vector.expect, run.values(vector)
-    assert leaked(values, expect.keeps) == []
+    same("leaked", leaked(values, expect.keeps), [])
     listener = listen(values, strict=expect.balanced)
     check_heard(expect, field, listener, summary=True)
     finished = all(heard.finish is not None for heard in listener.choices.values())
@@ -73,55 +77,55 @@ def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
     for unwanted in expect.lacks:
         assert unwanted.encode() not in run.out
     if expect.clean:
-        assert run.out == came, "a clean stream leaves byte for byte"
+        same("a clean stream", run.out, came)
     if expect.balanced:
         for index, heard in listener.choices.items():
-            assert said_in_order(run.mender.message_of(index)) == heard.order
-            assert _calls_of(run.mender.message_of(index)) == heard.calls
+            same("order in the message", said_in_order(run.mender.message_of(index)), heard.order)
+            same("calls in the message", _calls_of(run.mender.message_of(index)), heard.calls)
     check_ending(expect, run.mender.ending)
 
 
 def check_heard(expect: Expected, field: str, listener: Listener, *, summary: bool) -> None:
     for index, one in enumerate([expect, *expect.others]):
         _check_choice(one, field, listener[index], summary=summary)
-    assert len(listener.choices) == 1 + len(expect.others)
+    same("choices", sorted(listener.choices), list(range(1 + len(expect.others))))
     if expect.usage is not None:
-        assert listener.usages == [expect.usage], "usage is told once"
+        same("usage", listener.usages, [expect.usage])
 
 
 def _check_choice(expect: Expected, field: str, heard: Heard, *, summary: bool) -> None:
     own = expect.text
-    assert heard.content == expect.content + (own if field in ("content", "") else "")
-    assert heard.reasoning == expect.reasoning + (own if field not in ("content", "") else "")
+    same("content", heard.content, expect.content + (own if field in ("content", "") else ""))
+    same("reasoning", heard.reasoning, expect.reasoning + (own if field not in ("content", "") else ""))
     fields = expect.fields or ([field] if field not in ("content", "") and heard.reasoning else None)
     if fields is not None:
-        assert sorted(heard.fields) == sorted(fields), "reasoning stays in the fields it came in"
+        same("fields of the reasoning", sorted(heard.fields), sorted(fields))
     if expect.balanced:
         check_calls(expect.calls, heard.calls)
-    assert heard.finish == expect.finish
+    same("finish", heard.finish, expect.finish)
     if expect.error is None:
-        assert heard.error is None
+        same("error", heard.error, None)
     else:
         assert heard.error is not None, "an error event is missing"
-        assert heard.error["code"] == expect.error
+        same("error", heard.error["code"], expect.error)
     if expect.order is not None and summary:
         own_kind = "text" if field in ("content", "") else "reasoning"
-        assert heard.order == [(own_kind if kind == "own" else kind, text) for kind, text in expect.order]
+        same("order", heard.order, [(own_kind if kind == "own" else kind, text) for kind, text in expect.order])
     if summary:
-        assert (heard.summary is None) == (expect.summary is None)
+        same("no summary", heard.summary is None, expect.summary is None)
         told = [HeardCall(one["id"], **one["function"]) for one in heard.summary or ()]
         check_calls(expect.summary or [], told)
 
 
-def check_calls(expected: Sequence[ExpectedCall], heard: Sequence[HeardCall], *, prefix: bool = False) -> None:
-    assert [call.name for call in heard] == [call.name for call in expected]
+def check_calls(expected: Sequence[ExpectedCall], heard: Sequence[HeardCall]) -> None:
+    same("names", [call.name for call in heard], [call.name for call in expected])
     for wanted, got in zip(expected, heard, strict=True):
         if isinstance(wanted.arguments, str):
-            assert (got.arguments[: len(wanted.arguments)] if prefix else got.arguments) == wanted.arguments
+            same("arguments", got.arguments, wanted.arguments)
         else:
-            assert json.loads(got.arguments) == wanted.arguments, got.arguments
+            same(f"arguments {got.arguments!r}", json.loads(got.arguments), wanted.arguments)
         if wanted.id is not None:
-            assert got.id == wanted.id
+            same("id", got.id, wanted.id)
 
 
 def check_repairs(expect: Expected, repairs: Sequence[Repaired]) -> None:
@@ -135,10 +139,11 @@ def check_repairs(expect: Expected, repairs: Sequence[Repaired]) -> None:
 
 def check_ending(expect: Expected, ending: Finished | Failed | None) -> None:
     if expect.error is None:
-        assert isinstance(ending, Finished)
-        assert ending.reason == expect.finish
-    elif isinstance(ending, Failed):
-        assert (ending.code, ending.retryable) == (expect.error, True)
+        assert isinstance(ending, Finished), ending
+        same("ending", ending.reason, expect.finish)
+    else:
+        assert isinstance(ending, Failed), ending
+        same("ending", (ending.code, ending.retryable), (expect.error, True))
 
 
 # -- messages --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from moonshim import KimiOptions
-from tests.streams import FIELDS, chunk, cut, in_field, ndjson, sse
+from tests.streams import FIELDS, chunk, cut, in_field, ndjson, sse, whole_of
 
 FOLDER: Final = Path(__file__).parent / "vectors"
 
@@ -155,13 +155,17 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
 
     def body(self, field: str = "") -> dict[str, Any] | None:
         """The same answer as a whole response; None when there is no such thing."""
-        message = self.message
-        if not self.whole or (message is None and not self.is_text):
+        if not self.whole:
             return None
-        if message is None:
-            message = {"role": "assistant", "content": None, **in_field(field, self.whole_text)}
-        choice = {"index": 0, "message": message, "finish_reason": self.finish}
         body = {"id": "chatcmpl-7", "object": "chat.completion", "created": 1700000000, "model": self.model}
+        if self.chunks is not None:
+            return whole_of(body, self.chunks) if self.end == "done" else None
+        message = self.message
+        if message is None and self.is_text:
+            message = {"role": "assistant", "content": None, **in_field(field, self.whole_text)}
+        if message is None:
+            return None
+        choice = {"index": 0, "message": message, "finish_reason": self.finish}
         return {**body, "choices": [choice]} | ({} if self.usage is None else {"usage": self.usage})
 
 

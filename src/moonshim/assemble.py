@@ -59,9 +59,10 @@ class Assembler:
         ids = CanonicalIds()
         return Message("ai", tuple(_part(block, ids) for block in self._order))
 
-    def tool_calls(self) -> list[ToolCall]:
-        """The calls so far, in the order they began."""
-        return [part for part in self.message.parts if isinstance(part, ToolCall)]
+    def tool_calls(self) -> list[tuple[int, ToolCall]]:
+        """The calls so far, each with its block, in the order they began."""
+        numbered = zip(self._order, self.message.parts, strict=True)
+        return [(block.opened.index, part) for block, part in numbered if isinstance(part, ToolCall)]
 
 
 def _part(block: _Growing, ids: CanonicalIds) -> Part:

@@ -61,7 +61,7 @@ class ShortWay:
         if result is None and not self._waiting:
             return raw
         if type(result) is str:
-            before, after = shape.grown(shape.state.builder.number_of(answer.growing))
+            before, after = shape.grown(answer.numbers[answer.growing])
             return self._render(before + _encode_string(result) + after)
         if result is UNREAD:
             return None

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from moonshim.assemble import Assembler
-from moonshim.conversation import Message
+from moonshim.conversation import Message, ToolCall
 from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields
 from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, patch_chunk
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
@@ -84,7 +84,7 @@ class Choice:
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
         self.observe = self._seen
         self.answer: Answer = plan.answer(self.observe)
-        self.builder = SegmentBuilder()
+        self.builder = SegmentBuilder(self.answer.numbers)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
 
@@ -149,10 +149,10 @@ class ChunkMender(Generic[Origin]):
         """
         choices = chunk.get("choices")
         frame = _Frame(origin, chunk)
+        if chunk.get("error"):
+            return self._fail(chunk["error"], origin)
         if not isinstance(choices, list):
-            if "error" in chunk:
-                self._failed = True
-            elif "usage" not in chunk:
+            if "usage" not in chunk:
                 self.log.add(Repaired("not_a_chunk", ", ".join(map(str, chunk))[:200]), 0)
             return self._queued(_Frame(origin, None))
         self._last_chunk = chunk
@@ -176,6 +176,21 @@ class ChunkMender(Generic[Origin]):
         frame.parts.append(part)
         self._queue.append(frame)
         self._parked += frame.size
+
+    def _fail(self, error: Any, origin: Origin) -> list[Released[Origin]]:
+        """The host told an error in the middle of its answer: it passes, behind what was held back."""
+        self._failed = True
+        details = error if isinstance(error, dict) else {"message": error}
+        failed = Failed(
+            str(details.get("code") or details.get("type") or "upstream_error"), str(details.get("message"))
+        )
+        if self._choices:
+            frame = self._closing_frame()
+            for part in frame.parts:
+                part.state.answer.abandon(failed, part.slip)
+            if any(part.slip.events for part in frame.parts):
+                self._queue.append(frame)
+        return [*self.part(), *self._queued(_Frame(origin, None))]
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
         """Something that is no chunk came: it keeps its place in the order."""
@@ -261,7 +276,6 @@ class ChunkMender(Generic[Origin]):
         watch = part.state.answer.watch
         if watch is not None:
             part.entries, part.patched_entries = _watched(watch, entries, part)
-            part.state.builder.first_number = max(part.state.builder.first_number, watch.highest + 1)
             return
         for piece in part.pieces:
             arguments = part.state.carry.join((piece.index, piece.id), piece.arguments, part.slip)
@@ -273,15 +287,9 @@ class ChunkMender(Generic[Origin]):
         assembler = part.state.assembler
         if not self._plan.options.assemble_tool_deltas or assembler is None:
             return None
-        return [
-            {
-                "index": number,
-                "id": call.wire_id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for number, call in enumerate(assembler.tool_calls())
-        ] or None
+        numbers = part.state.answer.numbers
+        calls = [(numbers[block], call) for block, call in assembler.tool_calls()]
+        return [_whole_call(number, call) for number, call in sorted(calls, key=lambda one: one[0])] or None
 
     # -- what leaves -----------------------------------------------------------------
 
@@ -327,18 +335,20 @@ class ChunkMender(Generic[Origin]):
 
     def _closing_frame(self) -> _Frame[Origin]:
         """A chunk of our own for the answers that have not ended, in the image of the last one."""
-        last = self._last_chunk or {"object": "chat.completion.chunk", "model": self._plan.model}
+        last = self._last_chunk or {}
         chunk = {key: value for key, value in last.items() if key not in ("choices", "usage")}
         frame: _Frame[Origin] = _Frame(None, chunk)
-        unfinished = [one for one in self._choices.values() if one.answer.ending is None]
-        if not self._choices:
-            unfinished = [self.choice(0)]
-        for state in unfinished:
+        for state in [one for one in self._choices.values() if one.answer.ending is None]:
             part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
             for channel, rest in state.carry.flush():
                 self._say(part, channel, rest)
             frame.parts.append(part)
         return frame
+
+
+def _whole_call(number: int, call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"index": number, "id": call.wire_id, "type": "function", "function": function}
 
 
 def _watched(watch: Any, entries: Any, part: _Part) -> tuple[list[Any], bool]:

@@ -56,7 +56,7 @@ class Mender:
     def feed(self, data: bytes) -> bytes:
         """More bytes came; the bytes that may leave."""
         shape = self._short.shape
-        if shape is not None and data.startswith(shape.head) and data.endswith(shape.tail):
+        if shape is not None and type(data) is bytes and data.startswith(shape.head) and data.endswith(shape.tail):
             taken = self._short.take(shape, data)
             if type(taken) is bytes:
                 return taken
@@ -64,6 +64,7 @@ class Mender:
                 out = bytearray()
                 self._send(taken, out)  # type: ignore[arg-type]
                 return bytes(out)
+        data = _as_bytes(data)
         out = bytearray()
         self._short.hand_over()
         for frame in self._framer.feed(data):
@@ -82,8 +83,6 @@ class Mender:
             if self._is_sse and self._chunks.finished:
                 self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
                 out += render_sse(b"[DONE]")
-        else:
-            self._send(self._chunks.done(None) if self._chunks.saw_chunks and not self._done else [], out)
         self._done = True
         return bytes(out)
 
@@ -147,3 +146,11 @@ class Mender:
             for chunk in one.chunks:
                 out += self._render_frame(encode(chunk), head)
                 head = b""
+
+
+def _as_bytes(data: object) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise InvalidInput(f"feed takes bytes, not {type(data).__name__}", field="data")

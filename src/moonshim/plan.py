@@ -45,7 +45,8 @@ class Plan:
         self._history = history
         self._declared = Declared(tools)
         # `None` means that nobody knows; an empty list, or "none", that there are no tools.
-        self._calls = tools != [] and tool_choice != "none"
+        choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
+        self._calls = tools != [] and choice != "none"
 
     def answer(self, observe: Observer | None = None) -> Answer:
         """The part that mends one choice."""

@@ -117,9 +117,7 @@ class _WholeChoice:
         raw = raw if isinstance(raw, str) and raw else None
         answer.finish(raw, slip)
         self.message, self.ending = self._assembler.message, answer.ending
-        builder = SegmentBuilder()
-        builder.first_number = len(pieces) if answer.watch is not None else 0
-        went = _merged(builder.build(slip.events))
+        went = _merged(SegmentBuilder(answer.numbers).build(slip.events))
         calls = [_told(piece) for piece in pieces]
         if answer.watch is not None:
             went.calls = [_told(piece, new_ids.get(place)) for place, piece in enumerate(pieces)] + went.calls

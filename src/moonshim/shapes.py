@@ -74,7 +74,7 @@ def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice
     if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage") is not None:
         return None
     choice = choices[0]
-    delta = choice.get("delta")
+    delta = choice.get("delta") if isinstance(choice, dict) else None
     if not isinstance(delta, dict) or choice.get("finish_reason") or choice.get("usage") or delta.get("finish_reason"):
         return None
     field, piece = _only_text(delta)

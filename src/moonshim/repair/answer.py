@@ -191,9 +191,22 @@ class Answer:
             self._end(STREAM_ENDED, slip)
 
     @property
+    def numbers(self) -> dict[int, int]:
+        """The number of each call by its block."""
+        return self._blocks.numbers
+
+    @property
     def calls(self) -> int:
         """How many calls have gone out."""
         return self._desk.delivered + (self.watch.count if self.watch is not None else 0)
+
+    def abandon(self, failed: Failed, slip: Slip) -> None:
+        """The host told an error itself: what is held back goes out before it, and nothing comes after."""
+        self._desk.cut = True
+        self._drain(slip)
+        self._blocks.hush(slip)
+        if self.ending is None:
+            self.ending = failed
 
     def leave(self) -> None:
         """No frame waits any longer for text that is held back."""
@@ -264,6 +277,8 @@ class Answer:
                     call = Call("markers", one.channel, one.header or None, one.name)
                     self._open[channel] = call
                     self._desk.begin(call, slip, opened=one.opened)
+                    if not one.opened and call.name is not None:
+                        self._desk.grow(call, "{}", slip)
                 case CallGrew():
                     self._desk.grow(self._open[channel], one.text, slip, mended)
                 case CallEnded():

@@ -12,12 +12,15 @@ __all__ = ["Blocks"]
 class Blocks:
     """Keeps blocks balanced: at most one block of speech is open, and a call closes it."""
 
-    __slots__ = ("_count", "current", "reasoned", "speaking", "spoke")
+    __slots__ = ("_count", "current", "next_number", "numbers", "reasoned", "speaking", "spoke")
 
     def __init__(self) -> None:
         self._count = 0
         self.speaking: Channel | None = None
         self.current = -1
+        self.numbers: dict[int, int] = {}
+        """The block of each call -> its number among the calls, under which clients know it."""
+        self.next_number = 0
         self.reasoned = False
         self.spoke = False
         """Whether the answer itself has said anything but white space."""
@@ -44,7 +47,18 @@ class Blocks:
 
     def open_call(self, slip: Slip) -> int:
         self.hush(slip)
-        return self._next()
+        block = self._next()
+        self.numbers[block] = self.next_number
+        self.next_number += 1
+        return block
+
+    def open_watched(self, slip: Slip, number: int) -> int:
+        """A call whose number is the host's own."""
+        self.hush(slip)
+        block = self._next()
+        self.numbers[block] = number
+        self.next_number = max(self.next_number, number + 1)
+        return block
 
     def _next(self) -> int:
         self._count += 1

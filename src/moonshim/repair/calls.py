@@ -155,7 +155,8 @@ class CallDesk:
             return
         if call.raw is not None and not self._name_whole(call, "".join(call.raw), slip, closed=closed):
             return
-        broken_off = not closed and self.cut
+        # A call in markers that nothing ended broke off; a native one has no end of its own but the answer's.
+        broken_off = not closed and (self.cut or call.source == "markers")
         complete_before = call.arguments.complete
         before = call.arguments.held
         rest = call.arguments.close(cut=broken_off)

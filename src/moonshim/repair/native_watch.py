@@ -37,10 +37,6 @@ class NativeWatch:
         return len(self._calls)
 
     @property
-    def highest(self) -> int:
-        return max(self._calls, default=-1)
-
-    @property
     def cut_off(self) -> bool:
         return any(not call.arguments.complete for call in self._calls.values())
 
@@ -52,7 +48,7 @@ class NativeWatch:
             if not piece.name:
                 return None
             new_id, rule = self._ids.assign(piece.name, piece.id)
-            call = self._calls[index] = _Watched(self._blocks.open_call(slip), piece.id, new_id)
+            call = self._calls[index] = _Watched(self._blocks.open_watched(slip, index), piece.id, new_id)
             if rule is not None:
                 slip.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
             self._tell(BlockOpened(call.block, "call", new_id, piece.name))

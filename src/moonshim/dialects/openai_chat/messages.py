@@ -249,7 +249,7 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
         raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
     _put_content(out, [p for _, p in body if isinstance(p, (Text, Media))], kept, None if calls else "")
     if reasoning:
-        text = "\n\n".join(part.text for part in reasoning)
+        text = "\n".join(part.text for part in reasoning)
         out |= dict.fromkeys(kept.get("reasoning", ["reasoning_content"]), text)
         details = [copied(one) for part in reasoning for one in part.details]
         out |= {"reasoning_details": details} if details else {}

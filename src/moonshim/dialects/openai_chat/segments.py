@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -26,28 +27,21 @@ class Segment(Struct):
 
 
 class SegmentBuilder:
-    """Keeps what spans frames: which block is speech, and the number of each call."""
+    """Keeps what spans frames: which channel speaks. `numbers` tells the number of each call by its block."""
 
-    __slots__ = ("_channel", "_numbers", "first_number")
+    __slots__ = ("_channel", "_numbers")
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Mapping[int, int]) -> None:
         self._channel = "text"
-        self._numbers: dict[int, int] = {}
-        self.first_number = 0
-        """Where the numbers of calls start: behind those that the host's own deltas carry."""
-
-    def number_of(self, block: int) -> int:
-        """The number under which clients know the call in this block."""
-        return self._numbers[block]
+        self._numbers = numbers
 
     def build(self, events: list[Event]) -> list[Segment]:
         segments: list[Segment] = []
         for event in events:
             match event:
                 case BlockOpened(index=index, kind="call", call_id=call_id, name=name):
-                    number = self._numbers.setdefault(index, self.first_number + len(self._numbers))
                     extras = event.wire_extras
-                    piece = Piece(number, call_id, name, "", extras or {}, extras is None)
+                    piece = Piece(self._numbers[index], call_id, name, "", extras or {}, extras is None)
                     self._for_call(segments, native=extras is not None).calls.append(piece)
                 case BlockOpened(kind=kind):
                     self._channel = kind
