@@ -66,7 +66,9 @@ def whole_of(body: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]) -> di
     whole: dict[int, dict[str, Any]] = {}
     usage: Any = None
     for one in chunks:
-        usage = one.get("usage") or usage
+        if None not in (usage, one.get("usage")):
+            return None
+        usage = usage or one.get("usage")
         for choice in one.get("choices", ()):
             delta = choice["delta"]
             if not delta.keys() <= {"role", "content", "reasoning_content", "refusal", "new_delta"}:
@@ -185,7 +187,8 @@ class Listener:
         if value.get("usage") is not None:
             self.usages.append(value["usage"])
         for choice in value["choices"]:
-            self._choice(choice)
+            if isinstance(choice, dict):
+                self._choice(choice)
 
     def _fail(self, error: Any) -> None:
         assert isinstance(error, dict), f"an error is an object, not {error!r}"
@@ -252,9 +255,9 @@ def listen(values: Iterable[Any], *, strict: bool = True) -> Listener:
     return listener
 
 
-def hear_body(body: Mapping[str, Any]) -> Listener:
-    """A whole response, as the same strict client reads it."""
-    listener = Listener()
+def hear_body(body: Mapping[str, Any], *, strict: bool = True) -> Listener:
+    """A whole response, as the same client reads it."""
+    listener = Listener(strict=strict)
     if body.get("usage") is not None:
         listener.usages.append(body["usage"])
     for choice in body["choices"]:

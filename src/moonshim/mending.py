@@ -11,10 +11,10 @@ from msgspec import Struct
 from moonshim.assemble import Assembler
 from moonshim.conversation import Message, ToolCall
 from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields
-from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, patch_chunk
+from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, host_error, patch_chunk, summary_message
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.dialects.openai_chat.usage import UsageKeeper
-from moonshim.events import Event, Failed, Finished, Repaired
+from moonshim.events import BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
 from moonshim.grammar.events import Channel
 from moonshim.plan import Plan
 from moonshim.repair.answer import Answer, Fed
@@ -106,6 +106,7 @@ class ChunkMender(Generic[Origin]):
         self._usage = UsageKeeper(enabled=plan.options.repair_deltas)
         self._last_chunk: Mapping[str, Any] | None = None
         self._failed = False
+        self._no_answer: Failed | None = None
         self._parked = 0
         self.log = RepairLog()
 
@@ -121,7 +122,7 @@ class ChunkMender(Generic[Origin]):
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
         choice = self._choices.get(index)
-        return choice.answer.ending if choice is not None else None
+        return choice.answer.ending if choice is not None else self._no_answer
 
     @property
     def saw_chunks(self) -> bool:
@@ -156,12 +157,12 @@ class ChunkMender(Generic[Origin]):
                 self.log.add(Repaired("not_a_chunk", ", ".join(map(str, chunk))[:200]), 0)
             return self._queued(_Frame(origin, None))
         self._last_chunk = chunk
-        frame.usage, frame.changed = self._usage.read(chunk, self.log)
         for choice in choices:
-            if isinstance(choice, dict):
-                frame.parts.append(self._read(choice, frame, fed))
-            else:
+            if not isinstance(choice, dict):
+                self.log.add(Repaired("not_a_chunk", "a choice that is no object"), 0)
                 return self._queued(_Frame(origin, None))
+        frame.usage, frame.changed = self._usage.read(chunk, self.log)
+        frame.parts += [self._read(choice, frame, fed) for choice in choices]
         return self._queued(frame)
 
     def adopt(self, chunk: Mapping[str, Any], origin: Origin, channel: Channel, share: int) -> None:
@@ -179,17 +180,15 @@ class ChunkMender(Generic[Origin]):
 
     def _fail(self, error: Any, origin: Origin) -> list[Released[Origin]]:
         """The host told an error in the middle of its answer: it passes, behind what was held back."""
-        self._failed = True
-        details = error if isinstance(error, dict) else {"message": error}
-        failed = Failed(
-            str(details.get("code") or details.get("type") or "upstream_error"), str(details.get("message"))
-        )
-        if self._choices:
-            frame = self._closing_frame()
-            for part in frame.parts:
-                part.state.answer.abandon(failed, part.slip)
-            if any(part.slip.events for part in frame.parts):
-                self._queue.append(frame)
+        failed, which = host_error(error), error.get("choice") if isinstance(error, dict) else None
+        self._failed = self._failed or which is None
+        self._no_answer = failed
+        frame = self._closing_frame()
+        frame.parts = [part for part in frame.parts if which is None or part.state.index == which]
+        for part in frame.parts:
+            part.state.answer.abandon(failed, part.slip)
+        if any(isinstance(event, (BlockOpened, BlockDelta)) for part in frame.parts for event in part.slip.events):
+            self._queue.append(frame)
         return [*self.part(), *self._queued(_Frame(origin, None))]
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
@@ -211,8 +210,11 @@ class ChunkMender(Generic[Origin]):
         """The input ended, and nobody said that the stream was over."""
         if self._failed or (self._choices and all(one.answer.ending for one in self._choices.values())):
             return self._drained(None)
+        if not self._choices and self._no_answer is not None:
+            return self._drained(None)
         if not self._choices:
             self.log.add(Repaired("failed", STREAM_ENDED.code), 0)
+            self._no_answer = STREAM_ENDED
             return [*self._drained(None), Released(None, [error_chunk(STREAM_ENDED)])]
         frame = self._closing_frame()
         for part in frame.parts:
@@ -247,7 +249,7 @@ class ChunkMender(Generic[Origin]):
         if part.raw_finish is not None:
             if state.answer.ending is not None:
                 frame.changed = True
-            for channel, rest in state.carry.flush():
+            for channel, rest in state.carry.flush(part.slip):
                 self._say(part, channel, rest)
             state.answer.finish(part.raw_finish, part.slip)
             part.summary = self._summary(part)
@@ -294,6 +296,10 @@ class ChunkMender(Generic[Origin]):
     # -- what leaves -----------------------------------------------------------------
 
     def _queued(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
+        if frame.waiting:
+            # What it has to tell besides its own text waits with it.
+            events = [event for part in frame.parts for event in part.slip.events]
+            frame.size = max(frame.size, sum(len(event.text) for event in events if isinstance(event, BlockDelta)))
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()
@@ -340,7 +346,7 @@ class ChunkMender(Generic[Origin]):
         frame: _Frame[Origin] = _Frame(None, chunk)
         for state in [one for one in self._choices.values() if one.answer.ending is None]:
             part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
-            for channel, rest in state.carry.flush():
+            for channel, rest in state.carry.flush(part.slip):
                 self._say(part, channel, rest)
             frame.parts.append(part)
         return frame
@@ -364,7 +370,9 @@ def _watched(watch: Any, entries: Any, part: _Part) -> tuple[list[Any], bool]:
 
 def _is_unchanged(part: _Part, segments: Sequence[Segment]) -> bool:
     """Whether what goes out is what came: then the frame leaves byte for byte."""
-    if part.patched_entries or part.summary or len(segments) > 1:
+    if part.patched_entries or len(segments) > 1:
+        return False
+    if part.summary is not None and part.choice.get("message") != summary_message(part.summary):
         return False
     went = segments[0] if segments else Segment()
     if went.reasoning != part.said.reasoning or went.content != part.said.content:

@@ -121,16 +121,19 @@ class Mender:
         if frame.fault is not None and frame.fault not in self._faults:
             self._faults.add(frame.fault)
             self._chunks.log.add(Repaired("framing", frame.fault), 0)
-        if frame.data is None or self._done:
+        data = frame.data
+        if data is None or self._done:
             self._send(self._chunks.passing(frame), out)
-        elif frame.data.strip() == b"[DONE]":
+        elif data.strip() == b"[DONE]":
+            if data != b"[DONE]":
+                frame = Frame(self._render_frame(b"[DONE]", frame.head), b"[DONE]", frame.head)
             self._send(self._chunks.done(frame), out)
             self._done = True
         else:
-            chunk = decode_object(frame.data)
+            chunk = decode_object(data)
             self._passed += 1
             if chunk is None:
-                self._chunks.log.add(Repaired("not_json", frame.data[:200].decode("utf-8", "replace")), 0)
+                self._chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
                 self._send(self._chunks.passing(frame), out)
             else:
                 self._send(self._chunks.feed(chunk, frame), out)

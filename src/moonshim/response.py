@@ -10,7 +10,7 @@ from msgspec import Struct
 from moonshim.assemble import Assembler
 from moonshim.conversation import Message
 from moonshim.dialects.openai_chat.delta import Piece, read_pieces, read_speech, reasoning_fields, write_reasoning
-from moonshim.dialects.openai_chat.patch import error_chunk
+from moonshim.dialects.openai_chat.patch import error_chunk, host_error
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.errors import InvalidInput
@@ -54,9 +54,10 @@ def mend_response(
     plan = plan_for(model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
     log = RepairLog()
     choices = body.get("choices")
+    if body.get("error"):
+        return Mended(body, log.repairs, ending=host_error(body["error"]))
     if not isinstance(choices, list):
-        if "error" not in body:
-            log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
+        log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
         return Mended(body, log.repairs)
     usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas).read(body, log)
     mended = [_WholeChoice(choice, place, plan, log) for place, choice in enumerate(choices)]
@@ -66,9 +67,8 @@ def mend_response(
         out = {**body, "choices": [one.choice for one in mended]}
         if usage_changed:
             out["usage"] = usage
-        failure = next((one.ending for one in mended if isinstance(one.ending, Failed)), None)
-        if failure is not None:
-            out |= error_chunk(failure)
+        failures = [error_chunk(one.ending, one.choice) for one in mended if isinstance(one.ending, Failed)]
+        out |= failures[0] if failures else {}
     return Mended(out, log.repairs, first.message if first else Message("ai"), first.ending if first else None)
 
 
@@ -101,7 +101,7 @@ class _WholeChoice:
             for field, text in said.conflicts:
                 slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
         for channel, text in (("reasoning", said.reasoning), ("text", said.content)):
-            text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush())
+            text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush(slip))
             if text:
                 answer.say(channel, text, slip)  # type: ignore[arg-type]
         entries = message.get("tool_calls")
@@ -129,6 +129,7 @@ class _WholeChoice:
             or [_identity(one) for one in went.calls] != [_identity(one) for one in calls]
             or any(isinstance(piece.odd, bool) and _is_object(piece, entries) for piece in pieces)
             or reason != raw
+            or isinstance(answer.ending, Failed)
             or "usage" in choice
         )
         if self.changed:

@@ -149,7 +149,7 @@ def _id_always(call: Call, cut: Cut) -> Entries:
 def _name_always(call: Call, cut: Cut) -> Entries:
     yield _header(call)
     for text in cut(call.arguments):
-        yield {"function": {"name": call.name, "arguments": text}}
+        yield _header(call, arguments=text)
 
 
 def _name_in_pieces(call: Call, cut: Cut) -> Entries:

@@ -164,6 +164,13 @@ ids: Final = st.one_of(
     st.builds("functions.{}:{}".format, st.sampled_from(NAMES), digits),
     st.sampled_from(("call_1", "call_2", "3", "Bash_0", "")),
 )
+
+
+def _told_apart(call: Call) -> Call:
+    """A name on every delta and no identifier anywhere: where one call ends and the next begins is then a guess."""
+    return replace(call, id="call_9") if call.shape == "name_always" and not call.id else call
+
+
 calls: Final = st.builds(
     Call,
     st.sampled_from((*NAMES, "other", "functions.read")),
@@ -172,7 +179,7 @@ calls: Final = st.builds(
     st.sampled_from((0, 0, 0, 1, 2, "0", None)),
     st.sampled_from(SHAPES),
     choices,
-)
+).map(_told_apart)
 
 options: Final = st.sampled_from(
     (

@@ -17,6 +17,7 @@ __all__ = [
     "INTERRUPTED",
     "Paint",
     "Parser",
+    "debugging",
     "fault_line",
     "fitted",
     "prepare",
@@ -61,10 +62,14 @@ def silence(*streams: IO[str] | None) -> None:
 
 def tell_of_fault(error: Exception) -> int:
     """An error of ours, in a line. `MOONSHIM_DEBUG=1` gives the traceback, for whoever mends it."""
-    if os.environ.get("MOONSHIM_DEBUG"):
+    if debugging():
         raise error
     say(f"moonshim: {fault_line(error)}")
     return FAILED
+
+
+def debugging() -> bool:
+    return bool(os.environ.get("MOONSHIM_DEBUG"))
 
 
 def fault_line(error: Exception) -> str:

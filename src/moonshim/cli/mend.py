@@ -81,6 +81,8 @@ def main(argv: Sequence[str]) -> int:
     if not given.files and (sys.stdin is None or sys.stdin.isatty()):
         console.say(_HINT)
         return console.BAD_USAGE
+    if "" in files:
+        parser.error("a FILE has no name")
     if files.count("-") > 1:
         parser.error("standard input (-) can be read only once")
     if given.tools is not None and given.request is not None:
@@ -89,7 +91,8 @@ def main(argv: Sequence[str]) -> int:
         settings = _settings(given)
         destination = _destination(given, files)
     except (InvalidOption, BadRequestFile, UnusableFolder) as error:
-        parser.error(str(error))
+        console.say(f"moonshim mend: {console.safe(str(error))}")
+        return console.BAD_USAGE
     return _mend_all(files, settings, destination, in_json=given.report == "json")
 
 
@@ -128,6 +131,8 @@ def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOu
     except BrokenPipeError:
         raise
     except Exception as error:
+        if console.debugging():
+            raise
         return Outcome(file, error=console.fault_line(error))
 
 
@@ -207,7 +212,7 @@ def _settings(given: Any) -> Settings:
         asked = read_tools(given.tools)
     elif given.request is not None:
         asked = read_request(given.request)
-    return Settings(asked, parse_settings(given.set) if given.set else None, given.model)
+    return Settings(asked, parse_settings(given.set) if given.set else None, given.model or None)
 
 
 def _destination(given: Any, files: list[str]) -> Folder | StandardOutput:

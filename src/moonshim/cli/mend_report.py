@@ -79,7 +79,7 @@ def _rows(outcome: Outcome, paint: Paint, width: int) -> list[str]:
     rules = {rule: safe(rule) for rule in outcome.counts}
     first = max(len("rule"), *map(len, rules.values()))
     second = max(len("count"), *(len(str(count)) for count in outcome.counts.values()))
-    room = max(_LEAST_DETAIL, width - first - second - 7)
+    room = max(_LEAST_DETAIL, width - first - second - 6)
     rows = [paint.dim(f"  {'rule':<{first}}  {'count':>{second}}  example")]
     for rule, count in outcome.counts.items():
         # A detail may be a megabyte long; what cannot be seen need not be made safe.

@@ -31,6 +31,7 @@ _SIGNATURES: Final = {
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8",
     b"\x1f\x8b": "compressed (gzip); unpack it first, or record it with curl --compressed",
+    b"HTTP/": "HTTP headers come first; record it without them (curl without -i)",
     b"[": "a JSON array; what can be read is SSE, NDJSON, or one JSON response",
 }
 _NEITHER: Final = "neither SSE, nor NDJSON, nor a JSON response"
@@ -78,7 +79,7 @@ class Sniffer:
         """That was all."""
         if self._reader is None:
             blank = _BLANK.match(self.head)
-            raise NotARecording("empty" if blank and blank.end() == len(self.head) else _NEITHER)
+            raise NotARecording("there is nothing in it" if blank and blank.end() == len(self.head) else _NEITHER)
         return self._reader.flush()
 
     def _choose(self) -> _EventReader | _ObjectReader | None:
@@ -203,7 +204,9 @@ def _stream_with_faults(head: bytes) -> Recording:
             return Recording("ndjson", _model_of(value))
     try:
         msgspec.json.decode(head)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError:
+        raise NotARecording("begins like JSON, but is not UTF-8") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
         reason = str(error)
         raise NotARecording(f"begins like JSON, but {reason[:1].lower()}{reason[1:]}") from None
     raise NotARecording(_NEITHER)

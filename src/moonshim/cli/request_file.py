@@ -16,7 +16,7 @@ LIMIT: Final = 64 * 1024 * 1024
 
 
 class BadRequestFile(Exception):
-    """The file cannot be used; the message names it and says why."""
+    """The file cannot be used; the message names it, with the option that named it, and says why."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -31,53 +31,55 @@ class Asked(msgspec.Struct, frozen=True):
 
 def read_tools(path: str) -> Asked:
     """From a list of OpenAI tool definitions, or from a request body with `tools`."""
-    value = _read(path)
+    where = f"--tools {path}"
+    value = _read(path, where)
     if isinstance(value, list):
-        return Asked(tools=_checked(path, value))
+        return Asked(tools=_checked(value, where))
     if isinstance(value, dict) and "tools" in value:
-        return _from_request(path, value)
-    raise BadRequestFile(f"{path}: holds neither a list of tool definitions nor a request with `tools`")
+        return _from_request(value, where)
+    raise BadRequestFile(f"{where}: holds neither a list of tool definitions nor a request with `tools`")
 
 
 def read_request(path: str) -> Asked:
     """From a request body. One without `tools` declares that there are none."""
-    value = _read(path)
+    where = f"--request {path}"
+    value = _read(path, where)
     if not isinstance(value, dict) or not {"messages", "tools", "model"} & value.keys():
-        raise BadRequestFile(f"{path}: does not hold the body of a request")
-    return _from_request(path, value)
+        raise BadRequestFile(f"{where}: does not hold the body of a request")
+    return _from_request(value, where)
 
 
-def _from_request(path: str, body: dict[str, Any]) -> Asked:
+def _from_request(body: dict[str, Any], where: str) -> Asked:
     history, model = body.get("messages"), body.get("model")
     if history is not None and not isinstance(history, list):
-        raise BadRequestFile(f"{path}: `messages` is not a list")
+        raise BadRequestFile(f"{where}: `messages` is not a list")
     return Asked(
-        _checked(path, body.get("tools") or []),
+        _checked(body.get("tools") or [], where),
         body.get("tool_choice"),
         history,
         model if isinstance(model, str) and model else None,
     )
 
 
-def _checked(path: str, tools: Any) -> list[Any]:
+def _checked(tools: Any, where: str) -> list[Any]:
     if not isinstance(tools, list):
-        raise BadRequestFile(f"{path}: `tools` is not a list")
+        raise BadRequestFile(f"{where}: `tools` is not a list")
     try:
         parse_tools(tools, "openai")
     except InvalidInput as error:
-        raise BadRequestFile(f"{path}: {error.field or 'tools'}: {error}") from None
+        raise BadRequestFile(f"{where}: {error.field or 'tools'}: {error}") from None
     return tools
 
 
-def _read(path: str) -> Any:
+def _read(path: str, where: str) -> Any:
     try:
         with Path(path).open("rb") as file:
             data = file.read(LIMIT + 1)
     except (OSError, ValueError) as error:
-        raise BadRequestFile(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        raise BadRequestFile(f"{where}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LIMIT:
-        raise BadRequestFile(f"{path}: longer than {LIMIT >> 20} MiB")
+        raise BadRequestFile(f"{where}: longer than {LIMIT >> 20} MiB")
     try:
         return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequestFile(f"{path}: not JSON: {error}") from None
+        raise BadRequestFile(f"{where}: not JSON: {error}") from None

@@ -49,6 +49,7 @@ class KimiK2Grammar:
     """
 
     __slots__ = (
+        "_after_section",
         "_bare",
         "_base",
         "_beginnings",
@@ -94,6 +95,8 @@ class KimiK2Grammar:
         self._held = ""
         self._gap: list[str] = []
         self._quiet = False
+        self._after_section = False
+        """White space waits for what follows it, but behind a section, not in it."""
         self._header = ""
         self._prose = ""
         self._last = ""
@@ -175,6 +178,9 @@ class KimiK2Grammar:
     def flush(self) -> list[Found]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off."""
         out: list[Found] = []
+        if self._quiet and self._after_section:
+            # Behind a section it may be the end of what was said.
+            self._break_gap(out)
         held, self._held = self._held, ""
         match self._state:
             case 1:
@@ -258,9 +264,9 @@ class KimiK2Grammar:
             case "call_begin":
                 self._state, self._header = _HEADER, ""
             case "section_begin":
-                self._quiet = True
+                self._quiet, self._after_section = True, False
             case "section_end":
-                self._quiet = False
+                self._quiet = self._after_section = True
             case "think" | "/think":
                 self._break_gap(out)
                 self._tag(kind, marker, out)
@@ -296,7 +302,8 @@ class KimiK2Grammar:
         """The call is over, by the marker of this kind."""
         out.append(CallEnded(closed))
         self._state = _OUTSIDE
-        self._quiet = kind != "section_end"
+        self._quiet = True
+        self._after_section = kind == "section_end"
         self._last = ""
         self._gap.clear()
         if kind == "call_begin":

@@ -49,6 +49,7 @@ class KimiK3Grammar:
     """
 
     __slots__ = (
+        "_after_wrapper",
         "_base",
         "_calling",
         "_channel",
@@ -72,6 +73,7 @@ class KimiK3Grammar:
         self._calling = False
         self._in_value = False
         self._quiet = False
+        self._after_wrapper = False
         self._gap = ""
         self._held = ""
         self._writer = ArgumentWriter()
@@ -122,6 +124,8 @@ class KimiK3Grammar:
             out.append(Noticed("stray_marker", stray))
         if self._calling:
             out.append(CallEnded(closed=False))
+        if self._after_wrapper:
+            self._say("", out)
         self._calling = self._in_value = self._quiet = False
         self._gap = ""
         return out
@@ -180,7 +184,9 @@ class KimiK3Grammar:
         closed = self._calling and self._turn_in_call(tag, out)
         if not self._calling and not closed:
             self._turn_outside(tag, out)
-        self._quiet = self._calling or self._in_tools or closed
+        # White space between tags is nobody's; only behind a wrapper it may be the end of what was said.
+        self._after_wrapper = tag.key.startswith("close ") and not (self._calling or self._in_tools or closed)
+        self._quiet = self._calling or self._in_tools or closed or self._after_wrapper
 
     def _turn_in_call(self, tag: Tag, out: list[Found]) -> bool:
         """Whether the tag is the call's own end. Any other that has no place in a call shows that it is over."""

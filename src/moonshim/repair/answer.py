@@ -278,6 +278,7 @@ class Answer:
                     self._open[channel] = call
                     self._desk.begin(call, slip, opened=one.opened)
                     if not one.opened and call.name is not None:
+                        slip.put(Repaired("arguments_empty", one.header))
                         self._desk.grow(call, "{}", slip)
                 case CallGrew():
                     self._desk.grow(self._open[channel], one.text, slip, mended)
@@ -288,6 +289,12 @@ class Answer:
 
     def _interrupt(self, channel: Channel | None, slip: Slip) -> None:
         """Something else begins: the start of what might have been a marker was only text."""
+        if channel is not None:
+            self._native.end_whole(slip)
+        for other, call in self._open.items():
+            # Whole, though nothing has said so: it keeps its place before what comes now.
+            if other != channel and call.whole and call.raw is None and call.arguments.complete:
+                self._desk.end(call, slip, closed=True)
         for other in _CHANNELS:
             grammar = self._grammars.get(other)
             if other == channel or grammar is None or not grammar.held:

@@ -119,6 +119,9 @@ class CallDesk:
         if call.spilled:
             self._blocks.say(call.channel, text, slip)
             return
+        if call.ended:
+            slip.put(Repaired("arguments_trailing", text))
+            return
         if call.raw is not None:
             call.raw.append(text)
             self._hold(call, len(text), slip)

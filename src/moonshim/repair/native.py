@@ -173,15 +173,15 @@ class NativeCalls:
         header, slot.header = slot.header, None
         if header is not None:
             header.waiting -= 1
-        self._end_whole(slip)
+        self.end_whole(slip)
         self._open.append(call)
         self._desk.begin(call, header if header is not None else slip)
         if call.raw is not None:
             # The name may still come: until then the slot is not settled.
             self._unsettled.append(slot)
 
-    def _end_whole(self, slip: Slip) -> None:
-        """A call that is held until it is whole is whole when the next one begins."""
+    def end_whole(self, slip: Slip) -> None:
+        """A call that is held until it is whole is whole when something else begins."""
         last = self._open[-1] if self._open else None
         if last is not None and last.whole and last.raw is None and last.arguments.complete:
             self._desk.end(last, slip, closed=False)

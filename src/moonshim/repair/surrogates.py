@@ -42,8 +42,10 @@ class SurrogateJoiner:
             slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
         return mended
 
-    def flush(self) -> list[tuple[Hashable, str]]:
-        """The end: halves of speech that wait for the other. (Half a character in arguments is lost with them.)"""
+    def flush(self, slip: Slip) -> list[tuple[Hashable, str]]:
+        """The end: what takes the place of halves in speech. (Half a character in arguments is only told.)"""
+        for _ in self._carried:
+            slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
         left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self._carried if isinstance(field, str)]
         self._carried.clear()
         return left

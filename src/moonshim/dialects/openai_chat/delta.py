@@ -106,7 +106,7 @@ def _piece(entry: dict[str, Any]) -> Piece:
         _text(function.get("name")),
         arguments or "",
         extras,
-        odd or not isinstance(entry.get("index"), int),
+        odd or not isinstance(entry.get("index"), int) or bool(_text(entry.get("id")) and not entry.get("type")),
     )
 
 

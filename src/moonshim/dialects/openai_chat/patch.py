@@ -15,7 +15,7 @@ from moonshim.dialects.openai_chat.delta import REASONING_FIELDS, Piece, write_r
 from moonshim.dialects.openai_chat.segments import Segment
 from moonshim.events import Failed, Finished
 
-__all__ = ["ChoicePart", "error_chunk", "patch_chunk"]
+__all__ = ["ChoicePart", "error_chunk", "host_error", "patch_chunk", "summary_message"]
 
 _IDENTITY: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "provider")
 _TOLD: Final = frozenset({"content", "tool_calls", "finish_reason", *REASONING_FIELDS})
@@ -75,10 +75,15 @@ def _choices(part: ChoicePart) -> list[dict[str, Any]]:
             written.append({**({"index": kept["index"]} if written else kept), "delta": {}})
         written[-1]["finish_reason"] = ending.reason
         if part.summary:
-            written[-1]["message"] = {"role": "assistant", "tool_calls": part.summary}
+            written[-1]["message"] = summary_message(part.summary)
     elif ending is not None and written and _is_empty(written[-1]["delta"]) and len(written) == 1:
         written.clear()
     return written
+
+
+def summary_message(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """The whole calls, where no client that adds up deltas looks for them."""
+    return {"role": "assistant", "tool_calls": calls}
 
 
 def _has_leftovers(delta: Mapping[str, Any], part: ChoicePart) -> bool:
@@ -126,9 +131,16 @@ def _entry(piece: Piece) -> dict[str, Any]:
 
 
 def error_chunk(failed: Failed, choice: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """An error in the shape that OpenAI clients raise."""
-    error = {"message": failed.message, "type": "upstream_error", "param": None, "code": failed.code}
-    error["retryable"] = failed.retryable  # type: ignore[assignment]
-    if choice is not None and choice.get("index"):
-        error["choice"] = choice["index"]
+    """An error in the shape that OpenAI clients raise; `choice` tells which answer broke off."""
+    error: dict[str, Any] = {"message": failed.message, "type": "upstream_error", "param": None, "code": failed.code}
+    error["retryable"] = failed.retryable
+    if choice is not None:
+        error["choice"] = choice.get("index", 0)
     return {"error": error}
+
+
+def host_error(error: Any) -> Failed:
+    """The error that a host told itself."""
+    details = error if isinstance(error, dict) else {"message": error}
+    code = details.get("code") or details.get("type") or "upstream_error"
+    return Failed(str(code), str(details.get("message") or code), details.get("retryable") is not False)

@@ -35,9 +35,8 @@ class UsageKeeper:
             self.usage, self._promoted = _told(inner), True
             log.add(Repaired("usage_moved", "choices[].usage"), 0)
             return inner, True
-        if self.usage is not None and top is not None and (self._promoted or _told(top) is None):
-            if top != self.usage:
-                log.add(Repaired("usage_repeated", str(top)[:1000]), 0)
+        if self.usage is not None and top is not None and (self._promoted or _told(top) is None or top == self.usage):
+            log.add(Repaired("usage_repeated", str(top)[:1000]), 0)
             return None, True
         self.usage = _told(top) or self.usage
         return top, inner is not None
