@@ -299,7 +299,8 @@ class ChunkMender(Generic[Origin]):
         if frame.waiting:
             # What it has to tell besides its own text waits with it.
             events = [event for part in frame.parts for event in part.slip.events]
-            frame.size = max(frame.size, sum(len(event.text) for event in events if isinstance(event, BlockDelta)))
+            decided = sum(len(event.text) for event in events if isinstance(event, BlockDelta))
+            frame.size += decided if decided > frame.size else 0
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()

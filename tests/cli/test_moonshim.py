@@ -60,7 +60,16 @@ def test_help_imports_no_command_and_nothing_that_costs_time() -> None:
     run = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True)
     loaded = set(run.stderr.split())
     assert "moonshim.cli.console" in loaded
-    assert not loaded & {"moonshim.cli.mend", "importlib.metadata", "asyncio", "subprocess", "email", "unicodedata"}
+    assert not loaded & {
+        "moonshim.cli.mend",
+        "moonshim.pipeline",
+        "msgspec",
+        "importlib.metadata",
+        "asyncio",
+        "subprocess",
+        "email",
+        "unicodedata",
+    }
 
 
 def test_main_returns_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

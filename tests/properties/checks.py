@@ -51,7 +51,7 @@ def _raw_arguments(outcome: Outcome, choice: int) -> list[str]:
 
 
 def _assert_words(parts: Sequence[Run | Call], heard: Heard, called: Sequence[str], told: str) -> None:
-    reasoning = next(iter(heard.fields.values()), "")
+    reasoning = "".join(text for kind, text in heard.order if kind == "reasoning")
     texts = [heard.content, reasoning, *called]
     delivered = Counter(word for text in texts for word in words_of(text))
     doubled = [word for word, count in delivered.items() if count > 1]
