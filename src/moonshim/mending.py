@@ -156,11 +156,11 @@ class ChunkMender(Generic[Origin]):
             if "usage" not in chunk:
                 self.log.add(Repaired("not_a_chunk", ", ".join(map(str, chunk))[:200]), 0)
             return self._queued(_Frame(origin, None))
-        self._last_chunk = chunk
         for choice in choices:
-            if not isinstance(choice, dict):
-                self.log.add(Repaired("not_a_chunk", "a choice that is no object"), 0)
+            if not isinstance(choice, dict) or ("message" in choice and "delta" not in choice):
+                self.log.add(Repaired("not_a_chunk", "a choice that is no delta"), 0)
                 return self._queued(_Frame(origin, None))
+        self._last_chunk = chunk
         frame.usage, frame.changed = self._usage.read(chunk, self.log)
         frame.parts += [self._read(choice, frame, fed) for choice in choices]
         return self._queued(frame)

@@ -122,6 +122,9 @@ class Mender:
             self._faults.add(frame.fault)
             self._chunks.log.add(Repaired("framing", frame.fault), 0)
         data = frame.data
+        if self._done and data is not None and "after_done" not in self._faults:
+            self._faults.add("after_done")
+            self._chunks.log.add(Repaired("after_done", data[:200].decode("utf-8", "replace")), 0)
         if data is None or self._done:
             self._send(self._chunks.passing(frame), out)
         elif data.strip() == b"[DONE]":

@@ -33,6 +33,8 @@ class Mended(Struct, frozen=True):
     message: Message = Message("ai")
     """The answer of the first choice."""
     ending: Finished | Failed | None = None
+    repair_counts: dict[str, int] = {}
+    """How often each rule acted; `repairs` keeps the first few hundred."""
 
 
 def mend_response(
@@ -69,7 +71,8 @@ def mend_response(
             out["usage"] = usage
         failures = [error_chunk(one.ending, one.choice) for one in mended if isinstance(one.ending, Failed)]
         out |= failures[0] if failures else {}
-    return Mended(out, log.repairs, first.message if first else Message("ai"), first.ending if first else None)
+    message, ending = (first.message, first.ending) if first else (Message("ai"), None)
+    return Mended(out, log.repairs, message, ending, dict(log.counts))
 
 
 class _WholeChoice:

@@ -54,16 +54,12 @@ def _assert_words(parts: Sequence[Run | Call], heard: Heard, called: Sequence[st
     reasoning = "".join(text for kind, text in heard.order if kind == "reasoning")
     texts = [heard.content, reasoning, *called]
     delivered = Counter(word for text in texts for word in words_of(text))
-    doubled = [word for word, count in delivered.items() if count > 1]
+    sent = Counter(word for part in parts for word in words_of(part.sent))
+    doubled = [word for word, count in delivered.items() if count > sent[word]]
     assert not doubled, f"said twice: {doubled}"
     known = delivered.keys() | set(words_of(told)) | {word for call in heard.calls for word in words_of(call.id)}
     for channel in ("text", "reasoning", "call"):
-        came = [
-            word
-            for part in parts
-            if _channel(part) == channel
-            for word in words_of(part.text if isinstance(part, Run) else part.arguments)
-        ]
+        came = [word for part in parts if _channel(part) == channel for word in words_of(part.sent)]
         lost = [word for word in came if word not in known]
         assert not lost, f"lost from {channel}: {lost}"
         for text in texts:

@@ -86,6 +86,11 @@ class Run:
     fields: tuple[str, ...] = ("content",)
     choice: int = 0
 
+    @property
+    def sent(self) -> str:
+        """All that goes over the wire, copies not counted."""
+        return self.text
+
     def deltas(self, cut: Cut) -> Iterator[dict[str, Any]]:
         for piece in cut(self.text):
             delta: dict[str, Any] = {}
@@ -110,6 +115,11 @@ class Call:
             if self.index is not None:
                 entry = {"index": self.index, **entry}
             yield {"tool_calls": [entry]}
+
+    @property
+    def sent(self) -> str:
+        """All that goes over the wire of its arguments."""
+        return self.arguments * (2 if self.shape == "doubled" else 1)
 
     @property
     def whole(self) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""The README is true: its Python runs and prints what it should, its files exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import moonshim
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+PRINTED = [
+    "tool_calls\n['marker_call', 'marker_call', 'finish_reason']\n['get_weather', 'get_time']\n",
+    "ls\nTrue\n",
+    "True\nqwen\nfunctions.ls:0 functions.ls:0\n",
+]
+
+
+@pytest.mark.parametrize(("snippet", "printed"), list(zip(SNIPPETS, PRINTED, strict=True)), ids=range(len(PRINTED)))
+def test_a_snippet_runs_and_prints(snippet: str, printed: str) -> None:
+    run = subprocess.run([sys.executable, "-c", snippet], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == (printed, "")
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
+def test_a_link_leads_somewhere(link: str) -> None:
+    assert (ROOT / link).exists()
+
+
+def test_the_broken_example_is_really_in_the_recording() -> None:
+    before = README.partition("## Before and after")[2].partition("## Use it")[0]
+    recording = (ROOT / "examples" / "leaked_markers.sse").read_text()
+    broken, _, whole = before.partition("`moonshim mend` gives")
+    mender = moonshim.Mender(model="kimi-k2.5")
+    mended = (mender.feed(recording.encode()) + mender.flush()).decode()
+    for shown, stream in ((broken, recording), (whole, mended)):
+        lines = re.findall(r'^"delta":.*$', shown, re.MULTILINE)
+        assert lines
+        assert [line for line in lines if line not in stream] == []
