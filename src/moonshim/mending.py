@@ -83,7 +83,7 @@ class Choice:
         self.log = log
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
         self.observe = self._seen
-        self.answer: Answer = plan.answer(self.observe)
+        self.answer: Answer = plan.answer(self.observe, hears=self.assembler is not None)
         self.builder = SegmentBuilder(self.answer.numbers)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
@@ -280,7 +280,7 @@ class ChunkMender(Generic[Origin]):
             part.entries, part.patched_entries = _watched(watch, entries, part)
             return
         for piece in part.pieces:
-            arguments = part.state.carry.join((piece.index, piece.id), piece.arguments, part.slip)
+            arguments = part.state.carry.join(_field_of(piece), piece.arguments, part.slip)
             native = NativePiece(piece.index, piece.id, piece.name, arguments, piece.extras)
             part.state.answer.call(native, part.slip, mended)
             frame.size += len(arguments)
@@ -351,6 +351,11 @@ class ChunkMender(Generic[Origin]):
                 self._say(part, channel, rest)
             frame.parts.append(part)
         return frame
+
+
+def _field_of(piece: Piece) -> tuple[str, int | str | None]:
+    """Whose arguments these are, as far as the entry itself tells."""
+    return ("arguments", piece.index if piece.index is not None else piece.id)
 
 
 def _whole_call(number: int, call: ToolCall) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,7 +12,8 @@ from moonshim.errors import InvalidOption
 
 __all__ = ["DEFAULT_BUFFER_LIMIT", "KimiOptions", "ToolTokens"]
 
-DEFAULT_BUFFER_LIMIT = 1024 * 1024
+DEFAULT_BUFFER_LIMIT: Final = 1024 * 1024
+SMALLEST_BUFFER_LIMIT: Final = 1024
 
 Token = Annotated[str, Meta(min_length=1)]
 
@@ -60,7 +61,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     tool_call_streaming: Literal["incremental", "assembled"] = "incremental"
     """Deliver a call as it arrives, or only when it is whole."""
-    buffer_limit: Annotated[int, Meta(ge=1024)] = DEFAULT_BUFFER_LIMIT
+    buffer_limit: Annotated[int, Meta(ge=SMALLEST_BUFFER_LIMIT)] = DEFAULT_BUFFER_LIMIT
     """How many characters may be held back for one reason; over it they go out as they are."""
     tool_tokens: ToolTokens = ToolTokens()
     repair_arguments: Literal["off", "safe", "schema"] = "off"
@@ -69,6 +70,24 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """`functions.name:n`, or a suffix for what repeats, or hands off."""
     repair_deltas: bool = False
     """Mend native tool deltas (index, name, twins), usage, and copies of reasoning."""
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InvalidOption(
+                    f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}", field=name
+                )
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidOption(f"{name} must be true or false, not {getattr(self, name)!r}", field=name)
+        if not isinstance(self.buffer_limit, int) or self.buffer_limit < SMALLEST_BUFFER_LIMIT:
+            raise InvalidOption(
+                f"buffer_limit must be a number, {SMALLEST_BUFFER_LIMIT} at least", field="buffer_limit"
+            )
+        if not isinstance(self.id_prefix, str) or not self.id_prefix:
+            raise InvalidOption("id_prefix must be a text that is not empty", field="id_prefix")
+        if isinstance(self.tool_tokens, Mapping):
+            msgspec.structs.force_setattr(self, "tool_tokens", _tokens(self.tool_tokens))
 
     @classmethod
     def mending(cls, **changes: Any) -> Self:
@@ -93,6 +112,31 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             return msgspec.convert(base | given, cls)
         except msgspec.ValidationError as error:
             raise InvalidOption(f"bad option: {error}", field=_field_of(str(error))) from None
+
+
+_CHOICES: Final = {
+    "counter_scope": ("conversation", "turn"),
+    "tool_call_streaming": ("incremental", "assembled"),
+    "repair_arguments": ("off", "safe", "schema"),
+    "id_policy": ("k2", "unique", "keep"),
+}
+_SWITCHES: Final = (
+    "accept_role_tool",
+    "enforce_finish_reason_loop",
+    "manual_tool_parsing",
+    "emit_tool_calls_in_json",
+    "assemble_tool_deltas",
+    "id_normalization",
+    "repair_on_mismatch",
+    "repair_deltas",
+)
+
+
+def _tokens(values: Mapping[str, Any]) -> ToolTokens:
+    try:
+        return msgspec.convert(_camel_tokens(dict(values)), ToolTokens)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"bad tool_tokens: {error}", field="tool_tokens") from None
 
 
 def _wire_names() -> dict[str, str]:

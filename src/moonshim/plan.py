@@ -48,8 +48,8 @@ class Plan:
         choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
         self._calls = tools != [] and choice != "none"
 
-    def answer(self, observe: Observer | None = None) -> Answer:
-        """The part that mends one choice."""
+    def answer(self, observe: Observer | None = None, *, hears: bool = True) -> Answer:
+        """The part that mends one choice. Who `hears` is told every piece of text, not only repairs and blocks."""
         options = self.options
         ids = IdRepairer(
             self._history,
@@ -62,7 +62,7 @@ class Plan:
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
-        return Answer(self._declared, options, ids, grammars, observe)
+        return Answer(self._declared, options, ids, grammars, observe if hears else None, observe)
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens

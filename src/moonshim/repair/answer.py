@@ -50,6 +50,7 @@ class Answer:
         options: KimiOptions,
         ids: IdRepairer,
         grammars: dict[Channel, Grammar],
+        hear: Observer | None = None,
         observe: Observer | None = None,
     ) -> None:
         self._options = options
@@ -59,7 +60,7 @@ class Answer:
         self._native = NativeCalls(self._desk, declared)
         self.watch = None if options.repair_deltas else NativeWatch(ids, self._blocks, observe)
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
-        self.observe = observe
+        self._hear = hear
         self._parking: dict[Channel, Parking] = {"reasoning": Parking(), "text": Parking()}
         self._open: dict[Channel, Call] = {}
         self.ending: Finished | Failed | None = None
@@ -120,8 +121,8 @@ class Answer:
             mended = call.arguments.feed(one.text)
             if mended != text:
                 return Fed(found, mended)
-            if self.observe is not None:
-                self.observe(BlockDelta(call.block, mended))
+            if self._hear is not None:
+                self._hear(BlockDelta(call.block, mended))
             self.growing = call.block
             return mended
         return Fed(found)
@@ -130,8 +131,8 @@ class Answer:
         """Text goes out with its own frame."""
         if channel == "text" and not self._blocks.spoke:
             self._blocks.spoke = not text.isspace()
-        if self.observe is not None:
-            self.observe(BlockDelta(self._blocks.current, text))
+        if self._hear is not None:
+            self._hear(BlockDelta(self._blocks.current, text))
 
     def held_ordinary(self, channel: Channel, before: str, fed: Fed, text: str) -> str | None:
         """What is held back now, if so far all is ordinary speech; None when it is not."""
@@ -165,8 +166,8 @@ class Answer:
         mended = call.arguments.feed(text)
         if mended != text or call.arguments.held:
             return mended
-        if self.observe is not None:
-            self.observe(BlockDelta(call.block, text))
+        if self._hear is not None:
+            self._hear(BlockDelta(call.block, text))
         return None
 
     def finish(self, raw: str | None, slip: Slip) -> None:
