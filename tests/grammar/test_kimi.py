@@ -47,7 +47,7 @@ FOUND: dict[str, tuple[str, list[Found]]] = {
     "a call of K3": (f"a {K3_CALL}b", [Said("text", "a "), *K3_FOUND, Said("text", "b")]),
     "a think tag of K2": ("<think>Hm.</think>Yes", [Said("reasoning", "Hm."), Said("text", "Yes")]),
     "think and response of K3": (
-        f"<|open|>think{SEP}Hm.<|close|>think{SEP}<|open|>response{SEP}Yes<|close|>response{SEP}<|end_of_msg|>",
+        f"<|open|>think{SEP}Hm.<|close|>think{SEP}<|open|>response{SEP}Yes<|close|>response{SEP}",
         [Said("reasoning", "Hm."), Said("text", "Yes")],
     ),
     "after a marker of K2, those of K3 are text": (

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["WORD", "BareNames", "bare_names"]
+__all__ = ["WORD", "BareNames", "bare_names", "ends_in_word"]
 
 WORD: Final = string.ascii_letters + string.digits + "_.-"
 """What a header is made of. Other letters end a word: Chinese text puts no space before a name."""
+
+_IN_WORD: Final = frozenset(WORD + ":")
 
 # A call's index and the space behind it are bounded, so that what is held back is.
 _WITH_INDEX: Final = re.compile(r"[A-Za-z0-9_.\-]+:[0-9]{0,9}(?:(?<=[0-9])\s{1,8})?\Z")
@@ -29,10 +31,10 @@ class BareNames:
         """Every text that can still grow into a header, as long as it has no index."""
         self._reach = max(map(len, heads), default=0) + 18
 
-    def start(self, text: str, begin: int, end: int, last: str) -> int:
+    def start(self, text: str, begin: int, end: int, *, in_word: bool) -> int:
         """Where a header begins that reaches up to `end` and may still grow; `end` when there is none.
 
-        `last` is the character before `begin`: in the middle of a word no header begins.
+        `in_word`: the character before `begin` belongs to a word, in the middle of which no header begins.
         """
         piece = text[max(begin, end - self._reach - 1) : end]
         stem = len(piece.rstrip(WORD))
@@ -44,13 +46,19 @@ class BareNames:
         elif piece[stem:] not in self.beginnings:
             return end
         at = end - len(piece) + stem
-        before = text[at - 1] if at > begin else last
-        return end if before and (before in WORD or before == ":") else at
+        if at == begin:
+            return end if in_word else at
+        return end if ends_in_word(text[at - 1]) else at
 
     @staticmethod
     def is_whole(header: str) -> bool:
         """Whether a header has its index: only then an arguments marker makes it a call."""
         return header.rstrip()[-1:].isdigit() and ":" in header
+
+
+def ends_in_word(text: str) -> bool:
+    """Whether what follows this text would go on with its last word."""
+    return text[-1:] in _IN_WORD
 
 
 @lru_cache(maxsize=64)

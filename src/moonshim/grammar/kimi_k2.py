@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.grammar.bare_names import WORD, BareNames, bare_names
+from moonshim.grammar.bare_names import WORD, BareNames, bare_names, ends_in_word
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.markers import marker_set
 from moonshim.json_scan import ValueScanner
@@ -35,8 +35,7 @@ _VALUE_STARTS: Final = re.compile(r'["{\[<]')
 # Where in the grammar the next character stands.
 _OUTSIDE, _HEADER, _BEFORE, _VALUE, _AFTER, _PROSE = range(6)
 # What needs only a glance: plain speech, and the inside of a string.
-_IN_SPEECH, _IN_STRING = 1, 2
-_WORD_OR_COLON: Final = frozenset(WORD + ":")
+_NO_NAMES, _IN_SPEECH, _IN_STRING = 1, 2, 3
 
 
 class KimiK2Grammar:
@@ -57,9 +56,10 @@ class KimiK2Grammar:
         "_gap",
         "_header",
         "_held",
+        "_in_word",
         "_kinds",
-        "_last",
         "_markers",
+        "_plain_speech",
         "_prose",
         "_quick",
         "_quiet",
@@ -88,9 +88,10 @@ class KimiK2Grammar:
         self._start0, self._start1 = (starts[0], starts[-1]) if len(starts) <= 2 else ("", "")
         # An empty string is in every text, so then nothing is plain at a glance.
         self._bare: BareNames | None = bare_names(names) if calls and names else None
-        self._beginnings = self._bare.beginnings if self._bare is not None else None
+        self._beginnings: frozenset[str] = self._bare.beginnings if self._bare is not None else frozenset()
         self._state = _OUTSIDE
-        self._quick = _IN_SPEECH
+        self._plain_speech = _IN_SPEECH if self._beginnings else _NO_NAMES
+        self._quick = self._plain_speech
         self._scanner = ValueScanner()
         self._held = ""
         self._gap: list[str] = []
@@ -99,7 +100,7 @@ class KimiK2Grammar:
         """White space waits for what follows it, but behind a section, not in it."""
         self._header = ""
         self._prose = ""
-        self._last = ""
+        self._in_word = False
         self.tags_are_text = False
         """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
         self._words_open = 0
@@ -116,33 +117,39 @@ class KimiK2Grammar:
 
     def feed(self, text: str) -> list[Found]:
         quick = self._quick
-        if quick == _IN_STRING:
-            if '"' not in text and "\\" not in text:
-                return [CallGrew(text)]
-            stop = self._scanner.scan(text, 0)
-            if stop == len(text) and self._scanner.inside:
-                self._set_quick()
-                return [CallGrew(text)]
-            out: list[Found] = [CallGrew(text[:stop])] if stop else []
-            if not self._scanner.inside:
-                self._state = _AFTER
-            return self._read(text, stop if self._state == _AFTER else self._marker_in_call(text, stop, out), out)
-        if quick == _IN_SPEECH and self._start0 not in text and self._start1 not in text:
-            if self._beginnings is None:
-                return [Said(self._channel, text)] if text else []
-            if ":" not in text:
+        if quick == _IN_SPEECH:
+            if self._start0 not in text and self._start1 not in text and ":" not in text:
                 # At most the last word waits, if a bare header could begin with it.
                 if self._held:
                     text, self._held = self._held + text, ""
-                stem = len(text.rstrip(WORD))
-                if text[stem:] in self._beginnings and (stem or self._last not in _WORD_OR_COLON):
-                    self._held = text[stem:]
-                    text = text[:stem]
-                if not text:
-                    return []
-                self._last = text[-1]
-                return [Said(self._channel, text)]
+                stem = text.rstrip(WORD)
+                word = text[len(stem) :]
+                if word in self._beginnings and (stem or not self._in_word):
+                    self._held = word
+                    self._in_word = False
+                    return [Said(self._channel, stem)] if stem else []
+                self._in_word = word != ""
+                return [Said(self._channel, text)] if text else []
+        elif quick == _IN_STRING:
+            if '"' not in text and "\\" not in text:
+                return [CallGrew(text)]
+            return self._read_string(text)
+        elif quick == _NO_NAMES and self._start0 not in text and self._start1 not in text:
+            return [Said(self._channel, text)] if text else []
         return self._read(text, 0, [])
+
+    def _read_string(self, text: str) -> list[Found]:
+        """From inside a string on: most often the end of the text is still inside the value."""
+        stop = self._scanner.scan(text, 0)
+        if stop == len(text) and self._scanner.inside:
+            self._set_quick()
+            return [CallGrew(text)]
+        out: list[Found] = [CallGrew(text[:stop])]
+        if self._scanner.inside:
+            stop = self._marker_in_call(text, stop, out)
+        else:
+            self._state = _AFTER
+        return self._read(text, stop, out)
 
     def _read(self, text: str, pos: int, out: list[Found]) -> list[Found]:
         if not pos:
@@ -172,8 +179,8 @@ class KimiK2Grammar:
         if self._state == _VALUE:
             if self._scanner.in_string and not self._scanner.escaped and not held:
                 self._quick = _IN_STRING
-        elif self._state == _OUTSIDE and not self._quiet and (not held or held in (self._beginnings or ())):
-            self._quick = _IN_SPEECH
+        elif self._state == _OUTSIDE and not self._quiet and (not held or held in self._beginnings):
+            self._quick = self._plain_speech
 
     def flush(self) -> list[Found]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off."""
@@ -196,8 +203,8 @@ class KimiK2Grammar:
         self._state, self._header, self._prose = _OUTSIDE, "", ""
         self._gap.clear()
         self._quiet = False
-        self._last = ""
-        self._quick = _IN_SPEECH
+        self._in_word = False
+        self._quick = self._plain_speech
         return out
 
     # -- outside of calls ------------------------------------------------------------
@@ -227,7 +234,7 @@ class KimiK2Grammar:
     def _bare_start(self, text: str, pos: int, end: int) -> int:
         assert self._bare is not None
         # The character that went out before decides whether a word begins here.
-        return self._bare.start(text, pos, end, self._last if not pos else "")
+        return self._bare.start(text, pos, end, in_word=self._in_word and not pos)
 
     def _outside_marker(self, text: str, pos: int, marker: re.Match[str], out: list[Found]) -> int:
         kind, start = self._kinds[marker.group()], marker.start()
@@ -256,7 +263,7 @@ class KimiK2Grammar:
     def _say(self, text: str, out: list[Found]) -> None:
         if text:
             out.append(Said(self._channel, text))
-            self._last = text[-1]
+            self._in_word = ends_in_word(text)
 
     def _turn(self, kind: str, marker: str, out: list[Found]) -> None:
         """A marker outside of any call decides what comes next."""
@@ -273,7 +280,7 @@ class KimiK2Grammar:
             case _:
                 out.append(Noticed("stray_marker", marker))
         self._gap.clear()
-        self._last = ""
+        self._in_word = False
 
     def _tag(self, kind: str, tag: str, out: list[Found]) -> None:
         """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
@@ -304,7 +311,7 @@ class KimiK2Grammar:
         self._state = _OUTSIDE
         self._quiet = True
         self._after_section = kind == "section_end"
-        self._last = ""
+        self._in_word = False
         self._gap.clear()
         if kind == "call_begin":
             self._state = _HEADER

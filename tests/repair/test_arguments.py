@@ -1,0 +1,250 @@
+"""Arguments while they stream: what has one meaning is mended, the rest goes out as it came, nothing is invented."""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+
+import pytest
+
+from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
+from moonshim.repair.record import ArgumentsRecord
+
+SIZES = (1, 2, 3, 7, 100_000)
+
+
+def safe(limit: int = 1024 * 1024) -> SafeArguments:
+    return SafeArguments(ArgumentsRecord(), limit=limit)
+
+
+def run(arguments: Arguments, text: str, size: int = 100_000, *, cut: bool = False) -> str:
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    return "".join([*map(arguments.feed, pieces), arguments.close(cut=cut)])
+
+
+def rules(arguments: Arguments) -> list[str]:
+    return [repair.rule for repair in arguments.drain()]
+
+
+RIGHT: dict[str, str] = {
+    "an empty object": "{}",
+    "an empty object with a space in it": "{ }",
+    "an object": '{"a": 1, "b": [true, null, {"c": "d"}]}',
+    "white space around": ' \n{"a": 1}\n',
+    "every escape": r'{"a": "\"\\\/\b\f\n\r\té"}',
+    "a pair of escaped halves": r'{"a": "\ud83d\ude00"}',
+    "characters of all kinds": '{"a": "é 你好 😀 \u2028\x7f"}',
+    "a marker in a string": '{"a": "<|tool_call_end|>"}',
+    "brackets in a string": '{"a": "}]{["}',
+    "an array": "[1, 2]",
+    "an honest string": '"just words"',
+    "a number": "12",
+    "true": "true",
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", RIGHT)
+def test_what_is_right_leaves_as_it_came(case: str, size: int) -> None:
+    arguments = safe()
+    assert run(arguments, RIGHT[case], size) == RIGHT[case]
+    assert rules(arguments) == []
+    assert arguments.complete
+
+
+MENDED: dict[str, tuple[str, str, list[str]]] = {
+    "nothing": ("", "{}", ["arguments_empty"]),
+    "null": ("null", "{}", ["arguments_empty"]),
+    "a leading empty object": ('{}{"a": 1}', '{"a": 1}', ["arguments_leading_empty"]),
+    "a leading empty object and a space": ('{} {"a": 1}', '{"a": 1}', ["arguments_leading_empty"]),
+    "a leading null": ('null{"a": 1}', '{"a": 1}', ["arguments_leading_null"]),
+    "leading words": ('Sure: {"a": 1}', '{"a": 1}', ["arguments_leading_junk"]),
+    "the same object twice": ('{"a": 1}{"a": 1}', '{"a": 1}', ["arguments_doubled"]),
+    "the same object twice, spaced otherwise": ('{"a": 1, "b": 2}{"b":2,"a":1}', '{"a": 1, "b": 2}', ["arguments_doubled"]),
+    "two different objects": ('{"a": 1}{"a": 2}', '{"a": 1}', ["arguments_trailing"]),
+    "words behind the object": ('{"a": 1} and so on', '{"a": 1} ', ["arguments_trailing"]),
+    "one brace too many": ('{"a": 1}}', '{"a": 1}', ["arguments_trailing"]),
+    "the object as a string": (json.dumps('{"a": "b\\nc"}'), '{"a": "b\\nc"}', ["arguments_stringified"]),
+    "an empty object as a string": ('"{}"', "{}", ["arguments_stringified"]),
+    "an object with other characters as a string": (json.dumps('{"a": "é😀/"}'), '{"a": "é😀/"}', ["arguments_stringified"]),
+    "an object with escaped halves as a string": (
+        json.dumps('{"a": "\\ud83d\\ude00"}'),
+        '{"a": "\\ud83d\\ude00"}',
+        ["arguments_stringified"],
+    ),
+    "words behind an object as a string": ('"{}" x', "{} ", ["arguments_stringified", "arguments_trailing"]),
+    "a raw newline": ('{"a": "b\nc"}', '{"a": "b\\nc"}', ["arguments_control_character"]),
+    "a raw tab and a raw return": ('{"a": "\t\r"}', '{"a": "\\t\\r"}', ["arguments_control_character"] * 2),
+    "another control character": ('{"a": "\x01"}', '{"a": "\\u0001"}', ["arguments_control_character"]),
+    "an invalid escape": (r'{"a": "\q"}', r'{"a": "\\q"}', ["arguments_invalid_escape"]),
+    "an invalid hexadecimal escape": (r'{"a": "\x41"}', r'{"a": "\\x41"}', ["arguments_invalid_escape"]),
+    "an escape without its digits": (r'{"a": "\u12"}', r'{"a": "\\u12"}', ["arguments_invalid_escape"]),
+    "a backslash before a raw newline": (
+        '{"a": "\\\n"}',
+        '{"a": "\\\\\\n"}',
+        ["arguments_invalid_escape", "arguments_control_character"],
+    ),
+    "half a character, the first": (r'{"a": "\ud83d"}', r'{"a": "\ufffd"}', ["arguments_lone_surrogate"]),
+    "half a character, the second": (r'{"a": "\uDE00x"}', r'{"a": "\ufffdx"}', ["arguments_lone_surrogate"]),
+    "half a character before another escape": (r'{"a": "\ud83d\n"}', r'{"a": "\ufffd\n"}', ["arguments_lone_surrogate"]),
+    "a first half before a pair": (
+        r'{"a": "\ud83d\ud83d\ude00"}',
+        r'{"a": "\ufffd\ud83d\ude00"}',
+        ["arguments_lone_surrogate"],
+    ),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", MENDED)
+def test_what_has_one_meaning_is_mended_and_told(case: str, size: int) -> None:
+    text, mended, told = MENDED[case]
+    arguments = safe()
+    assert run(arguments, text, size) == mended
+    assert rules(arguments) == told
+    assert arguments.complete
+    json.loads(mended)
+
+
+@pytest.mark.parametrize("case", [*RIGHT, *MENDED])
+def test_what_was_mended_is_right(case: str) -> None:
+    mended = RIGHT[case] if case in RIGHT else MENDED[case][1]
+    arguments = safe()
+    assert run(arguments, mended) == mended
+    assert rules(arguments) == []
+
+
+def test_a_second_object_is_told_whole() -> None:
+    arguments = safe()
+    run(arguments, '{"a": 1}{"b": "two"}', 3)
+    assert [repair.detail for repair in arguments.drain()] == ['{"b": "two"}']
+
+
+CUT: dict[str, str] = {
+    "in a string": '{"a": "b',
+    "in an escape": '{"a": "b\\',
+    "in the digits of an escape": '{"a": "\\u12',
+    "between the halves of a character": '{"a": "\\ud83d',
+    "before a value": '{"a": ',
+    "behind the first brace": "{",
+    "in an array": '{"a": [1, 2',
+    "in a word": "tru",
+    "in an honest string": '"wor',
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", CUT)
+def test_arguments_that_were_cut_off_stay_cut_off(case: str, size: int) -> None:
+    arguments = safe()
+    assert run(arguments, CUT[case], size, cut=True) == CUT[case]
+    assert not arguments.complete
+    assert rules(arguments) == []
+
+
+def test_nothing_is_made_up_for_arguments_that_never_came() -> None:
+    arguments = safe()
+    assert run(arguments, "", cut=True) == ""
+    assert not arguments.complete
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_object_in_a_string_that_was_cut_off_is_the_object_cut_off(size: int) -> None:
+    arguments = safe()
+    assert run(arguments, '"{\\"a\\": \\"b', size, cut=True) == '{"a": "b'
+    assert not arguments.complete
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_object_in_a_string_without_its_last_quote_is_the_object(size: int) -> None:
+    arguments = safe()
+    assert run(arguments, '"{\\"a\\": 1}', size) == '{"a": 1}'
+    assert arguments.complete
+
+
+def test_a_value_that_has_ended_is_complete_even_if_the_answer_was_cut() -> None:
+    arguments = safe()
+    assert run(arguments, '{"a": 1}', cut=True) == '{"a": 1}'
+    assert arguments.complete
+
+
+@pytest.mark.parametrize("text", [RIGHT["an object"], RIGHT["every escape"], RIGHT["characters of all kinds"]])
+def test_within_a_value_at_most_an_escape_is_kept_back(text: str) -> None:
+    arguments = safe()
+    gone = [len(out) for out in accumulate(arguments.feed(char) for char in text)]
+    assert all(came - went <= 11 for came, went in zip(range(1, len(text) + 1), gone, strict=True))
+    assert arguments.held == ""
+
+
+def test_plain_text_of_a_string_leaves_at_once() -> None:
+    arguments = safe()
+    assert arguments.feed('{"a": "one') == '{"a": "one'
+    assert arguments.feed(" two") == " two"
+    assert arguments.feed(' \\"three\\"') == ' \\"three\\"'
+    assert arguments.held == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [('{"a": "\\u00', "u00"), ('{"a": "\\ud83d\\', "ud83d\\"), ("{}", "}"), ('"', '"'), ('{"a": 1}', "")],
+)
+def test_what_is_held_is_what_came_and_has_not_gone(text: str, held: str) -> None:
+    arguments = safe()
+    gone = arguments.feed(text)
+    assert arguments.held == held
+    assert gone + held == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["word " * 1000, '{"a": 1}' + " junk" * 1000],
+    ids=["words without an object", "junk behind the object"],
+)
+@pytest.mark.parametrize("size", (7, 100_000))
+def test_over_the_limit_what_is_held_goes_out_as_it_came_and_so_does_the_rest(text: str, size: int) -> None:
+    arguments = safe(limit=1024)
+    assert run(arguments, text, size) == text
+    assert rules(arguments) == ["buffer_limit"]
+
+
+@pytest.mark.parametrize("text", ["{}" + " " * 600, '"' + " " * 600 + 'words"'], ids=["behind {}", "in a string"])
+@pytest.mark.parametrize("size", SIZES)
+def test_white_space_waits_for_what_follows_but_not_for_ever(text: str, size: int) -> None:
+    arguments = safe()
+    assert run(arguments, text, size) == text
+
+
+def test_the_record_is_of_what_went_out() -> None:
+    arguments = safe()
+    run(arguments, '{}{"a": "b\nc"}junk', 3)
+    assert arguments.record.same_as(ArgumentsRecord.of('{"a": "b\\nc"}'))
+
+
+@pytest.mark.parametrize("pieces", [1, 63, 64, 65, 1000])
+def test_the_record_holds_every_piece_of_a_long_string(pieces: int) -> None:
+    arguments = safe()
+    arguments.feed('{"a": "')
+    for _ in range(pieces):
+        arguments.feed("four")
+    arguments.feed('"}')
+    assert arguments.record.same_as(ArgumentsRecord.of('{"a": "' + "four" * pieces + '"}'))
+
+
+class TestPlainArguments:
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("text", [*RIGHT.values(), *(text for text, _, _ in MENDED.values())])
+    def test_let_everything_through(self, text: str, size: int) -> None:
+        arguments = PlainArguments(ArgumentsRecord())
+        assert run(arguments, text, size) == text
+        assert (rules(arguments), arguments.held) == ([], "")
+        assert arguments.record.same_as(ArgumentsRecord.of(text))
+
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize(
+        ("text", "complete"),
+        [('{"a": 1}', True), ('{"a": 1', False), ('{"a": "}', False), ('{"a": <b>}', True), ('{"a": "\\"<"}', True)],
+    )
+    def test_know_whether_the_value_has_ended(self, text: str, complete: bool, size: int) -> None:
+        arguments = PlainArguments(ArgumentsRecord())
+        run(arguments, text, size)
+        assert arguments.complete is complete
