@@ -91,7 +91,8 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     "nothing": ("", []),
     "plain text": ("a < b <| c |> <|x|>", [said("a < b <| c |> <|x|>")]),
     "think, then response": (f"{THINK}hm{END_THINK}{RESPONSE}Hi{END_RESPONSE}", [thought("hm"), said("Hi")]),
-    "white space in speech is text": (f"{THINK}\nhm {END_THINK}\n{RESPONSE} Hi", [thought("\nhm "), said("\n Hi")]),
+    "white space in speech is text": (f"{THINK}\nhm {END_THINK}\n{RESPONSE} Hi", [thought("\nhm "), said(" Hi")]),
+    "white space behind the last wrapper is text": (f"{RESPONSE}Hi{END_RESPONSE}\n", [said("Hi\n")]),
     "the whole message": (
         MESSAGE
         + f"{THINK}hm{END_THINK}{RESPONSE}Hi{END_RESPONSE}{TOOLS}{CALL}{END_CALL}{END_TOOLS}"

@@ -30,7 +30,8 @@ def assert_nothing_lost(script: Script, outcome: Outcome) -> None:
     heard = outcome.heard()
     for choice in script.choices:
         parts = [part for part in script.parts if part.choice == choice]
-        told = "\n".join(repair.detail for repair in outcome.repairs if repair.choice == choice)
+        # What is dropped piece by piece is told piece by piece.
+        told = "".join(repair.detail for repair in outcome.repairs if repair.choice == choice)
         one = heard[choice]
         called = [text for call in one.calls for text in (call.name, call.arguments)]
         if not script.setting.mends_deltas:

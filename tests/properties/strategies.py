@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ __all__ = ["byte_splits", "cuts", "k2_sections", "k3_sections", "scripts", "sett
 
 _WORD: Final = "\x00"
 """Stands for a word that no other place of the script has; numbered when the script is whole."""
+
+_NUMBERED: Final = re.compile(r"zq\d+k")
 
 NAMES: Final = tuple(tool["function"]["name"] for tool in TOOLS)
 _K2_TAGS: Final = K2_MARKERS[:7]
@@ -242,7 +245,7 @@ scripts: Final = st.builds(
 
 def words_of(text: str) -> list[str]:
     """The numbered words in a text, in order."""
-    return [f"zq{piece.split('k')[0]}k" for piece in text.split("zq")[1:]]
+    return _NUMBERED.findall(text)
 
 
 # -- how things are cut ----------------------------------------------------------------------------------------
