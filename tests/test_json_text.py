@@ -53,6 +53,6 @@ def test_a_value_becomes_compact_json_and_half_a_character_an_escape(value: Any,
     assert encode(value) == data
 
 
-@pytest.mark.parametrize("value", [{}, {"a": "\n\t\"\\\x00"}, {"a": HALF, "b": {"c": [0.5, "\ude00"]}}])
+@pytest.mark.parametrize("value", [{}, {"a": '\n\t"\\\x00'}, {"a": HALF, "b": {"c": [0.5, "\ude00"]}}])
 def test_what_was_encoded_reads_as_it_was(value: dict[str, Any]) -> None:
     assert decode_object(encode(value)) == value

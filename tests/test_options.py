@@ -144,6 +144,36 @@ def test_an_error_names_the_field_and_says_what_would_be_right(case: str) -> Non
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("counter_scope", "world"),
+        ("tool_call_streaming", "slow"),
+        ("repair_arguments", "always"),
+        ("id_policy", None),
+        ("manual_tool_parsing", "yes"),
+        ("repair_deltas", 1),
+        ("buffer_limit", 10),
+        ("buffer_limit", "1M"),
+        ("id_prefix", ""),
+        ("id_prefix", 7),
+        ("tool_tokens", {"call_end": ""}),
+        ("tool_tokens", {"call_start": "x"}),
+    ],
+)
+@pytest.mark.parametrize("make", [KimiOptions, KimiOptions.mending])
+def test_options_are_checked_when_they_are_made(make: Any, name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        make(**{name: value})
+    assert caught.value.field == name
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("tokens", [{"call_end": "~~"}, {"callEnd": "~~"}])
+def test_markers_may_be_a_plain_dict(tokens: Any) -> None:
+    assert KimiOptions(tool_tokens=tokens) == KimiOptions(tool_tokens=ToolTokens(call_end="~~"))
+
+
 def test_an_unknown_marker_is_an_error_that_names_it() -> None:
     with pytest.raises(InvalidOption, match="callStart") as caught:
         KimiOptions.from_json({"toolTokens": {"callStart": "x"}})

@@ -53,19 +53,22 @@ class ShortWay:
         answer = shape.state.answer
         if shape.channel is None:
             call = answer.flowing(shape.index)
-            if call is None:
+            if call is None or answer.numbers[call.block] != shape.index:
+                # Nothing to continue, or clients know the call by another number.
                 return None
             mended = answer.glance_at_arguments(call, text)
             return raw if mended is None else self._go_on(shape, raw, mended)
+        if self._waiting:
+            return self._held_back(shape, raw, text, answer.read(shape.channel, text))
         result = answer.glance_at_text(shape.channel, text)
-        if result is None and not self._waiting:
+        if result is None:
             return raw
-        if type(result) is str:
+        if isinstance(result, str):
             before, after = shape.grown(answer.numbers[answer.growing])
             return self._render(before + _encode_string(result) + after)
         if result is UNREAD:
             return None
-        return self._held_back(shape, raw, text, result)  # type: ignore[arg-type]
+        return self._held_back(shape, raw, text, result)
 
     def _held_back(self, shape: Shape, raw: bytes, text: str, fed: Fed) -> bytes | list[Released[Frame]]:
         """Something is held back: as long as that is ordinary text, frames wait and leave as they came."""

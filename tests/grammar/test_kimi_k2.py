@@ -102,7 +102,10 @@ FOUND: dict[str, tuple[str, list[Found]]] = {
         written(LS, f'{{"a": "\\"{END}"}}'),
         whole(LS, f'{{"a": "\\"{END}"}}'),
     ),
-    "a marker outside of strings ends the arguments": (f'{CALL}{LS}{ARGS}{{"a": {END}b', [*whole(LS, '{"a": '), say("b")]),
+    "a marker outside of strings ends the arguments": (
+        f'{CALL}{LS}{ARGS}{{"a": {END}b',
+        [*whole(LS, '{"a": '), say("b")],
+    ),
     "a < outside of strings that is no marker": (written(LS, '{"a": <b>}'), whole(LS, '{"a": <b>}')),
     "words before the object are for the repair": (written(LS, 'null{"a": 1}'), whole(LS, 'null{"a": 1}')),
     "words instead of an object": (written(LS, "true"), whole(LS, "true")),

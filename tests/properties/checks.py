@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from moonshim import Reasoning, Text, ToolCall
 from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
 from tests.properties.scripts import Call, Outcome, Run, Script
 from tests.properties.strategies import words_of
 from tests.streams import Heard
 
-__all__ = ["assert_balanced", "assert_nothing_lost", "assert_one_end", "is_in_order"]
+__all__ = ["assert_balanced", "assert_message_is_what_was_sent", "assert_nothing_lost", "assert_one_end", "is_in_order"]
 
 
 def is_in_order(found: Sequence[str], came: Sequence[str]) -> bool:
@@ -102,3 +103,24 @@ def assert_one_end(script: Script, outcome: Outcome) -> None:
         assert (one.finish is None) != (one.error is None), f"choice {choice}: {one.finish!r}, {one.error!r}"
         if one.finish == "tool_calls" and script.setting.mends_deltas:
             assert one.calls
+
+
+def assert_message_is_what_was_sent(script: Script, outcome: Outcome) -> None:
+    """The assembled message has the parts that a client has heard, in their order."""
+    if not script.setting.mends_deltas:
+        return
+    heard = outcome.heard()
+    for choice in script.choices:
+        parts: list[tuple[str, str]] = []
+        calls = iter(heard[choice].calls)
+        for part in outcome.messages[choice].parts:
+            match part:
+                case Text(text=text):
+                    parts.append(("text", text))
+                case Reasoning(text=text):
+                    parts.append(("reasoning", text))
+                case ToolCall(name=name):
+                    parts.append(("call", name))
+                    one = next(calls)
+                    assert (one.id, one.name, one.arguments) == (part.wire_id, part.name, part.arguments)
+        assert parts == heard[choice].order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -52,7 +53,9 @@ headers: Final = st.one_of(
     st.builds("{}:{}".format, st.sampled_from(NAMES), digits),
     st.builds("functions_{}_{}".format, st.sampled_from(NAMES), digits),
     st.just(f"functions.{_WORD}:4"),
-    st.sampled_from(("call00003", "3", "Bash_0", "functionsread5", "functions read:0", "functions.read\n:1", "", "???")),
+    st.sampled_from(
+        ("call00003", "3", "Bash_0", "functionsread5", "functions read:0", "functions.read\n:1", "", "???")
+    ),
 )
 _cut_markers: Final = st.builds(
     lambda marker, size: marker[: 1 + size % (len(marker) - 1)],
@@ -62,7 +65,9 @@ _cut_markers: Final = st.builds(
 
 plain: Final = st.one_of(words, words, spaces, st.sampled_from(_LETTERS), digits, st.sampled_from(_PUNCTUATION))
 """What people and models write: nothing in it is a marker or could become one with its neighbours."""
-_careful: Final = st.one_of(words, words, words, spaces, spaces, st.sampled_from(_LETTERS), st.sampled_from(_PUNCTUATION[5:]))
+_careful: Final = st.one_of(
+    words, words, words, spaces, spaces, st.sampled_from(_LETTERS), st.sampled_from(_PUNCTUATION[5:])
+)
 
 speech: Final = st.lists(_careful, max_size=12).map("".join)
 """Ordinary text: no marker is in it, whatever stands beside it."""
@@ -90,7 +95,9 @@ arguments: Final = st.builds(_json_text, json_objects, st.integers(0, 7))
 odd_arguments: Final = st.one_of(
     arguments,
     arguments.map(lambda text: text[: len(text) // 2]),
-    st.sampled_from(("", "null", '{"a": "\\q"}', '{"a": "\\ud83d"}', f'{_WORD} {{"a": 1}} {_WORD}', f'{{"a": 1}}{_WORD}')),
+    st.sampled_from(
+        ("", "null", '{"a": "\\q"}', '{"a": "\\ud83d"}', f'{_WORD} {{"a": 1}} {_WORD}', f'{{"a": 1}}{_WORD}')
+    ),
     arguments.map(json.dumps),
     st.builds("{}{}".format, arguments, arguments),
 )
@@ -113,7 +120,9 @@ k2_sections: Final = st.builds(
 
 def _k3_argument(item: tuple[str, Any]) -> str:
     key, value = item
-    kind = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}.get(type(value), "number")
+    kind = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}.get(
+        type(value), "number"
+    )
     text = value if isinstance(value, str) else _json_text(value, 0)
     return f'<|open|>argument key="{key}" type="{kind}"<|sep|>{text}<|close|>argument<|sep|>'
 
@@ -169,7 +178,7 @@ ids: Final = st.one_of(
 )
 
 
-def _told_apart(call: Call) -> Call:
+def told_apart(call: Call) -> Call:
     """A name on every delta and no identifier anywhere: where one call ends and the next begins is then a guess."""
     return replace(call, id="call_9") if call.shape == "name_always" and not call.id else call
 
@@ -182,7 +191,7 @@ calls: Final = st.builds(
     st.sampled_from((0, 0, 0, 1, 2, "0", None)),
     st.sampled_from(SHAPES),
     choices,
-).map(_told_apart)
+).map(told_apart)
 
 options: Final = st.sampled_from(
     (
@@ -209,11 +218,11 @@ settings: Final = st.builds(
 )
 
 
-def _numbered(script: Script) -> Script:
+def numbered(script: Script) -> Script:
     """Every word gets its number, in the order of the script."""
     count = 0
 
-    def numbered(text: str) -> str:
+    def filled(text: str) -> str:
         nonlocal count
         first, *rest = text.split(_WORD)
         out = [first]
@@ -225,9 +234,9 @@ def _numbered(script: Script) -> Script:
     parts: list[Run | Call] = []
     for part in script.parts:
         if isinstance(part, Run):
-            parts.append(replace(part, text=numbered(part.text)))
+            parts.append(replace(part, text=filled(part.text)))
         else:
-            parts.append(replace(part, arguments=numbered(part.arguments)))
+            parts.append(replace(part, arguments=filled(part.arguments)))
     return replace(script, parts=tuple(parts))
 
 
@@ -240,7 +249,7 @@ scripts: Final = st.builds(
     st.sampled_from((None, "top", "choice", "last")),
     st.booleans(),
     settings,
-).map(_numbered)
+).map(numbered)
 
 
 def words_of(text: str) -> list[str]:
@@ -261,6 +270,6 @@ def byte_splits(data: bytes) -> st.SearchStrategy[list[bytes]]:
 
     def split(places: list[int]) -> list[bytes]:
         edges = [0, *sorted(places), len(data)]
-        return [data[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+        return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
     return st.lists(st.integers(0, len(data)), max_size=12).map(split)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -11,9 +12,9 @@ import pytest
 
 from moonshim import KimiOptions
 from tests.profiles import examples
-from tests.properties.checks import assert_nothing_lost, assert_one_end
+from tests.properties.checks import assert_message_is_what_was_sent, assert_nothing_lost, assert_one_end
 from tests.properties.scripts import SHAPES, Call, Run, Script, Setting, mend, pieces
-from tests.properties.strategies import NAMES
+from tests.properties.strategies import NAMES, told_apart
 from tests.streams import FIELDS, MARKERS, parsed, read_sse
 
 _CASES: Final = 10_000
@@ -22,12 +23,51 @@ _BLOCKS: Final = 20
 
 _ALPHABET: Final = (
     *MARKERS,
-    *("<", "<", "<|", "<|t", "</", "<t", "|>", ":", "functions.", "functions", "{", "}", '"', "\\", "[", "]", "{}", "null"),
+    *(
+        "<",
+        "<",
+        "<|",
+        "<|t",
+        "</",
+        "<t",
+        "|>",
+        ":",
+        "functions.",
+        "functions",
+        "{",
+        "}",
+        '"',
+        "\\",
+        "[",
+        "]",
+        "{}",
+        "null",
+    ),
     *NAMES,
-    *("<|open|>think<|sep|>", "<|close|>think", "<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|close|>call<|sep|>"),
+    *(
+        "<|open|>think<|sep|>",
+        "<|close|>think",
+        "<|open|>tools<|sep|>",
+        "<|close|>tools<|sep|>",
+        "<|close|>call<|sep|>",
+    ),
     *('<|open|>call tool="read" index="1"<|sep|>', '<|open|>argument key="a" type="object"<|sep|>'),
     *('<|open|>argument key="b" type="string"<|sep|>', "<|close|>argument<|sep|>", "<|close|>message<|sep|>"),
-    *("functions.read:0", "search:1", "call_7", "3", '{"a": 1}', '{"a": "', '"}', "\\u", "\\ud83d", "\\q", "\n", " ", "  "),
+    *(
+        "functions.read:0",
+        "search:1",
+        "call_7",
+        "3",
+        '{"a": 1}',
+        '{"a": "',
+        '"}',
+        "\\u",
+        "\\ud83d",
+        "\\q",
+        "\n",
+        " ",
+        "  ",
+    ),
     *("é", "你", "🙂", "\x07"),
 )
 _MODELS: Final = ("kimi-k2.5", "kimi-k3", "kimi-for-coding", "kimi-k2.5", "kimi-k3", "gpt-4o")
@@ -68,7 +108,7 @@ def _part(dice: random.Random, words: Words) -> Run | Call:
     choice = dice.choice((0, 0, 0, 0, 1))
     text = _soup(dice, words)
     if dice.random() < 0.25:
-        return Call(
+        call = Call(
             dice.choice((*NAMES, "other")),
             text if dice.random() < 0.3 else json.dumps({"a": text}),
             dice.choice((None, "call_1", "functions.read:0")),
@@ -76,7 +116,8 @@ def _part(dice: random.Random, words: Words) -> Run | Call:
             dice.choice(SHAPES),
             choice,
         )
-    fields = ("content",) if dice.random() < 0.6 else (dice.choice(FIELDS),)
+        return told_apart(call)
+    fields: tuple[str, ...] = ("content",) if dice.random() < 0.6 else (dice.choice(FIELDS),)
     return Run(text, fields, choice)
 
 
@@ -97,7 +138,7 @@ def _split(dice: random.Random, data: bytes) -> list[bytes]:
     if dice.random() < 0.3:
         return [data]
     edges = [0, *sorted(dice.randint(0, len(data)) for _ in range(dice.randint(0, 20))), len(data)]
-    return [data[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 def _is_whole(data: bytes) -> None:
@@ -114,12 +155,13 @@ def soup_over_frames(dice: random.Random) -> None:
     outcome = mend(script.setting, frames if dice.random() < 0.5 else _split(dice, b"".join(frames)), script.choices)
     assert_nothing_lost(script, outcome)
     assert_one_end(script, outcome)
+    assert_message_is_what_was_sent(script, outcome)
 
 
 def random_bytes(dice: random.Random) -> None:
-    data = dice.choice((dice.randbytes, lambda size: bytes(dice.choices(b'data: {}[]"\\\r\n:,<|>\xf0\x9f\xe4', k=size))))(
-        dice.randint(0, 300)
-    )
+    data = dice.choice(
+        (dice.randbytes, lambda size: bytes(dice.choices(b'data: {}[]"\\\r\n:,<|>\xf0\x9f\xe4', k=size)))
+    )(dice.randint(0, 300))
     mender = _setting(dice).mender(framing=dice.choice(("sse", "ndjson")))
     for piece in _split(dice, data):
         assert isinstance(mender.feed(piece), bytes)
@@ -149,7 +191,10 @@ def _chunk(dice: random.Random) -> Any:
     delta = {key: _value(dice, 2) for key in (*FIELDS, "role", "finish_reason", "x") if dice.random() < 0.3}
     if dice.random() < 0.5:
         delta["tool_calls"] = dice.choice(([entry], [entry, _value(dice, 1)], _value(dice, 1)))
-    choice = {"index": dice.choice((0, 0, 0, 1, _value(dice, 0))), "delta": dice.choice((delta, delta, _value(dice, 1)))}
+    choice = {
+        "index": dice.choice((0, 0, 0, 1, _value(dice, 0))),
+        "delta": dice.choice((delta, delta, _value(dice, 1))),
+    }
     if dice.random() < 0.3:
         choice["finish_reason"] = _value(dice, 0)
     return {"choices": dice.choice(([choice], [choice], [choice, _value(dice, 1)], _value(dice, 1))), "id": "c"}
@@ -180,7 +225,9 @@ def mutated_streams(dice: random.Random) -> None:
             case 2:
                 data[at:at] = data[at:until]
             case _:
-                data[at:at] = dice.choice((b"\r", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf", b": hello\n", b"event: x\n", b"\\"))
+                data[at:at] = dice.choice(
+                    (b"\r", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf", b": hello\n", b"event: x\n", b"\\")
+                )
         if not data:
             return
     mender = script.setting.mender()

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from moonshim import Message, Reasoning, Text, ToolCall
 from moonshim.assemble import assemble, replay
+from moonshim.events import Finished
+from moonshim.ids import CanonicalIds
 from tests.properties.checks import assert_balanced
 from tests.properties.scripts import Cut, Script, mend
 from tests.properties.strategies import cuts, scripts
-
-from moonshim.events import Finished
-from moonshim.ids import CanonicalIds
 
 _wire_ids = st.text("abc:._1", min_size=1, max_size=6)
 

@@ -49,6 +49,8 @@ class KimiGrammar:
     def feed(self, text: str) -> list[Found]:
         if self._reader is not None:
             return self._reader.feed(text)
+        if not self._held and not any(start in text for start in self._markers.starts):
+            return self._k2.feed(text)
         text, self._held = self._held + text, ""
         marker = self._markers.find(text)
         if marker is None:

@@ -127,6 +127,10 @@ class Answer:
             return mended
         return Fed(found)
 
+    def read(self, channel: Channel, text: str) -> Fed:
+        """Read text while some is held back: what the grammar found, and nothing done with it yet."""
+        return Fed(self._grammars[channel].feed(text))
+
     def _heard(self, channel: Channel, text: str) -> None:
         """Text goes out with its own frame."""
         if channel == "text" and not self._blocks.spoke:

@@ -100,7 +100,7 @@ class CallDesk:
         """A call begins; its header goes out at once if nothing speaks against it."""
         if call.name is None and call.wire_id:
             call.name = self._declared.name_in(call.wire_id)
-        elif call.name is not None and call.source == "native":
+        elif call.name is not None:
             fixed = self._declared.fix(call.name)
             if fixed != call.name:
                 slip.put(Repaired("tool_name", f"{call.name} -> {fixed}"))

@@ -1,0 +1,82 @@
+"""Native deltas that stay as they are: only their identifiers are put right, and the calls are told for the message."""
+
+from __future__ import annotations
+
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Repaired
+from moonshim.ids import IdRepairer
+from moonshim.repair.blocks import Blocks
+from moonshim.repair.native import NativePiece
+from moonshim.repair.native_watch import NativeWatch
+from moonshim.repair.slip import Slip
+
+
+def piece(index: int | None, id: str | None = None, name: str | None = None, arguments: str = "") -> NativePiece:
+    return NativePiece(index, id, name, arguments, {})
+
+
+class Watched:
+    def __init__(self, *, observed: bool = True) -> None:
+        self.seen: list[Event] = []
+        self.slip = Slip()
+        self.watch = NativeWatch(IdRepairer([]), Blocks(), self.seen.append if observed else None)
+
+    def feed(self, *pieces: NativePiece) -> list[str | None]:
+        return [self.watch.feed(one, self.slip) for one in pieces]
+
+
+def test_a_right_identifier_is_left_alone() -> None:
+    watched = Watched()
+    pieces = piece(0, "functions.ls:0", "ls"), piece(0, arguments="{"), piece(0, arguments="}")
+    assert watched.feed(*pieces) == [None, None, None]
+    assert watched.slip.events == []
+
+
+def test_a_wrong_identifier_is_replaced_wherever_it_stands_and_told_once() -> None:
+    watched = Watched()
+    pieces = piece(0, "call_1", "ls"), piece(0, "call_1", None, "{}"), piece(0, None, None, "")
+    assert watched.feed(*pieces) == ["functions.ls:0", "functions.ls:0", None]
+    assert watched.slip.events == [Repaired("id_invalid", "call_1 -> functions.ls:0")]
+
+
+def test_a_missing_identifier_is_made() -> None:
+    watched = Watched()
+    assert watched.feed(piece(0, None, "ls"), piece(0, None, None, "{}")) == ["functions.ls:0", None]
+    assert [event.rule for event in watched.slip.events if isinstance(event, Repaired)] == ["id_missing"]
+
+
+def test_each_index_is_a_call_of_its_own() -> None:
+    watched = Watched()
+    assert watched.feed(piece(0, "a", "ls"), piece(1, "b", "cat")) == ["functions.ls:0", "functions.cat:1"]
+    assert watched.watch.count == 2
+
+
+def test_what_belongs_to_no_call_is_left_alone() -> None:
+    watched = Watched()
+    assert watched.feed(piece(0, "call_1", None, "{}")) == [None]
+    assert (watched.watch.count, watched.seen) == (0, [])
+
+
+def test_the_calls_are_told_to_whoever_assembles_the_message() -> None:
+    watched = Watched()
+    watched.feed(piece(0, "call_1", "ls"), piece(0, arguments='{"a":'), piece(0, arguments=" 1}"))
+    watched.watch.finish()
+    assert watched.seen == [
+        BlockOpened(0, "call", "functions.ls:0", "ls"),
+        BlockDelta(0, '{"a":'),
+        BlockDelta(0, " 1}"),
+        BlockClosed(0, complete=True),
+    ]
+
+
+def test_nobody_needs_to_observe() -> None:
+    watched = Watched(observed=False)
+    assert watched.feed(piece(0, "call_1", "ls", "{}")) == ["functions.ls:0"]
+    watched.watch.finish()
+
+
+def test_arguments_that_break_off_are_known() -> None:
+    watched = Watched()
+    watched.feed(piece(0, "functions.ls:0", "ls", '{"a": "}'))
+    assert watched.watch.cut_off
+    watched.feed(piece(0, arguments='"}'))
+    assert not watched.watch.cut_off

@@ -1,0 +1,66 @@
+"""Halves of a character that came in two chunks are joined; one that stays alone becomes U+FFFD, and is told."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import pytest
+
+from moonshim.repair.slip import Slip
+from moonshim.repair.surrogates import SurrogateJoiner
+
+HIGH, LOW = "\ud83d", "\ude00"
+
+JOINED: dict[str, tuple[list[str], list[str], int]] = {
+    "text without halves": (["a", "é😀"], ["a", "é😀"], 0),
+    "a pair over two texts": (["a" + HIGH, LOW + "b"], ["a", "😀b"], 0),
+    "a pair in one text": (["a" + HIGH + LOW], ["a😀"], 0),
+    "an empty text between the halves": ([HIGH, "", LOW], ["", "", "😀"], 0),
+    "two pairs": ([HIGH, LOW + HIGH, LOW], ["", "😀", "😀"], 0),
+    "a first half that stays alone": ([HIGH, "b"], ["", "\ufffdb"], 1),
+    "a second half alone": ([LOW + "b"], ["\ufffdb"], 1),
+    "a first half twice": ([HIGH, HIGH, LOW], ["", "\ufffd", "😀"], 1),
+    "a first half in the middle": (["a" + HIGH + "b"], ["a\ufffdb"], 1),
+}
+
+
+@pytest.mark.parametrize("case", JOINED)
+def test_halves_are_joined_over_the_texts_of_a_field(case: str) -> None:
+    texts, joined, told = JOINED[case]
+    joiner, slip = SurrogateJoiner(), Slip()
+    assert [joiner.join("text", text, slip) for text in texts] == joined
+    assert [event.rule for event in slip.events] == ["lone_surrogate"] * told  # type: ignore[union-attr]
+    assert joiner.is_empty
+
+
+def test_each_field_has_its_own_halves() -> None:
+    joiner, slip = SurrogateJoiner(), Slip()
+    assert joiner.join("text", HIGH, slip) == ""
+    assert joiner.join("reasoning", "a", slip) == "a"
+    assert joiner.join((0, "id"), HIGH, slip) == ""
+    assert joiner.join("text", LOW, slip) == "😀"
+    assert joiner.join((0, "id"), LOW, slip) == "😀"
+    assert slip.events == []
+
+
+def test_while_a_half_waits_the_joiner_is_not_empty() -> None:
+    joiner = SurrogateJoiner()
+    assert joiner.is_empty
+    joiner.join("text", "a" + HIGH, Slip())
+    assert not joiner.is_empty
+
+
+@pytest.mark.parametrize(
+    ("field", "left"),
+    [("text", [("text", "\ufffd")]), ("reasoning", [("reasoning", "\ufffd")]), ((0, "id"), [])],
+)
+def test_at_the_end_a_half_is_told_and_speech_gets_a_character_in_its_place(
+    field: Hashable, left: list[tuple[Hashable, str]]
+) -> None:
+    joiner, slip = SurrogateJoiner(), Slip()
+    joiner.join(field, HIGH, slip)
+    assert joiner.flush(slip) == left
+    assert len(slip.events) == 1
+    assert joiner.is_empty
+    assert joiner.flush(slip) == []
+    assert len(slip.events) == 1
