@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given
+from dataclasses import replace
+
+from hypothesis import given
 from hypothesis import strategies as st
 
+from moonshim import KimiOptions
 from tests.properties.checks import assert_nothing_lost
 from tests.properties.scripts import Cut, Run, Script, Setting, mend
 from tests.properties.strategies import cuts, fields, scripts, settings, speech
@@ -30,7 +33,7 @@ def test_ordinary_text_comes_out_character_by_character(
 
 @given(scripts, cuts)
 def test_without_reading_markers_the_text_stays_as_it_is(script: Script, cut: Cut) -> None:
-    assume(not script.setting.reads_markers)
+    script = replace(script, setting=replace(script.setting, options=KimiOptions()))
     heard = mend(script.setting, script.frames(cut), script.choices).heard()
     for choice in script.choices:
         came = [part for part in script.parts if isinstance(part, Run) and part.choice == choice]

@@ -222,7 +222,8 @@ class Answer:
     # -- the end ---------------------------------------------------------------------
 
     def _drain(self, slip: Slip) -> None:
-        for channel in _CHANNELS:
+        # What frames wait for goes out with them, before what only this frame can carry.
+        for channel in sorted(_CHANNELS, key=lambda one: not self._parking[one].is_awaited):
             grammar = self._grammars.get(channel)
             if grammar is not None:
                 before = grammar.held

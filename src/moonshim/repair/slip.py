@@ -41,6 +41,10 @@ class Parking:
     def __init__(self) -> None:
         self._parked: list[tuple[Slip, int]] = []
 
+    @property
+    def is_awaited(self) -> bool:
+        return bool(self._parked)
+
     def claim(self, before: str, said: str, after: str, say: Callable[[str, Slip], None], slip: Slip) -> None:
         """Book `said` to the frames it came in.
 

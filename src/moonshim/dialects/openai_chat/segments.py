@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 from msgspec import Struct
 
 from moonshim.dialects.openai_chat.delta import Piece
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Event, Failed, Finished, Repaired
 
 __all__ = ["Segment", "SegmentBuilder"]
+
+_REMEMBERED: Final = 256
+"""How many blocks of speech are remembered; more than frames can wait."""
 
 
 class Segment(Struct):
@@ -27,12 +30,12 @@ class Segment(Struct):
 
 
 class SegmentBuilder:
-    """Keeps what spans frames: which channel speaks. `numbers` tells the number of each call by its block."""
+    """Keeps what spans frames: which block speaks how. `numbers` tells the number of each call by its block."""
 
-    __slots__ = ("_channel", "_numbers")
+    __slots__ = ("_kinds", "_numbers")
 
     def __init__(self, numbers: Mapping[int, int]) -> None:
-        self._channel = "text"
+        self._kinds: dict[int, BlockKind] = {}
         self._numbers = numbers
 
     def build(self, events: list[Event]) -> list[Segment]:
@@ -43,12 +46,12 @@ class SegmentBuilder:
                     extras = event.wire_extras
                     piece = Piece(self._numbers[index], call_id, name, "", extras or {}, extras is None)
                     self._for_call(segments, native=extras is not None).calls.append(piece)
-                case BlockOpened(kind=kind):
-                    self._channel = kind
+                case BlockOpened(index=index, kind=kind):
+                    self._remember(index, kind)
                 case BlockDelta(index=index, text=text) if index in self._numbers:
                     self._grow_call(segments, self._numbers[index], text)
-                case BlockDelta(text=text):
-                    self._speak(segments, text)
+                case BlockDelta(index=index, text=text):
+                    self._speak(segments, self._kinds[index], text)
                 case Finished() | Failed():
                     (segments[-1] if segments else _added(segments)).ending = event
                 case BlockClosed() | Repaired():
@@ -57,11 +60,17 @@ class SegmentBuilder:
                     assert_never(event)
         return segments
 
-    def _speak(self, segments: list[Segment], text: str) -> None:
+    def _remember(self, index: int, kind: BlockKind) -> None:
+        self._kinds[index] = kind
+        if len(self._kinds) > _REMEMBERED:
+            # Only frames that wait can still tell of an older block, and they are few.
+            del self._kinds[next(iter(self._kinds))]
+
+    def _speak(self, segments: list[Segment], kind: BlockKind, text: str) -> None:
         last = segments[-1] if segments else _added(segments)
-        if last.calls or (self._channel == "reasoning" and last.content):
+        if last.calls or (kind == "reasoning" and last.content):
             last = _added(segments)
-        if self._channel == "reasoning":
+        if kind == "reasoning":
             last.reasoning += text
         else:
             last.content += text
