@@ -58,6 +58,13 @@ class TestWhatUsersAskFor:
         assert mender.message == Message("ai", (Text("Hi"),))
         assert mender.ending is None
 
+    def test_the_message_of_a_long_stream_is_whole(self) -> None:
+        words = [f"{number} " for number in range(3000)]
+        mender = Mender(model="kimi-k2.5")
+        for word in words:
+            mender.feed(sse([chunk({"content": word})], done=False))
+        assert mender.message == Message("ai", (Text("".join(words)),))
+
     def test_without_collecting_the_bytes_are_the_same_and_the_message_is_empty(self) -> None:
         out, mender = mend(BROKEN, collect=False)
         assert out == mend(BROKEN)[0]
@@ -185,6 +192,12 @@ class TestTheEnd:
 
     def test_an_error_of_the_host_passes_and_nothing_is_added(self) -> None:
         data = sse([chunk({"content": "Hi"})], done=False) + sse([{"error": {"message": "No.", "code": "busy"}}])
+        out, mender = mend(data)
+        assert out == data
+        assert mender.ending == Failed("busy", "No.")
+
+    def test_an_error_of_the_host_that_names_a_choice_nobody_saw_passes_alone(self) -> None:
+        data = sse([{"error": {"message": "No.", "code": "busy", "choice": 1}}], done=False)
         out, mender = mend(data)
         assert out == data
         assert mender.ending == Failed("busy", "No.")

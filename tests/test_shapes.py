@@ -93,6 +93,12 @@ def test_a_field_that_is_there_twice_is_the_one_that_counts() -> None:
     assert b"last" not in shape.head
 
 
+@pytest.mark.parametrize("key", [rb'"con\u0074ent": ', b'"content"\n: '])
+def test_a_field_that_is_written_in_an_unusual_way_is_left_to_the_long_way(key: bytes) -> None:
+    data = b'{"choices": [{"index": 0, "delta": {%b"Hi"}}]}' % key
+    assert learn(json.loads(data), data) is None
+
+
 def test_a_text_that_stands_outside_of_the_delta_is_not_taken_for_it() -> None:
     value = {"content": "Hi", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
     shape = learn(value)

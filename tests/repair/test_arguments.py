@@ -85,6 +85,11 @@ MENDED: dict[str, tuple[str, str, list[str]]] = {
         '{"a": "\\ud83d\\ude00"}',
         ["arguments_stringified"],
     ),
+    "an invalid escape in an object as a string": (
+        r'"{\"a\": \"\q\"}"',
+        r'{"a": "\\q"}',
+        ["arguments_stringified", "arguments_invalid_escape"],
+    ),
     "words behind an object as a string": ('"{}" x', "{} ", ["arguments_stringified", "arguments_trailing"]),
     "a raw newline": ('{"a": "b\nc"}', '{"a": "b\\nc"}', ["arguments_control_character"]),
     "a raw tab and a raw return": ('{"a": "\t\r"}', '{"a": "\\t\\r"}', ["arguments_control_character"] * 2),

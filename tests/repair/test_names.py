@@ -72,6 +72,8 @@ def test_a_prefix_without_a_name_behind_it_is_no_name() -> None:
         (("call_home",), "call_home", "call_home"),
         (("call_home",), "call_home:0", "call_home"),
         (("read_file",), "functions.read\n_file:3", "read_file"),
+        (("read_file",), "read\n_file", "read_file"),
+        (("ls",), "two\nwords", None),
         (("ls", "cat"), "functions.rm:0", "rm"),
         (("ls", "cat"), "call_59ad", None),
         (("ls", "cat"), "7", None),

@@ -58,7 +58,11 @@ class Answer:
         self._blocks = Blocks()
         self._desk = CallDesk(declared, options, ids, self._blocks)
         self._native = NativeCalls(self._desk, declared)
-        self.watch = None if options.repair_deltas else NativeWatch(ids, self._blocks, observe)
+        self.watch = (
+            None
+            if options.repair_deltas
+            else NativeWatch(ids, self._blocks, observe, mends=options.repair_on_mismatch or options.id_normalization)
+        )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
         self._hear = hear
         self._parking: dict[Channel, Parking] = {"reasoning": Parking(), "text": Parking()}
@@ -149,7 +153,8 @@ class Answer:
                 return None
             said = one.text
         held = self._grammars[channel].held
-        if said + held != before + text:
+        if said + held != before + text or (said and len(held) > len(text)):
+            # Also when only some of what frames wait for was said: that is for the long way to book.
             return None
         if said:
             self._heard(channel, said)
@@ -256,12 +261,10 @@ class Answer:
         slip: Slip,
         mended: str | None = None,
     ) -> None:
-        rest = found
         if before or after:
-            lead = ""
-            if found and type(found[0]) is Said and (not before or _agree(found[0].text, before)):
-                lead, rest = found[0].text, found[1:]
-            said_in: Channel = found[0].channel if lead and isinstance(found[0], Said) else channel
+            said_in, lead, rest = _leading_speech(channel, found)
+            if before and not _agree(lead, before):
+                lead, rest = "", found
             # What follows the first speech decides that nothing before it is held any longer.
             still_held = after if not rest else ""
             self._parking[channel].claim(before, lead, still_held, self._speaker(said_in), slip)
@@ -296,7 +299,7 @@ class Answer:
     def _interrupt(self, channel: Channel | None, slip: Slip) -> None:
         """Something else begins: the start of what might have been a marker was only text."""
         if channel is not None:
-            self._native.end_whole(slip)
+            self._native.settle(slip)
         for other, call in self._open.items():
             # Whole, though nothing has said so: it keeps its place before what comes now.
             if other != channel and call.whole and call.raw is None and call.arguments.complete:
@@ -310,6 +313,16 @@ class Answer:
             else:
                 before = grammar.held
                 self._handle(other, before, grammar.flush(), "", slip)
+
+
+def _leading_speech(channel: Channel, found: list[Found]) -> tuple[Channel, str, list[Found]]:
+    """What is said first, in one channel and without a break; and the rest."""
+    said_in, lead, count = channel, "", 0
+    for one in found:
+        if not isinstance(one, Said) or (count and one.channel != said_in):
+            break
+        said_in, lead, count = one.channel, lead + one.text, count + 1
+    return said_in, lead, found[count:]
 
 
 def _agree(said: str, held: str) -> bool:

@@ -57,6 +57,7 @@ class Arguments(Protocol):
     @property
     def record(self) -> ArgumentsRecord: ...
     def feed(self, text: str) -> str: ...
+    def settle(self) -> str: ...
     def close(self, *, cut: bool = False) -> str: ...
     def drain(self) -> list[Repaired]: ...
 
@@ -85,6 +86,9 @@ class PlainArguments:
             if pos < len(text) and text[pos] == "<":
                 pos += 1
         return text
+
+    def settle(self) -> str:
+        return ""
 
     def close(self, *, cut: bool = False) -> str:
         return ""
@@ -154,6 +158,15 @@ class SafeArguments:
         while pos < len(text):
             pos = _STEPS[self._state](self, text, pos, out)
         return "".join(out) if len(out) != 1 else out[0]
+
+    def settle(self) -> str:
+        """Nothing will follow an empty object: give it out."""
+        if self._state != _EMPTY:
+            return ""
+        held, self._held = self._held, ""
+        self._state = _AFTER
+        self.record.add("}")
+        return held
 
     def close(self, *, cut: bool = False) -> str:
         """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added."""
@@ -299,9 +312,7 @@ class SafeArguments:
 
     def _inner_text(self, text: str) -> str:
         assert self._inner is not None
-        mended = self._inner.feed(text)
-        self.complete = self._inner.complete
-        return mended
+        return self._inner.feed(text)
 
     def _finish_inner(self) -> str:
         assert self._inner is not None

@@ -149,6 +149,14 @@ class CallDesk:
             call.held.append(mended)
             self._hold(call, len(mended), slip)
 
+    def settle(self, call: Call, slip: Slip) -> None:
+        """Something else comes: an empty object that might have been followed by the real one is the real one."""
+        if call.ended or call.raw is not None or call.spilled:
+            return
+        before = call.arguments.held
+        if before:
+            self._pass_on(call, before, call.arguments.settle(), slip)
+
     def end(self, call: Call, slip: Slip, *, closed: bool) -> None:
         """The call is over; `closed` when the host or a marker said so."""
         if call.ended:
@@ -280,7 +288,7 @@ class CallDesk:
         still: list[Call] = []
         for call in self._waiting:
             rivals = self._single.get((_OTHER[call.source], call.name or ""), [])
-            place = next((i for i, one in enumerate(rivals) if one.ended and one.record.same_as(call.record)), None)
+            place = next((i for i, one in enumerate(rivals) if _are_twins(one, call)), None)
             if place is not None:
                 self._singles[rivals.pop(place).source] -= 1
                 slip.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
@@ -291,6 +299,11 @@ class CallDesk:
                 self._deliver(call, slip)
                 slip.put(BlockClosed(call.block, call.complete))
         self._waiting = still
+
+
+def _are_twins(delivered: Call, call: Call) -> bool:
+    """Whether both are whole, and say the same. (Of what broke off, nobody knows what it would have said.)"""
+    return delivered.ended and delivered.complete and call.complete and delivered.record.same_as(call.record)
 
 
 def _decoded(raw: str) -> Any:

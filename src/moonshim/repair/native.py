@@ -61,6 +61,7 @@ class NativeCalls:
         slot = self._slot_for(piece)
         if slot is not self._last:
             self._settle_names(slip, but=slot)
+            self._settle_arguments(slip)
             self._last = slot
         if piece.extras:
             slot.extras |= piece.extras
@@ -141,7 +142,9 @@ class NativeCalls:
         """Whether a name without an identifier is another call's: this one has its name, and has gone on."""
         if not piece.name or piece.id or slot.call is None or not slot.name:
             return False
-        return slot.call.arguments.complete or (slot.index is None and piece.name != slot.name)
+        if slot.index is None:
+            return slot.call.arguments.complete or piece.name != slot.name
+        return slot.call.arguments.complete and piece.name != slot.name
 
     # -- its name --------------------------------------------------------------------
 
@@ -156,6 +159,9 @@ class NativeCalls:
                 slot.late_name += piece.name
             if not self._declared.may_grow(slot.late_name) and self._declared.names is not None:
                 self._name_late(slot, slip)
+        elif piece.name != slot.call.name and not slot.name:
+            # The identifier told another name, and the call has gone out under it.
+            slip.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
 
     def _name_late(self, slot: _Slot, slip: Slip) -> None:
         """The arguments came before the name."""
@@ -179,6 +185,16 @@ class NativeCalls:
         if call.raw is not None:
             # The name may still come: until then the slot is not settled.
             self._unsettled.append(slot)
+
+    def settle(self, slip: Slip) -> None:
+        """Something else begins: names and empty objects are what they are, and held calls are whole."""
+        self._settle_names(slip, but=None)
+        self._settle_arguments(slip)
+        self.end_whole(slip)
+
+    def _settle_arguments(self, slip: Slip) -> None:
+        if self._last is not None and self._last.call is not None:
+            self._desk.settle(self._last.call, slip)
 
     def end_whole(self, slip: Slip) -> None:
         """A call that is held until it is whole is whole when something else begins."""

@@ -26,8 +26,9 @@ class _Watched:
 class NativeWatch:
     """Follows native calls by their index, and tells which identifier each delta should carry."""
 
-    def __init__(self, ids: IdRepairer, blocks: Blocks, observe: Observer | None) -> None:
+    def __init__(self, ids: IdRepairer, blocks: Blocks, observe: Observer | None, *, mends: bool) -> None:
         self._ids = ids
+        self._mends = mends
         self._blocks = blocks
         self._observe = observe
         self._calls: dict[int, _Watched] = {}
@@ -47,7 +48,7 @@ class NativeWatch:
         if call is None:
             if not piece.name:
                 return None
-            new_id, rule = self._ids.assign(piece.name, piece.id)
+            new_id, rule = self._ids.assign(piece.name, piece.id) if self._mends else (piece.id or "", None)
             call = self._calls[index] = _Watched(self._blocks.open_watched(slip, index), piece.id, new_id)
             if rule is not None:
                 slip.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
@@ -56,7 +57,7 @@ class NativeWatch:
             call.arguments.feed(piece.arguments)
             self._tell(BlockDelta(call.block, piece.arguments))
         if piece.id is None:
-            return call.id if piece.name and call.wire_id is None else None
+            return call.id if piece.name and call.wire_id is None and self._mends else None
         return call.id if piece.id == call.wire_id and call.id != piece.id else None
 
     def finish(self) -> None:

@@ -385,6 +385,9 @@ class SchemaArguments:
         self._repairs += self._inner.drain()
         return self._delivered(self._walk.feed(mended))
 
+    def settle(self) -> str:
+        return self._delivered(self._walk.feed(self._inner.settle()))
+
     def close(self, *, cut: bool = False) -> str:
         """The call is over. Nothing is added to a value that was cut off: it goes out as it came."""
         rest = self._inner.close(cut=cut)

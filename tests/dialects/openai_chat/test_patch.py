@@ -124,8 +124,9 @@ def test_several_choices_share_their_chunks() -> None:
     assert [(one["index"], one["delta"]) for one in second["choices"]] == [(0, {"reasoning_content": "b"})]
 
 
-def test_an_error_takes_the_place_of_an_empty_chunk() -> None:
-    assert patched(choice({}, "engine_overloaded"), Segment(ending=FAILED)) == [error_chunk(FAILED, {"index": 0})]
+@pytest.mark.parametrize("delta", [{}, {"content": ""}, {"role": "assistant"}])
+def test_an_error_takes_the_place_of_a_chunk_that_says_nothing(delta: dict[str, Any]) -> None:
+    assert patched(choice(delta, "engine_overloaded"), Segment(ending=FAILED)) == [error_chunk(FAILED, {"index": 0})]
 
 
 def test_an_error_comes_behind_what_was_said() -> None:

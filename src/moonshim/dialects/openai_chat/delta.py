@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
+
+from moonshim.json_text import encode
 
 __all__ = ["REASONING_FIELDS", "Piece", "Said", "read_pieces", "read_speech", "reasoning_fields", "write_reasoning"]
 
@@ -95,7 +96,7 @@ def _piece(entry: dict[str, Any]) -> Piece:
     odd = False
     if arguments is not None and not isinstance(arguments, str):
         # The arguments as an object instead of its text.
-        arguments, odd = msgspec.json.encode(arguments).decode(), True
+        arguments, odd = encode(arguments).decode(), True
     extras = {key: value for key, value in entry.items() if key not in ("index", "id", "type", "function")}
     inner = {key: value for key, value in function.items() if key not in ("name", "arguments")}
     if inner:
