@@ -181,7 +181,6 @@ class TestTheEnd:
         more = b": bye\n\n"
         assert mend(CLEAN + more)[0] == CLEAN + more
 
-    @pytest.mark.xfail(reason="the first frame of the shape seen last is still taken for a part of the answer")
     def test_what_is_fed_after_the_flush_passes_and_is_no_part_of_the_answer(self) -> None:
         frames = [sse([chunk({"content": text})], done=False) for text in "abc"]
         mender = Mender(model="kimi-k2.5")

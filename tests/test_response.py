@@ -119,7 +119,6 @@ def test_arguments_as_an_object_become_their_text() -> None:
     assert mended(OBJECT).body == body(said(tool_calls=[ENTRY]), "tool_calls")
 
 
-@pytest.mark.xfail(reason="native entries are put right without a word")
 def test_arguments_as_an_object_are_told() -> None:
     assert mended(OBJECT).repairs
 

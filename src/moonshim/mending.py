@@ -275,13 +275,15 @@ class ChunkMender(Generic[Origin]):
 
     def _call(self, part: _Part, entries: Any, frame: _Frame[Origin], mended: str | None) -> None:
         part.pieces = read_pieces(entries)
+        if not isinstance(entries, list) or len(part.pieces) != len(entries):
+            part.slip.put(Repaired("tool_delta", "an entry that is no object"))
         watch = part.state.answer.watch
         if watch is not None:
             part.entries, part.patched_entries = _watched(watch, entries, part)
             return
         for piece in part.pieces:
             arguments = part.state.carry.join(_field_of(piece), piece.arguments, part.slip)
-            native = NativePiece(piece.index, piece.id, piece.name, arguments, piece.extras)
+            native = NativePiece(piece.index, piece.id, piece.name, arguments, piece.extras, piece.odd)
             part.state.answer.call(native, part.slip, mended)
             frame.size += len(arguments)
 

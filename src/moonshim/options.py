@@ -86,8 +86,9 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             )
         if not isinstance(self.id_prefix, str) or not self.id_prefix:
             raise InvalidOption("id_prefix must be a text that is not empty", field="id_prefix")
-        if isinstance(self.tool_tokens, Mapping):
-            msgspec.structs.force_setattr(self, "tool_tokens", _tokens(self.tool_tokens))
+        if not isinstance(self.tool_choice_default, str):
+            raise InvalidOption("tool_choice_default must be a text", field="tool_choice_default")
+        msgspec.structs.force_setattr(self, "tool_tokens", _tokens(self.tool_tokens))
 
     @classmethod
     def mending(cls, **changes: Any) -> Self:
@@ -132,9 +133,11 @@ _SWITCHES: Final = (
 )
 
 
-def _tokens(values: Mapping[str, Any]) -> ToolTokens:
+def _tokens(given: object) -> ToolTokens:
+    """Checked markers; those that a mapping does not name keep their usual text."""
+    values = msgspec.to_builtins(given) if isinstance(given, ToolTokens) else given
     try:
-        return msgspec.convert(_camel_tokens(dict(values)), ToolTokens)
+        return msgspec.convert(_camel_tokens(values), ToolTokens)
     except msgspec.ValidationError as error:
         raise InvalidOption(f"bad tool_tokens: {error}", field="tool_tokens") from None
 

@@ -84,6 +84,7 @@ class Mender:
                 self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
                 out += render_sse(b"[DONE]")
         self._done = True
+        self._short.settle(calm=False)
         return bytes(out)
 
     @property

@@ -111,7 +111,8 @@ class _WholeChoice:
         pieces, new_ids = read_pieces(entries), {}
         for number, piece in enumerate(pieces):
             arguments = halves.join(number, piece.arguments, slip)
-            native = NativePiece(number, piece.id, piece.name, arguments, piece.extras)
+            odd = piece.odd if piece.odd and "index" not in piece.odd else ""
+            native = NativePiece(number, piece.id, piece.name, arguments, piece.extras, odd)
             if answer.watch is None:
                 answer.call(native, slip)
             elif (new_id := answer.watch.feed(native, slip)) is not None:
@@ -130,7 +131,7 @@ class _WholeChoice:
             or went.content != said.content
             or (bool(said.conflicts) and plan.options.repair_deltas)
             or [_identity(one) for one in went.calls] != [_identity(one) for one in calls]
-            or any(isinstance(piece.odd, bool) and _is_object(piece, entries) for piece in pieces)
+            or any(piece.odd and "index" not in piece.odd for piece in pieces)
             or reason != raw
             or isinstance(answer.ending, Failed)
             or "usage" in choice
@@ -147,16 +148,6 @@ def _told(piece: Piece, new_id: str | None = None) -> Piece:
 
 def _identity(piece: Piece) -> tuple[str | None, str | None, str]:
     return piece.id, piece.name, piece.arguments
-
-
-def _is_object(piece: Piece, entries: Any) -> bool:
-    """Whether some entry carries its arguments as an object instead of its text."""
-    return any(
-        isinstance(entry, dict)
-        and isinstance(entry.get("function"), dict)
-        and not isinstance(entry["function"].get("arguments", ""), str)
-        for entry in entries
-    )
 
 
 def _merged(segments: list[Segment]) -> Segment:

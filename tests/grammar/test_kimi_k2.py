@@ -147,7 +147,6 @@ def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> 
     assert run(KimiK2Grammar("text"), text, size) == found
 
 
-@pytest.mark.xfail(reason="white space between words is lost where a chunk begins with it")
 @pytest.mark.parametrize("words", ["null {}", "12 < 13", "two words"])
 def test_words_instead_of_an_object_keep_the_white_space_between_them(words: str) -> None:
     found = [run(KimiK2Grammar("text"), written(LS, words), size) for size in SIZES]

@@ -51,7 +51,6 @@ def test_a_name_is_read_from_the_text_alone_when_nobody_knows_the_tools(header: 
     assert UNKNOWN.name_in(header) == CLEAR[header]
 
 
-@pytest.mark.xfail(reason="the prefix itself is taken for a name")
 def test_a_prefix_without_a_name_behind_it_is_no_name() -> None:
     assert UNKNOWN.name_in("functions.:0") is None
 

@@ -18,7 +18,7 @@ class Watched:
     def __init__(self, *, observed: bool = True) -> None:
         self.seen: list[Event] = []
         self.slip = Slip()
-        self.watch = NativeWatch(IdRepairer([]), Blocks(), self.seen.append if observed else None)
+        self.watch = NativeWatch(IdRepairer([]), Blocks(), self.seen.append if observed else None, mends=True)
 
     def feed(self, *pieces: NativePiece) -> list[str | None]:
         return [self.watch.feed(one, self.slip) for one in pieces]

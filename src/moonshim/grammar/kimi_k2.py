@@ -67,6 +67,7 @@ class KimiK2Grammar:
         "_start0",
         "_start1",
         "_state",
+        "_words",
         "_words_open",
         "tags_are_text",
     )
@@ -99,6 +100,8 @@ class KimiK2Grammar:
         self._after_section = False
         """White space waits for what follows it, but behind a section, not in it."""
         self._header = ""
+        self._words = False
+        """Words, and no object yet: the white space between them is theirs."""
         self._prose = ""
         self._in_word = False
         self.tags_are_text = False
@@ -302,6 +305,7 @@ class KimiK2Grammar:
     def _begin(self, header: str, out: list[Found], *, opened: bool = True) -> None:
         out.append(CallBegan(self._channel, header.strip(), None, opened))
         self._state = _BEFORE
+        self._words = False
         self._scanner = ValueScanner()
         self._header = ""
 
@@ -345,10 +349,11 @@ class KimiK2Grammar:
         return marker.end()
 
     def _before_value(self, text: str, pos: int, out: list[Found]) -> int:
-        found = _NOT_SPACE.search(text, pos)
-        if found is None:
-            return len(text)
-        pos = found.start()
+        if not self._words:
+            found = _NOT_SPACE.search(text, pos)
+            if found is None:
+                return len(text)
+            pos = found.start()
         if (marker := self._markers.match(text, pos)) is not None:
             return self._close(marker, out)
         if self._unfinished_at(text, pos):
@@ -357,6 +362,7 @@ class KimiK2Grammar:
         stop = start.start() if start else len(text)
         if stop > pos:
             # Words before the object: whoever mends the arguments decides about them.
+            self._words = True
             out.append(CallGrew(text[pos:stop]))
         if start is None:
             return stop
@@ -428,6 +434,7 @@ class KimiK2Grammar:
         if self._unfinished_at(text, pos):
             return len(text)
         out.append(CallGrew(text[pos]))
+        self._words = True
         return pos + 1
 
     def _unfinished_at(self, text: str, pos: int) -> bool:

@@ -173,11 +173,13 @@ class SafeArguments:
         held, self._held = self._held, ""
         kept, self._kept = "".join(self._kept), []
         if cut and not self.complete:
-            return kept + held if self._state != _QUOTED else ""
+            return kept + held if self._inner is None else self._inner.close(cut=True) + held
         match self._state:
             case 0:
                 self._report("arguments_empty", held)
                 return self._settled("{}")
+            case 2:
+                self.record.add("}")
             case 3 if kept.strip() == "null":
                 self._report("arguments_empty", kept)
                 return self._settled("{}")
@@ -303,12 +305,24 @@ class SafeArguments:
             out.append(self._inner_text(plain))
             return at + 2
         if _UNICODE.match(text, at + 1):
-            code = int(text[at + 2 : at + 6], 16)
-            # Half a character stays an escape: the object inside pairs it, or mends it.
-            out.append(self._inner_text(text[at : at + 6] if 0xD800 <= code <= 0xDFFF else chr(code)))
-            return at + 6
+            return self._quoted_unit(text, at, out)
         out.append(self._inner_text(text[at : at + 2]))
         return at + 2
+
+    def _quoted_unit(self, text: str, at: int, out: list[str]) -> int:
+        code = int(text[at + 2 : at + 6], 16)
+        if 0xD800 <= code <= 0xDBFF:
+            if _LOW.match(text, at + 6):
+                code = 0x10000 + ((code - 0xD800) << 10) + int(text[at + 8 : at + 12], 16) - 0xDC00
+                out.append(self._inner_text(chr(code)))
+                return at + 12
+            if _LOW_PART.match(text, at + 6):
+                return self._hold(text, at)
+        if 0xD800 <= code <= 0xDFFF:
+            self._report("arguments_lone_surrogate", text[at : at + 6])
+            code = 0xFFFD
+        out.append(self._inner_text(chr(code)))
+        return at + 6
 
     def _inner_text(self, text: str) -> str:
         assert self._inner is not None

@@ -43,6 +43,7 @@ class Call:
         "extras",
         "held",
         "held_size",
+        "host_index",
         "name",
         "parking",
         "raw",
@@ -58,6 +59,8 @@ class Call:
         self.wire_id = wire_id
         self.name = name
         self.block = -1
+        self.host_index: int | None = None
+        """The index under which the host sends a native call."""
         self.extras: dict[str, Any] | None = None
         self.arguments: Arguments
         self.whole = False
@@ -269,6 +272,9 @@ class CallDesk:
             slip.put(Repaired("marker_call", f"{call.wire_id or ''} -> {call.name}"))
         call.wire_id = call_id
         call.block = self._blocks.open_call(slip)
+        number = self._blocks.numbers[call.block]
+        if call.host_index is not None and call.host_index != number:
+            slip.put(Repaired("tool_index", f"{call.host_index} -> {number}"))
         slip.put(BlockOpened(call.block, "call", call_id, call.name, call.extras))
         self.delivered += 1
         if self._options.repair_deltas and self._singles[call.source] < TWIN_WATCH:

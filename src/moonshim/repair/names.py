@@ -120,7 +120,9 @@ def _clear_name(header: str) -> str | None:
             or _BARE.fullmatch(header)
         )
     name = found.group("name") if found else None
-    return name if name and not _NO_NAME.fullmatch(name) and _BARE.fullmatch(name) else None
+    if not name or name.endswith(".") or _NO_NAME.fullmatch(name) or not _BARE.fullmatch(name):
+        return None
+    return name
 
 
 def _fits(tool: Tool, arguments: dict[str, Any]) -> bool:

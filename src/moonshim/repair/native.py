@@ -27,18 +27,22 @@ class NativePiece(Struct, frozen=True):
     name: str | None
     arguments: str
     extras: dict[str, Any]
+    odd: str = ""
+    """What was odd about the entry, in words; it goes out without that."""
 
 
 class _Slot:
     """A call as far as its deltas have told."""
 
-    __slots__ = ("call", "extras", "header", "id", "index", "late_name", "name")
+    __slots__ = ("call", "extras", "header", "id", "index", "late_name", "name", "told")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
         self.id: str | None = None
         self.name = ""
         self.late_name = ""
+        self.told: set[str] = set()
+        """What was odd about its deltas, each told once."""
         self.extras: dict[str, Any] = {}
         self.header: Slip | None = None
         """The frame that brought the name, while that may still grow."""
@@ -58,11 +62,13 @@ class NativeCalls:
         self._open: list[Call] = []
 
     def feed(self, piece: NativePiece, slip: Slip, mended: str | None = None) -> None:
-        slot = self._slot_for(piece)
+        slot = self._slot_for(piece, slip)
         if slot is not self._last:
             self._settle_names(slip, but=slot)
             self._settle_arguments(slip)
             self._last = slot
+        if piece.odd:
+            self._tell(slot, piece.odd, slip)
         if piece.extras:
             slot.extras |= piece.extras
         self._take_name(slot, piece, slip)
@@ -110,9 +116,15 @@ class NativeCalls:
             if call.parking is not None:
                 call.parking.leave()
 
+    @staticmethod
+    def _tell(slot: _Slot, what: str, slip: Slip) -> None:
+        if what not in slot.told:
+            slot.told.add(what)
+            slip.put(Repaired("tool_delta", what))
+
     # -- which call ------------------------------------------------------------------
 
-    def _slot_for(self, piece: NativePiece) -> _Slot:
+    def _slot_for(self, piece: NativePiece, slip: Slip) -> _Slot:
         if piece.index is not None:
             slot = self._by_index.get(piece.index)
             if slot is None or (piece.id and slot.id and piece.id != slot.id) or self._is_another(slot, piece):
@@ -128,6 +140,8 @@ class NativeCalls:
         if piece.id and slot.id is None:
             slot.id = piece.id
             self._by_id.setdefault(piece.id, slot)
+        elif piece.id:
+            self._tell(slot, "an identifier on every delta", slip)
         return slot
 
     def _new(self, index: int | None) -> _Slot:
@@ -151,6 +165,8 @@ class NativeCalls:
     def _take_name(self, slot: _Slot, piece: NativePiece, slip: Slip) -> None:
         if not piece.name:
             return
+        if slot.name:
+            self._tell(slot, "a name over several deltas", slip)
         if slot.call is None:
             if piece.name != slot.name:
                 slot.name += piece.name
@@ -166,6 +182,7 @@ class NativeCalls:
     def _name_late(self, slot: _Slot, slip: Slip) -> None:
         """The arguments came before the name."""
         assert slot.call is not None
+        self._tell(slot, "arguments before the name", slip)
         slot.name, slot.late_name = slot.late_name, ""
         self._unsettled.remove(slot)
         self._desk.named(slot.call, self._declared.fix(slot.name), slip)
@@ -173,6 +190,7 @@ class NativeCalls:
     def _begin(self, slot: _Slot, slip: Slip) -> None:
         call = Call("native", "text", slot.id, slot.name or None)
         call.extras, slot.extras = slot.extras, {}
+        call.host_index = slot.index
         call.parking = Parking()
         slot.call = call
         self._unsettled.remove(slot)

@@ -103,15 +103,24 @@ PIECES: dict[str, tuple[Any, list[Piece]]] = {
         [Piece(0, None, None, "")],
     ),
     "null counts as absent": ([entry(id=None, function={"name": None, "arguments": None})], [Piece(0)]),
-    "an index as a string cannot stay": ([entry(index="3")], [Piece(3, "x", "ls", "{}", odd=True)]),
-    "an index as a float cannot stay": ([entry(index=3.0)], [Piece(3, "x", "ls", "{}", odd=True)]),
-    "an index that is no number": ([entry(index="first")], [Piece(None, "x", "ls", "{}", odd=True)]),
-    "an index that is none": ([entry(index=None)], [Piece(None, "x", "ls", "{}", odd=True)]),
+    "an index as a string cannot stay": (
+        [entry(index="3")],
+        [Piece(3, "x", "ls", "{}", odd="an index that is no number")],
+    ),
+    "an index as a float cannot stay": (
+        [entry(index=3.0)],
+        [Piece(3, "x", "ls", "{}", odd="an index that is no number")],
+    ),
+    "an index that is no number": (
+        [entry(index="first")],
+        [Piece(None, "x", "ls", "{}", odd="an index that is no number")],
+    ),
+    "an index that is none": ([entry(index=None)], [Piece(None, "x", "ls", "{}", odd="no index")]),
     "arguments as an object cannot stay": (
         [entry(function={"name": "ls", "arguments": {"a": [1]}})],
-        [Piece(0, "x", "ls", '{"a":[1]}', odd=True)],
+        [Piece(0, "x", "ls", '{"a":[1]}', odd="arguments as an object")],
     ),
-    "a header without its type cannot stay": ([entry(type=None)], [Piece(0, "x", "ls", "{}", odd=True)]),
+    "a header without its type cannot stay": ([entry(type=None)], [Piece(0, "x", "ls", "{}", odd="no type")]),
     "fields that nobody knows": (
         [entry(cache=1, function={"name": "ls", "arguments": "{}", "strict": True})],
         [Piece(0, "x", "ls", "{}", {"cache": 1, "function": {"strict": True}})],

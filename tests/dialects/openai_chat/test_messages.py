@@ -295,7 +295,7 @@ FOREIGN: dict[str, tuple[Message, list[dict[str, Any]]]] = {
     ),
     "reasoning in pieces": (
         Message("ai", (Reasoning("a"), Text("t"), Reasoning("b", signature="s"))),
-        [ai(content="t", reasoning_content="a\n\nb")],
+        [ai(content="t", reasoning_content="a\nb")],
     ),
     "a sound by address": (
         Message("human", (Media("audio", url="https://x.org/a.mp3"),)),

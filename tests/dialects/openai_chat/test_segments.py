@@ -18,7 +18,7 @@ def called(block: int, name: str, *, native: bool = False) -> BlockOpened:
 
 
 def piece(number: int, name: str, arguments: str = "", *, native: bool = False) -> Piece:
-    return Piece(number, f"functions.{name}:0", name, arguments, {}, not native)
+    return Piece(number, f"functions.{name}:0", name, arguments, {}, "" if native else "read from markers")
 
 
 def only(number: int, arguments: str) -> Piece:

@@ -24,14 +24,14 @@ class Said(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """One entry of `tool_calls`. Empty strings count as absent; `odd` entries cannot stay as they are."""
+    """One entry of `tool_calls`. Empty strings count as absent; what is `odd` cannot stay as it is."""
 
     index: int | None = None
     id: str | None = None
     name: str | None = None
     arguments: str = ""
     extras: dict[str, Any] = {}
-    odd: bool = False
+    odd: str = ""
 
 
 def read_speech(delta: Mapping[str, Any]) -> Said:
@@ -93,10 +93,10 @@ def _piece(entry: dict[str, Any]) -> Piece:
     function = entry.get("function")
     function = function if isinstance(function, dict) else {}
     arguments = function.get("arguments")
-    odd = False
+    odd = ""
     if arguments is not None and not isinstance(arguments, str):
         # The arguments as an object instead of its text.
-        arguments, odd = encode(arguments).decode(), True
+        arguments, odd = encode(arguments).decode(), "arguments as an object"
     extras = {key: value for key, value in entry.items() if key not in ("index", "id", "type", "function")}
     inner = {key: value for key, value in function.items() if key not in ("name", "arguments")}
     if inner:
@@ -107,8 +107,14 @@ def _piece(entry: dict[str, Any]) -> Piece:
         _text(function.get("name")),
         arguments or "",
         extras,
-        odd or not isinstance(entry.get("index"), int) or bool(_text(entry.get("id")) and not entry.get("type")),
+        odd or _oddity(entry),
     )
+
+
+def _oddity(entry: dict[str, Any]) -> str:
+    if not isinstance(entry.get("index"), int):
+        return "no index" if entry.get("index") is None else "an index that is no number"
+    return "no type" if _text(entry.get("id")) and not entry.get("type") else ""
 
 
 def _text(value: Any) -> str | None:

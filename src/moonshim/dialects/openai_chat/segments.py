@@ -43,9 +43,10 @@ class SegmentBuilder:
         for event in events:
             match event:
                 case BlockOpened(index=index, kind="call", call_id=call_id, name=name):
-                    extras = event.wire_extras
-                    piece = Piece(self._numbers[index], call_id, name, "", extras or {}, extras is None)
-                    self._for_call(segments, native=extras is not None).calls.append(piece)
+                    native = event.wire_extras is not None
+                    odd = "" if native else "read from markers"
+                    piece = Piece(self._numbers[index], call_id, name, "", event.wire_extras or {}, odd)
+                    self._for_call(segments, native=native).calls.append(piece)
                 case BlockOpened(index=index, kind=kind):
                     self._remember(index, kind)
                 case BlockDelta(index=index, text=text) if index in self._numbers:
