@@ -85,7 +85,8 @@ class ShortWay:
         if not held:
             return out + raw
         self._waiting.append((raw, len(text), min(len(held), len(text))))
-        if sum(size for _, size, _ in self._waiting) > PARKED_LIMIT:
+        named = len(held) if held[0].isalnum() else 0
+        if sum(size for _, size, _ in self._waiting) - named > PARKED_LIMIT:
             self.hand_over()
             return [Released(Frame(out, None)), *self._chunks.part()]
         return out

@@ -11,7 +11,14 @@ from msgspec import Struct
 from moonshim.assemble import Assembler
 from moonshim.conversation import Message, ToolCall
 from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields
-from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, host_error, patch_chunk, summary_message
+from moonshim.dialects.openai_chat.patch import (
+    ChoicePart,
+    error_chunk,
+    host_error,
+    patch_chunk,
+    says_nothing,
+    summary_message,
+)
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.events import BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
@@ -58,7 +65,7 @@ class _Part:
 
 
 class _Frame(Generic[Origin]):
-    __slots__ = ("changed", "chunk", "origin", "parts", "size", "usage")
+    __slots__ = ("changed", "chunk", "origin", "parts", "size", "tells_role", "usage")
 
     def __init__(self, origin: Origin | None, chunk: Mapping[str, Any] | None) -> None:
         self.origin = origin
@@ -67,6 +74,8 @@ class _Frame(Generic[Origin]):
         self.changed = origin is None
         self.usage: Any = None
         self.size = 0
+        self.tells_role = False
+        """Whether a choice's role comes with this frame: it must leave, whatever else it says."""
 
     @property
     def waiting(self) -> bool:
@@ -76,7 +85,7 @@ class _Frame(Generic[Origin]):
 class Choice:
     """What is remembered of one choice from frame to frame."""
 
-    __slots__ = ("answer", "assembler", "builder", "carry", "index", "log", "observe", "reasoning")
+    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "log", "observe", "reasoning")
 
     def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
         self.index = index
@@ -87,6 +96,7 @@ class Choice:
         self.builder = SegmentBuilder(self.answer.numbers)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
+        self.has_role = False
 
     def _seen(self, event: Event) -> None:
         if isinstance(event, Repaired):
@@ -242,6 +252,8 @@ class ChunkMender(Generic[Origin]):
             frame.changed = True
             part.slip.put(Repaired("finish_reason", "moved from the delta to the choice"))
         part.raw_finish = raw if isinstance(raw, str) and raw else None
+        if delta.get("role") and not state.has_role:
+            state.has_role = frame.tells_role = True
         part.said = read_speech(delta)
         self._speak(part, delta, frame, fed if isinstance(fed, Fed) else None)
         if delta.get("tool_calls"):
@@ -306,7 +318,8 @@ class ChunkMender(Generic[Origin]):
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()
-        if self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
+        named = sum(choice.answer.named_hold for choice in self._choices.values()) if self._queue else 0
+        if self._parked - named > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
             released += self.part()
         return released
 
@@ -340,7 +353,10 @@ class ChunkMender(Generic[Origin]):
             ChoicePart(part.choice, segments, part.entries, part.summary, part.state.reasoning)
             for part, segments in parts
         ]
-        return Released(frame.origin, patch_chunk(frame.chunk, written, frame.usage))
+        patched = patch_chunk(frame.chunk, written, frame.usage)
+        if frame.origin is not None and not frame.tells_role and len(patched) == 1 and says_nothing(patched[0]):
+            patched = []
+        return Released(frame.origin, patched)
 
     def _closing_frame(self) -> _Frame[Origin]:
         """A chunk of our own for the answers that have not ended, in the image of the last one."""

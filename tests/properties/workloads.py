@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import moonshim
+from moonshim.grammar.kimi_k3_arguments import HOLD_LIMIT
+from moonshim.repair.log import KEPT_REPAIRS
 from tests.properties.scripts import TOOLS
 from tests.streams import chunk, cut, dumped
 
@@ -30,8 +32,18 @@ class Workload:
     model: str = "kimi-k2.5"
     tools: tuple[dict[str, Any], ...] = TOOLS
     options: dict[str, Any] = field(default_factory=dict)
+    held: int = 0
+    """Characters that are held on purpose."""
+    told: int = 0
+    """Repairs that are kept for the report."""
     per_call: int = 0
     """What may be remembered of each call for the rest of the stream (its identifier, its number), in bytes."""
+
+    def kept(self, frames: Sequence[bytes]) -> int:
+        """The bytes that may be used beyond what every stream may."""
+        calls = sum(frame.count(b'"id": "functions') + frame.count(b"_argument_begin") for frame in frames)
+        # Held characters are in pieces, are joined before they leave, and leave as JSON: so they are there four times.
+        return 5 * self.held + 128 * self.told + self.per_call * calls + 256 * max(0, len(self.tools) - len(TOOLS))
 
     def frames(self, size: int, step: int | None = None) -> list[bytes]:
         """So many characters, by as many a frame as is usual for the kind, or by `step`."""
@@ -115,8 +127,8 @@ _TOOLS_500: Final = tuple(
     {"type": "function", "function": {"name": f"tool_{place}_of_many", "parameters": {"type": "object"}}}
     for place in range(500)
 )
-_HELD: Final = {"buffer_limit": SMALL_BUFFER}
-_ASSEMBLED: Final = {**_HELD, "tool_call_streaming": "assembled"}
+_SMALL: Final = {"buffer_limit": SMALL_BUFFER}
+_ASSEMBLED: Final = {**_SMALL, "tool_call_streaming": "assembled"}
 _PER_CALL: Final = 1024
 
 KINDS: Final[dict[str, Workload]] = {
@@ -150,20 +162,31 @@ KINDS: Final[dict[str, Workload]] = {
     "native backslashes": Workload(_native(_around('{"a": "', _repeated("\\"))), 3),
     "invalid escapes": Workload(_native(_around('{"a": "', _repeated("\\q\n"))), 3),
     "an unclosed string": Workload(_field(_around(_BEGIN + '{"a": "', _repeated("<|tool_call_end|> x "))), 5),
-    "junk before arguments": Workload(_field(_around(_BEGIN, _repeated("so, "), "{}" + _END)), 16, options=_HELD),
-    "native junk before arguments": Workload(_native(_around("", _repeated("so, "), "{}")), 16, options=_HELD),
-    "text behind arguments": Workload(_field(_around(_BEGIN + '{"a": 1}', _WORDS, _END)), 16, options=_HELD),
-    "native text behind arguments": Workload(_native(_around('{"a": 1}', _WORDS)), 16, options=_HELD),
-    "arguments over and over": Workload(_native(_repeated('{"a": 1}')), 16, options=_HELD),
+    "junk before arguments": Workload(
+        _field(_around(_BEGIN, _repeated("so, "), "{}" + _END)), 16, options=_SMALL, held=SMALL_BUFFER
+    ),
+    "native junk before arguments": Workload(
+        _native(_around("", _repeated("so, "), "{}")), 16, options=_SMALL, held=SMALL_BUFFER
+    ),
+    "text behind arguments": Workload(
+        _field(_around(_BEGIN + '{"a": 1}', _WORDS, _END)), 16, options=_SMALL, held=SMALL_BUFFER
+    ),
+    "native text behind arguments": Workload(
+        _native(_around('{"a": 1}', _WORDS)), 16, options=_SMALL, held=SMALL_BUFFER
+    ),
+    "arguments over and over": Workload(_native(_repeated('{"a": 1}')), 16, options=_SMALL, held=SMALL_BUFFER),
     "a header that never ends": Workload(_field(_around("<|tool_call_begin|>", _repeated("name"))), 16),
     "a bare name that never ends": Workload(_field(_repeated("functions.read_file:000 ")), 5),
     "digits": Workload(_field(_around("read:", _repeated("0"))), 5),
-    "an assembled call": Workload(_field(_around(_BEGIN, _object, _END)), 16, options=_ASSEMBLED),
-    "an assembled native call": Workload(_native(_object), 16, options=_ASSEMBLED),
+    "an assembled call": Workload(_field(_around(_BEGIN, _object, _END)), 16, options=_ASSEMBLED, held=SMALL_BUFFER),
+    "an assembled native call": Workload(_native(_object), 16, options=_ASSEMBLED, held=SMALL_BUFFER),
     "a call without a name": Workload(
-        _field(_around("<|tool_call_begin|>3<|tool_call_argument_begin|>", _object, _END)), 16, options=_HELD
+        _field(_around("<|tool_call_begin|>3<|tool_call_argument_begin|>", _object, _END)),
+        16,
+        options=_SMALL,
+        held=SMALL_BUFFER,
     ),
-    "a native call without a name": Workload(_native(_object, "", "call_1"), 16, options=_HELD),
+    "a native call without a name": Workload(_native(_object, "", "call_1"), 16, options=_SMALL, held=SMALL_BUFFER),
     "a string of K3": Workload(
         _field(_around(_K3_BEGIN + _K3_ARGUMENT.format("string"), _WORDS, _K3_END)), 4, "kimi-k3"
     ),
@@ -171,6 +194,9 @@ KINDS: Final[dict[str, Workload]] = {
         _field(_around(_K3_BEGIN + _K3_ARGUMENT.format("object"), _object, _K3_END)), 4, "kimi-k3"
     ),
     "a number of K3": Workload(
-        _field(_around(_K3_BEGIN + _K3_ARGUMENT.format("number"), _repeated("7"), _K3_END)), 16, "kimi-k3"
+        _field(_around(_K3_BEGIN + _K3_ARGUMENT.format("number"), _repeated("7"), _K3_END)),
+        16,
+        "kimi-k3",
+        held=HOLD_LIMIT,
     ),
 }

@@ -218,6 +218,12 @@ class Answer:
         if self.ending is None:
             self.ending = failed
 
+    @property
+    def named_hold(self) -> int:
+        """How many characters wait because they may be a bare header, not the beginning of a marker."""
+        held = [grammar.held for grammar in self._grammars.values()]
+        return sum(len(text) for text in held if text and text[0].isalnum())
+
     def leave(self) -> None:
         """No frame waits any longer for text that is held back."""
         for parking in self._parking.values():
@@ -228,6 +234,7 @@ class Answer:
 
     def _drain(self, slip: Slip) -> None:
         # What frames wait for goes out with them, before what only this frame can carry.
+        self._native.settle_names(slip)
         for channel in sorted(_CHANNELS, key=lambda one: not self._parking[one].is_awaited):
             grammar = self._grammars.get(channel)
             if grammar is not None:

@@ -64,7 +64,7 @@ class NativeCalls:
     def feed(self, piece: NativePiece, slip: Slip, mended: str | None = None) -> None:
         slot = self._slot_for(piece, slip)
         if slot is not self._last:
-            self._settle_names(slip, but=slot)
+            self.settle_names(slip, but=slot)
             self._settle_arguments(slip)
             self._last = slot
         if piece.odd:
@@ -98,7 +98,7 @@ class NativeCalls:
 
     def finish(self, slip: Slip) -> None:
         """No more deltas: every call is as whole as it will be."""
-        self._settle_names(slip, but=None)
+        self.settle_names(slip)
         for call in self._open:
             self._desk.end(call, slip, closed=False)
         self._open.clear()
@@ -206,7 +206,7 @@ class NativeCalls:
 
     def settle(self, slip: Slip) -> None:
         """Something else begins: names and empty objects are what they are, and held calls are whole."""
-        self._settle_names(slip, but=None)
+        self.settle_names(slip)
         self._settle_arguments(slip)
         self.end_whole(slip)
 
@@ -221,7 +221,7 @@ class NativeCalls:
             self._desk.end(last, slip, closed=False)
             self._open.pop()
 
-    def _settle_names(self, slip: Slip, *, but: _Slot | None) -> None:
+    def settle_names(self, slip: Slip, *, but: _Slot | None = None) -> None:
         """Something else came: a name that could have grown has not."""
         for slot in self._unsettled[:]:
             if slot is but:

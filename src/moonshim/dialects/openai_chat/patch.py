@@ -15,9 +15,11 @@ from moonshim.dialects.openai_chat.delta import REASONING_FIELDS, Piece, write_r
 from moonshim.dialects.openai_chat.segments import Segment
 from moonshim.events import Failed, Finished
 
-__all__ = ["ChoicePart", "error_chunk", "host_error", "patch_chunk", "summary_message"]
+__all__ = ["ChoicePart", "error_chunk", "host_error", "patch_chunk", "says_nothing", "summary_message"]
 
 _IDENTITY: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "provider")
+_DETAIL: Final = frozenset({"type", "text", "index", "id", "format"})
+"""What an entry of `reasoning_details` needs to carry text; without text it carries nothing."""
 _TOLD: Final = frozenset({"content", "tool_calls", "finish_reason", *REASONING_FIELDS})
 
 
@@ -50,6 +52,24 @@ def patch_chunk(chunk: Mapping[str, Any], parts: Sequence[ChoicePart], usage: An
     if chunks and (usage is not None or "usage" in chunk):
         chunks[-1]["usage"] = usage
     return chunks + failures
+
+
+def says_nothing(chunk: Mapping[str, Any]) -> bool:
+    """Whether a chunk that was emptied has nothing left but the name of its answer: then it need not go out."""
+    if any(value is not None and key not in (*_IDENTITY, "choices") for key, value in chunk.items()):
+        return False
+    for choice in chunk["choices"]:
+        if any(value is not None and key not in ("index", "delta") for key, value in choice.items()):
+            return False
+        if any(not _is_blank(key, value) for key, value in choice["delta"].items() if key != "role"):
+            return False
+    return True
+
+
+def _is_blank(key: str, value: Any) -> bool:
+    if key == "reasoning_details" and isinstance(value, list):
+        return all(isinstance(one, dict) and one.keys() <= _DETAIL and not one.get("text") for one in value)
+    return value is None or value in ("", [])
 
 
 def _ending(part: ChoicePart) -> Finished | Failed | None:

@@ -1,0 +1,217 @@
+"""Law 9: after any prefix of the input, the output contains everything that the prefix has decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moonshim import Mender
+from tests.properties.scripts import TOOLS, pieces
+from tests.properties.timelines import (
+    Passage,
+    Sink,
+    flowing,
+    k2_passages,
+    k3_passages,
+    native_passages,
+    text_passages,
+    undecided,
+)
+from tests.streams import MARKERS, Heard, Listener, chunk, parsed, read_sse, sse
+
+_MARKER: Final = 27
+"""The longest marker less one character; frames may wait for as many characters in all."""
+_ESCAPE: Final = 11
+"""Two halves of a character as escapes, without the backslash that has gone out, and without the last digit."""
+_TAG: Final = len('<|open|>argument key="path" type="string"<|sep|>') - 1
+_SIGHT: Final = 64
+"""How far back something may stand that leaves the end undecided."""
+
+k2_models = st.sampled_from(("kimi-k2.5", "kimi-for-coding"))
+k3_models = st.sampled_from(("kimi-k3", "kimi-for-coding"))
+all_models = st.sampled_from(("kimi-k2.5", "kimi-k3", "kimi-for-coding"))
+sizes = st.one_of(st.integers(1, 30).map(lambda size: [size]), st.lists(st.integers(1, 30), min_size=1, max_size=6))
+
+
+class Feeds(Protocol):
+    def feed(self, data: bytes, /) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
+class Clock:
+    """Feeds a stream frame by frame, and compares what is out with what is decided."""
+
+    def __init__(self, mender: Feeds, passages: Sequence[Passage], model: str) -> None:
+        self._mender = mender
+        self._passages = passages
+        self._model = model
+        self._listener = Listener()
+        self._decided: defaultdict[Sink, str] = defaultdict(str)
+        self._sources: defaultdict[str, str] = defaultdict(str)
+        """What has come, by the field it came in."""
+        self._final: defaultdict[Sink, str] = defaultdict(str)
+        for passage in passages:
+            for step in passage.steps:
+                self._final[step.sink] += step.gives
+
+    def run(self, step: Sequence[int]) -> None:
+        self._hear(self._mender.feed(sse([chunk({"role": "assistant"}, model=self._model)], done=False)))
+        for passage in self._passages:
+            self._run(passage, step)
+        self._hear(self._mender.feed(sse([chunk({}, "stop", model=self._model)])))
+        for sink, text in self._final.items():
+            assert not text or self._delivered(sink) == text, sink
+        self._hear(self._mender.flush())
+
+    def _run(self, passage: Passage, sizes: Sequence[int]) -> None:
+        at, ends = 0, 0
+        steps = list(reversed(passage.steps))
+        where = passage.field if passage.call is None else f"native {passage.call.index}"
+        for delta, count in passage.deltas(pieces(sizes)):
+            self._sources[where] += passage.source[at : at + count]
+            at += count
+            while steps and ends + len(steps[-1].source) <= at:
+                one = steps.pop()
+                ends += len(one.source)
+                self._decided[one.sink] += one.gives
+            self._hear(self._mender.feed(sse([chunk(delta, model=self._model)], done=False)))
+            self._check(where, native=passage.call is not None)
+
+    def _hear(self, data: bytes) -> None:
+        for value in parsed(read_sse(data)):
+            self._listener.hear(value)
+
+    def _delivered(self, sink: Sink) -> str:
+        heard: Heard = self._listener[0]
+        kind, place = sink
+        if kind == "text":
+            return heard.content
+        if kind == "reasoning":
+            return "".join(text for what, text in heard.order if what == "reasoning")
+        if place >= len(heard.calls):
+            return ""
+        return heard.calls[place].name if kind == "header" else heard.calls[place].arguments
+
+    def _check(self, where: str, *, native: bool) -> None:
+        for sink, decided in list(self._decided.items()):
+            if not decided:
+                continue
+            delivered = self._delivered(sink)
+            assert self._final[sink].startswith(delivered), f"{sink}: {delivered!r} is not what was sent"
+            late = len(decided) - len(delivered)
+            allowed = self._allowed(sink, where, native=native)
+            assert late <= allowed, f"{sink}: {late} characters late, not {allowed}: {decided[len(delivered) :]!r}"
+
+    def _allowed(self, sink: Sink, where: str, *, native: bool) -> int:
+        """How many characters may wait, by what stands at the end of the source; nothing, where all is decided."""
+        kind, _ = sink
+        if kind == "header":
+            return self._allowed_header(sink, native=native)
+        if kind == "arguments":
+            return self._allowed_arguments(self._decided[sink], self._sources[where], native=native)
+        source = self._sources[where] if not native else ""
+        for field, text in self._sources.items():
+            if field == where or field.startswith("native"):
+                continue
+            if (field == "content") == (kind == "text"):
+                source = max(source, text, key=undecided)
+        held = undecided(source)
+        in_sight = "<|" in source[-_SIGHT:]
+        return max(_MARKER, held) if held or in_sight else 0
+
+    def _allowed_header(self, sink: Sink, *, native: bool) -> int:
+        """A frame that brings a native call whole waits with its empty object."""
+        if native and self._decided["arguments", sink[1]] == "{}":
+            return len(self._final[sink])
+        return 0
+
+    @staticmethod
+    def _allowed_arguments(decided: str, source: str, *, native: bool) -> int:
+        if "<" in source[-_SIGHT:] and not native:
+            return _TAG if "<|close|>" in source or "<|open|>" in source else _ESCAPE
+        if "\\" in decided[-_ESCAPE - 1 :]:
+            return _MARKER if native else _ESCAPE
+        if decided == "{}":
+            # An object may follow, which is then the one that was meant. A native frame waits as a whole.
+            return 2 if native else 1
+        return 0
+
+
+def _stays_apart(passages: Sequence[Passage]) -> bool:
+    """No marker comes to be where a passage goes on with what an earlier one, of the same field, left half said."""
+    joined: defaultdict[str, str] = defaultdict(str)
+    for passage in passages:
+        joined[passage.field] += passage.source
+    apart = sum(passage.source.count(tag) for passage in passages for tag in MARKERS if passage.call is None)
+    return sum(text.count(tag) for name, text in joined.items() for tag in MARKERS if name != "native") == apart
+
+
+def check(passages: Sequence[Passage], sizes: Sequence[int], model: str, mender: Feeds | None = None) -> None:
+    Clock(mender or Mender(model=model, tools=list(TOOLS)), passages, model).run(sizes)
+
+
+@given(text_passages.filter(_stays_apart), sizes, all_models)
+def test_text_is_out_but_for_what_may_be_a_marker(passages: list[Passage], sizes: list[int], model: str) -> None:
+    check(passages, sizes, model)
+
+
+@given(k2_passages, sizes, k2_models)
+def test_calls_in_markers_are_out_as_they_come(passages: list[Passage], sizes: list[int], model: str) -> None:
+    check(passages, sizes, model)
+
+
+@given(k3_passages, sizes, k3_models)
+def test_calls_of_k3_are_out_as_they_come(passages: list[Passage], sizes: list[int], model: str) -> None:
+    check(passages, sizes, model)
+
+
+@given(native_passages.filter(_stays_apart), sizes, all_models)
+def test_native_calls_are_out_as_they_come(passages: list[Passage], sizes: list[int], model: str) -> None:
+    check(passages, sizes, model)
+
+
+# -- the clock itself ------------------------------------------------------------------------------------------
+
+
+class Hoarder:
+    """A mender that lets nothing out for so many frames; by default, not before the end."""
+
+    def __init__(self, mender: Mender, frames: int = 10_000) -> None:
+        self._mender = mender
+        self._late = frames
+        self._held: list[bytes] = []
+
+    def feed(self, data: bytes) -> bytes:
+        self._held.append(self._mender.feed(data))
+        if b'"stop"' in data:
+            return self._all()
+        return self._held.pop(0) if len(self._held) > self._late else b""
+
+    def flush(self) -> bytes:
+        return self._all() + self._mender.flush()
+
+    def _all(self) -> bytes:
+        held, self._held = b"".join(self._held), []
+        return held
+
+
+_SENTENCE: Final = "A sentence that is longer than any marker, and in which nothing is undecided. "
+_EXAMPLES: Final[dict[str, tuple[list[Passage], str]]] = {
+    "text": ([Passage(flowing(_SENTENCE, ("text", 0)))], "kimi-k2.5"),
+    "reasoning": ([Passage(flowing(_SENTENCE, ("reasoning", 0)), "reasoning_content")], "kimi-k3"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 4, 30])
+@pytest.mark.parametrize("name", _EXAMPLES)
+def test_a_mender_that_buffers_would_be_found_out(name: str, size: int) -> None:
+    passages, model = _EXAMPLES[name]
+    for frames in (1, 10_000):
+        check(passages, [size], model, Mender(model=model, tools=list(TOOLS)))
+        with pytest.raises(AssertionError, match="characters late"):
+            check(passages, [size], model, Hoarder(Mender(model=model, tools=list(TOOLS)), frames))
