@@ -199,7 +199,9 @@ class ChunkMender(Generic[Origin]):
             part.state.answer.abandon(failed, part.slip)
         if any(isinstance(event, (BlockOpened, BlockDelta)) for part in frame.parts for event in part.slip.events):
             self._queue.append(frame)
-        return [*self.part(), *self._queued(_Frame(origin, None))]
+        # An error of one choice is no reason for the frames of the others not to wait.
+        released = self.part() if which is None else []
+        return released + self._queued(_Frame(origin, None))
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
         """Something that is no chunk came: it keeps its place in the order."""

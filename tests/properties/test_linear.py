@@ -17,10 +17,11 @@ from tests.properties.scripts import TOOLS
 from tests.properties.workloads import KINDS, Workload
 from tests.streams import chunk, sse
 
-_SIZE: Final = 1_000 if PROFILE == "quick" else 3_000
-"""Characters of the shortest input; it is compared with one four times as long."""
+_FRAMES: Final = 150 if PROFILE == "quick" else 300
+"""Frames of the shortest stream; it is compared with one four times as long."""
 _PER_DOUBLING: Final = 2.3
-_LONG: Final = 300_000
+_LONG: Final = 100_000 if PROFILE == "quick" else 300_000
+_STEP: Final = 256
 _MEMORY: Final = 64 * 1024
 
 
@@ -85,15 +86,15 @@ def _work(kind: Workload, size: int) -> int:
 @pytest.mark.parametrize("name", KINDS)
 def test_the_number_of_calls_grows_with_the_input(name: str) -> None:
     kind = KINDS[name]
-    _work(kind, 500)
-    assert_linear(lambda size: _work(kind, size), _SIZE)
+    _work(kind, 100 * kind.step)
+    assert_linear(lambda size: _work(kind, size), _FRAMES * kind.step)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_copied_grows_with_the_input(name: str) -> None:
     kind = KINDS[name]
-    bytes_copied(kind.mender(), kind.frames(500))
-    assert_linear(lambda size: bytes_copied(kind.mender(), kind.frames(size)), _SIZE)
+    bytes_copied(kind.mender(), kind.frames(100 * kind.step))
+    assert_linear(lambda size: bytes_copied(kind.mender(), kind.frames(size)), _FRAMES * kind.step)
 
 
 def peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
@@ -118,7 +119,7 @@ def peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
 @pytest.mark.parametrize("name", KINDS)
 def test_memory_does_not_grow_with_the_input(name: str) -> None:
     kind = KINDS[name]
-    frames = kind.frames(_LONG, step=64)
+    frames = kind.frames(_LONG, step=_STEP)
     run(kind.mender(), frames[:50])
     used = peak(kind.mender, frames)
     assert used <= _MEMORY + kind.kept(frames), f"{used} bytes"
@@ -204,7 +205,7 @@ class Hoarder:
 def test_a_mender_that_begins_anew_with_every_frame_would_be_found_out() -> None:
     frames = KINDS["plain text"].frames
     with pytest.raises(AssertionError):
-        assert_linear(lambda size: calls_made(lambda: run(Hoarder(), frames(size))), _SIZE)
+        assert_linear(lambda size: calls_made(lambda: run(Hoarder(), frames(size))), 4 * _FRAMES)
     with pytest.raises(AssertionError):
-        assert_linear(lambda size: bytes_copied(Hoarder(), frames(size)), _SIZE)
+        assert_linear(lambda size: bytes_copied(Hoarder(), frames(size)), 4 * _FRAMES)
     assert peak(Hoarder, frames(3_000)) > _MEMORY

@@ -22,13 +22,14 @@ from tests.properties.timelines import (
     text_passages,
     undecided,
 )
-from tests.streams import MARKERS, Heard, Listener, chunk, parsed, read_sse, sse
+from tests.streams import MARKERS, REASONING_FIELDS, Heard, Listener, chunk, parsed, read_sse, sse
 
 _MARKER: Final = 27
 """The longest marker less one character; frames may wait for as many characters in all."""
 _ESCAPE: Final = 11
 """Two halves of a character as escapes, without the backslash that has gone out, and without the last digit."""
 _TAG: Final = len('<|open|>argument key="path" type="string"<|sep|>') - 1
+_CHANNEL: Final = {"content": "text"} | dict.fromkeys(REASONING_FIELDS, "reasoning")
 _SIGHT: Final = 64
 """How far back something may stand that leaves the end undecided."""
 
@@ -114,15 +115,11 @@ class Clock:
             return self._allowed_header(sink, native=native)
         if kind == "arguments":
             return self._allowed_arguments(self._decided[sink], self._sources[where], native=native)
-        source = self._sources[where] if not native else ""
-        for field, text in self._sources.items():
-            if field == where or field.startswith("native"):
-                continue
-            if (field == "content") == (kind == "text"):
-                source = max(source, text, key=undecided)
-        held = undecided(source)
-        in_sight = "<|" in source[-_SIGHT:]
-        return max(_MARKER, held) if held or in_sight else 0
+        sources = [text for name, text in self._sources.items() if name == where or _CHANNEL.get(name) == kind]
+        held = [undecided(text) for text in sources]
+        if not any(map(any, held)) and not any("<|" in text[-_SIGHT:] for text in sources):
+            return 0
+        return _MARKER + max(bare for _, bare in held)
 
     def _allowed_header(self, sink: Sink, *, native: bool) -> int:
         """A frame that brings a native call whole waits with its empty object."""

@@ -67,13 +67,13 @@ _BEGINNINGS: Final = frozenset(head[:size] for head in _HEADS for size in range(
 _BARE: Final = re.compile(r"([A-Za-z0-9_.\-]+)(:[0-9]{0,9}(?:(?<=[0-9])\s{0,8})?)?\Z")
 
 
-def undecided(source: str) -> int:
-    """How many characters at the end may become a marker, behind what may become a bare header."""
+def undecided(source: str) -> tuple[int, int]:
+    """How many characters at the end may become a marker; and how many before them a bare header."""
     marker = max((size for tag in _TAGS for size in range(1, len(tag)) if source.endswith(tag[:size])), default=0)
     bare = _BARE.search(source[max(0, len(source) - marker - 80) : len(source) - marker])
     if bare is None or (bare[1] not in _HEADS if bare[2] else bare[1] not in _BEGINNINGS):
-        return marker
-    return marker + len(bare[0])
+        return marker, 0
+    return marker, len(bare[0])
 
 
 # -- text ------------------------------------------------------------------------------------------------------

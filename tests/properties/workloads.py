@@ -143,8 +143,8 @@ KINDS: Final[dict[str, Workload]] = {
     "native arguments by four": Workload(_native(_object), 4),
     "schema": Workload(_native(_object), 4, options={"repair_arguments": "schema"}),
     "calls in markers": Workload(_field(_marker_calls), 16, per_call=_PER_CALL),
-    "native calls": Workload(_native_calls, per_call=_PER_CALL),
-    "native calls that share an index": Workload(_shared_index, per_call=_PER_CALL),
+    "native calls": Workload(_native_calls, 64, per_call=_PER_CALL),
+    "native calls that share an index": Workload(_shared_index, 64, per_call=_PER_CALL),
     "marker soup": Workload(_field(_repeated(_SOUP)), 5, per_call=_PER_CALL),
     "marker soup of K3": Workload(_field(_repeated(_SOUP)), 5, "kimi-k3", per_call=_PER_CALL),
     "almost markers": Workload(_field(_repeated("<|tool_call_ <|<<|tool_calls_section_begin| ")), 3),
@@ -160,7 +160,7 @@ KINDS: Final[dict[str, Workload]] = {
     "native braces": Workload(_native(_repeated("{")), 4),
     "backslashes": Workload(_field(_around(_BEGIN + '{"a": "', _repeated("\\"))), 3),
     "native backslashes": Workload(_native(_around('{"a": "', _repeated("\\"))), 3),
-    "invalid escapes": Workload(_native(_around('{"a": "', _repeated("\\q\n"))), 3),
+    "invalid escapes": Workload(_native(_around('{"a": "', _repeated("\\q\n"))), 3, told=KEPT_REPAIRS),
     "an unclosed string": Workload(_field(_around(_BEGIN + '{"a": "', _repeated("<|tool_call_end|> x "))), 5),
     "junk before arguments": Workload(
         _field(_around(_BEGIN, _repeated("so, "), "{}" + _END)), 16, options=_SMALL, held=SMALL_BUFFER

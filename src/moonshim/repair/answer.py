@@ -97,7 +97,7 @@ class Answer:
     @property
     def calm(self) -> bool:
         """Whether nothing is held back, so that the next text may be read at a glance."""
-        if self.ending is not None or not self._native.calm:
+        if self.ending is not None or not self._native.calm or any(call.whole for call in self._open.values()):
             return False
         return not any(grammar.held for grammar in self._grammars.values())
 
