@@ -9,14 +9,16 @@ from msgspec import Struct
 
 from moonshim.assemble import Assembler
 from moonshim.conversation import Message
-from moonshim.dialects.openai_chat.delta import Piece, read_pieces, read_speech, reasoning_fields, write_reasoning
+from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields, write_reasoning
 from moonshim.dialects.openai_chat.patch import error_chunk, host_error
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.errors import InvalidInput
 from moonshim.events import Event, Failed, Finished, Repaired
+from moonshim.grammar.events import Channel
 from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
+from moonshim.repair.answer import Answer
 from moonshim.repair.log import RepairLog
 from moonshim.repair.native import NativePiece
 from moonshim.repair.slip import Slip
@@ -98,48 +100,53 @@ class _WholeChoice:
             self._assembler.feed(event)
 
     def _mend(self, choice: dict[str, Any], message: dict[str, Any], plan: Plan) -> None:
-        answer, slip, halves = plan.answer(self._seen), Slip(self._seen), SurrogateJoiner()
-        said = read_speech(message)
-        if plan.options.repair_deltas:
-            for field, text in said.conflicts:
-                slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
-        for channel, text in (("reasoning", said.reasoning), ("text", said.content)):
-            text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush(slip))
-            if text:
-                answer.say(channel, text, slip)  # type: ignore[arg-type]
-        entries = message.get("tool_calls")
-        pieces, new_ids = read_pieces(entries), {}
-        for number, piece in enumerate(pieces):
-            arguments = halves.join(number, piece.arguments, slip)
-            odd = piece.odd if piece.odd and "index" not in piece.odd else ""
-            native = NativePiece(number, piece.id, piece.name, arguments, piece.extras, odd)
-            if answer.watch is None:
-                answer.call(native, slip)
-            elif (new_id := answer.watch.feed(native, slip)) is not None:
-                new_ids[number] = new_id
+        answer, slip = plan.answer(self._seen), Slip(self._seen)
+        said, pieces = read_speech(message), read_pieces(message.get("tool_calls"))
+        mends_deltas = plan.options.repair_deltas
+        conflicts = said.conflicts if mends_deltas else ()
+        for field, text in conflicts:
+            slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
+        new_ids = _tell(answer, said, pieces, slip)
         raw = choice.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
         answer.finish(raw, slip)
         self.message, self.ending = self._assembler.message, answer.ending
         went = _merged(SegmentBuilder(answer.numbers).build(slip.events))
-        calls = [_told(piece) for piece in pieces]
-        if answer.watch is not None:
+        if not mends_deltas:
             went.calls = [_told(piece, new_ids.get(place)) for place, piece in enumerate(pieces)] + went.calls
         reason = answer.ending.reason if isinstance(answer.ending, Finished) else None
         self.changed = (
-            went.reasoning != said.reasoning
-            or went.content != said.content
-            or (bool(said.conflicts) and plan.options.repair_deltas)
-            or [_identity(one) for one in went.calls] != [_identity(one) for one in calls]
-            or any(piece.odd and "index" not in piece.odd for piece in pieces)
-            or reason != raw
+            (went.reasoning, went.content, reason) != (said.reasoning, said.content, raw)
+            or [_identity(one) for one in went.calls] != [_identity(one) for one in pieces]
             or isinstance(answer.ending, Failed)
-            or "usage" in choice
+            or (mends_deltas and (bool(conflicts) or "usage" in choice or any(map(_oddity, pieces))))
         )
         if self.changed:
-            patched = _patched_message(message, went)
-            self.choice = {k: v for k, v in choice.items() if k != "usage" or not plan.options.repair_deltas}
-            self.choice |= {"message": patched, "finish_reason": reason}
+            self.choice = {key: value for key, value in choice.items() if key != "usage" or not mends_deltas}
+            self.choice |= {"message": _patched_message(message, went), "finish_reason": reason}
+
+
+def _tell(answer: Answer, said: Said, pieces: list[Piece], slip: Slip) -> dict[int, str]:
+    """Tell the answer what the message says; the identifiers to write where calls are only watched."""
+    halves, new_ids = SurrogateJoiner(), dict[int, str]()
+    channels: tuple[tuple[Channel, str], ...] = (("reasoning", said.reasoning), ("text", said.content))
+    for channel, text in channels:
+        text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush(slip))
+        if text:
+            answer.say(channel, text, slip)
+    for number, piece in enumerate(pieces):
+        arguments = halves.join(number, piece.arguments, slip)
+        native = NativePiece(number, piece.id, piece.name, arguments, piece.extras, _oddity(piece))
+        if answer.watch is None:
+            answer.call(native, slip)
+        elif (new_id := answer.watch.feed(native, slip)) is not None:
+            new_ids[number] = new_id
+    return new_ids
+
+
+def _oddity(piece: Piece) -> str:
+    """What is odd about an entry of a whole message, in which an index is not needed."""
+    return "" if "index" in piece.odd else piece.odd
 
 
 def _told(piece: Piece, new_id: str | None = None) -> Piece:

@@ -17,7 +17,7 @@ from tests.properties.scripts import TOOLS
 from tests.properties.workloads import KINDS, Workload
 from tests.streams import chunk, sse
 
-_FRAMES: Final = 150 if PROFILE == "quick" else 300
+_FRAMES: Final = 100 if PROFILE == "quick" else 250
 """Frames of the shortest stream; it is compared with one four times as long."""
 _PER_DOUBLING: Final = 2.3
 _LONG: Final = 100_000 if PROFILE == "quick" else 300_000
@@ -45,7 +45,6 @@ def calls_made(work: Callable[[], object]) -> int:
         if event in ("call", "c_call"):
             count += 1
 
-    gc.collect()
     gc.disable()
     before = sys.getprofile()
     sys.setprofile(profile)
@@ -86,27 +85,26 @@ def _work(kind: Workload, size: int) -> int:
 @pytest.mark.parametrize("name", KINDS)
 def test_the_number_of_calls_grows_with_the_input(name: str) -> None:
     kind = KINDS[name]
-    _work(kind, 100 * kind.step)
+    _work(kind, 50 * kind.step)
     assert_linear(lambda size: _work(kind, size), _FRAMES * kind.step)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_copied_grows_with_the_input(name: str) -> None:
     kind = KINDS[name]
-    bytes_copied(kind.mender(), kind.frames(100 * kind.step))
+    bytes_copied(kind.mender(), kind.frames(50 * kind.step))
     assert_linear(lambda size: bytes_copied(kind.mender(), kind.frames(size)), _FRAMES * kind.step)
 
 
 def peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
     """The most memory that a stream had at any time."""
-    gc.collect()
     gc.freeze()
     tracemalloc.start()
     try:
         one = mender()
         for place, frame in enumerate(frames):
             one.feed(frame)
-            if place % 200 == 0:
+            if place % 256 == 0:
                 # The interpreter keeps small objects for later use: that is no memory of ours.
                 gc.collect()
         one.flush()
