@@ -38,7 +38,7 @@ format: ready ## put format and import order right
 	$(BIN)/ruff format $(CODE)
 
 bench: ready ## measure CPU and memory, as a table
-	@$(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python -m bench.run $(ARGS)
 
 conformance: ready ## compare with the vectors of other projects, when they are there (MOONSHIM_VECTORS)
 	@$(BIN)/python conformance/run.py $(ARGS)

@@ -10,18 +10,13 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from workloads import CHUNK, TOOLS, arguments, as_native, as_speech, marked_call, plain_text
-
 import moonshim
+from bench.workloads import CHUNK, NAMES, TOOLS, arguments, as_native, as_speech, marked_call, plain_text
 from moonshim.grammar.kimi_k2 import KimiK2Grammar
 
-NAMES = frozenset(tool["function"]["name"] for tool in TOOLS)  # type: ignore[index]
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-__all__ = ["CHUNK", "TOOLS", "as_native", "as_speech", "marked_call", "plain_text"]
+__all__ = ["CHUNK", "NAMES", "TOOLS", "arguments", "as_native", "as_speech", "marked_call", "plain_text"]
 
 CHUNK = 4
+NAMES = frozenset({"write_file", "read_file", "search", "run_shell_command", "list_directory"})
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
-    for name in ("write_file", "read_file", "search", "run_shell_command", "list_directory")
+    for name in sorted(NAMES)
 ]
 
 # Source code as a model writes it into a file: quotes and newlines are escaped, as JSON demands.

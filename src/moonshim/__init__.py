@@ -85,6 +85,8 @@ if not TYPE_CHECKING:
         """Load a name when it is first used: start-up time is part of the product."""
         from importlib import import_module
 
+        if name == "__version__":
+            return import_module("importlib.metadata").version(__name__)
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,10 +1,10 @@
 """The exception tree: every error has a code, an HTTP status, and says whether trying again can help.
 
 MoonshimError
-├── InvalidInput          what the caller passed cannot be used; `field` says which part
-│   ├── InvalidOption     an option's name or value is wrong
-│   └── UnknownFormat     no tool format has that name
-└── CannotExpress         the target format has no way to say this
+└── InvalidInput          what the caller passed cannot be used; `field` says which part
+    ├── InvalidOption     an option's name or value is wrong
+    ├── UnknownFormat     no tool format has that name
+    └── CannotExpress     the target format has no way to say this
 """
 
 from __future__ import annotations

@@ -72,11 +72,8 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """Mend native tool deltas (index, name, twins), usage, and copies of reasoning."""
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InvalidOption(
-                    f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}", field=name
-                )
+        for name in _CHOICES:
+            _check_choice(name, {name: name}, getattr(self, name))
         for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidOption(f"{name} must be true or false, not {getattr(self, name)!r}", field=name)
@@ -99,12 +96,15 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, preset: Self | None = None) -> Self:
         """Options from a configuration: camelCase or snake_case, checked, on top of a preset."""
+        if not isinstance(values, Mapping):
+            raise InvalidOption(f"options must be an object, not {type(values).__name__}", field="options")
         names = _wire_names()
         given: dict[str, Any] = {}
         for key, value in values.items():
-            wire = names.get(key)
+            wire = names.get(str(key))
             if wire is None:
-                raise InvalidOption(f"unknown option {key!r}; {_nearest(key, names)}", field=key)
+                raise InvalidOption(f"unknown option {key!r}; {_nearest(str(key), names)}", field=str(key))
+            _check_choice(wire, names, value)
             given[wire] = _camel_tokens(value) if wire == "toolTokens" else value
         base = msgspec.to_builtins(preset if preset is not None else cls())
         if isinstance(given.get("toolTokens"), dict):
@@ -133,6 +133,12 @@ _SWITCHES: Final = (
 )
 
 
+def _check_choice(name: str, names: Mapping[str, str], value: object) -> None:
+    choices = next((allowed for one, allowed in _CHOICES.items() if names.get(one) == name), None)
+    if choices is not None and value not in choices:
+        raise InvalidOption(f"{name} must be one of {', '.join(choices)}, not {value!r}", field=name)
+
+
 def _tokens(given: object) -> ToolTokens:
     """Checked markers; those that a mapping does not name keep their usual text."""
     values = msgspec.to_builtins(given) if isinstance(given, ToolTokens) else given
@@ -158,7 +164,9 @@ def _nearest(key: str, names: Mapping[str, str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(key, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else "the options are " + ", ".join(sorted(set(names.values())))
+    return (
+        f"did you mean {names[close[0]]!r}?" if close else "the options are " + ", ".join(sorted(set(names.values())))
+    )
 
 
 def _field_of(message: str) -> str | None:

@@ -77,7 +77,8 @@ class Mender:
         out = bytearray()
         self._short.hand_over()
         for frame in self._framer.flush():
-            self._take(frame, out)
+            if not self._is_half(frame):
+                self._take(frame, out)
         if not self._done and (self._chunks.saw_chunks or not self._passed):
             self._send(self._chunks.end(), out)
             if self._is_sse and self._chunks.finished:
@@ -115,6 +116,15 @@ class Mender:
     def usage(self) -> dict[str, Any] | None:
         """The usage as the host told it."""
         return self._chunks.usage
+
+    def _is_half(self, frame: Frame) -> bool:
+        """Whether the input ended inside a chunk: half of one would break the client before it sees the error."""
+        if frame.fault != "unterminated" or frame.data is None or not frame.data.lstrip().startswith(b"{"):
+            return False
+        if decode_object(frame.data) is not None:
+            return False
+        self._chunks.log.add(Repaired("cut_off_frame", frame.data.decode("utf-8", "replace")), 0)
+        return True
 
     # -- one frame -------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class Plan:
         tool_choice: Any,
         history: list[Any],
         options: KimiOptions,
+        *,
+        offered: bool = True,
     ) -> None:
         self.model = model
         self.options = options
@@ -46,7 +48,7 @@ class Plan:
         self._declared = Declared(tools)
         # `None` means that nobody knows; an empty list, or "none", that there are no tools.
         choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
-        self._calls = tools != [] and choice != "none"
+        self._calls = offered and choice != "none"
 
     def answer(self, observe: Observer | None = None, *, hears: bool = True) -> Answer:
         """The part that mends one choice. Who `hears` is told every piece of text, not only repairs and blocks."""
@@ -86,16 +88,28 @@ def plan_for(
     """A plan from what people have at hand: OpenAI dicts or canonical values."""
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
-    if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable)):
-        raise InvalidInput("tools must be a list of tool definitions", field="tools")
-    if history is not None and (isinstance(history, (str, bytes, Mapping)) or not isinstance(history, Iterable)):
-        raise InvalidInput("history must be a list of messages", field="history")
+    given = None if tools is None else _listed(tools, (Mapping, Tool), "tools", "tool definitions")
+    past = _listed(history or (), (Mapping, Message), "history", "messages")
     if options is None:
         options = KimiOptions.mending() if is_kimi_model(model) else _PASS_THROUGH
-    return Plan(
-        model,
-        None if tools is None else declared_tools(tools),
-        tool_choice,
-        list(history or ()),
-        options,
-    )
+    _check_options(options)
+    declared = None if given is None else declared_tools(given)
+    return Plan(model, declared, tool_choice, past, options, offered=given is None or bool(given))
+
+
+def _check_options(options: object) -> None:
+    if not isinstance(options, KimiOptions):
+        hint = "; make them with KimiOptions.from_json(…)" if isinstance(options, Mapping) else ""
+        raise InvalidInput(f"options must be KimiOptions, not {type(options).__name__}{hint}", field="options")
+
+
+def _listed(values: object, kinds: tuple[type, ...], field: str, what: str) -> list[Any]:
+    """A list of these kinds of values; anything else is an error that names the place."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{field} must be a list of {what}, not {type(values).__name__}", field=field)
+    listed = list(values)
+    for place, value in enumerate(listed):
+        if not isinstance(value, kinds):
+            where = f"{field}[{place}]"
+            raise InvalidInput(f"{where} must be one of the {what}, not {type(value).__name__}", field=where)
+    return listed

@@ -191,4 +191,5 @@ def _patched_message(message: dict[str, Any], went: Segment) -> dict[str, Any]:
 def _entry(piece: Piece) -> dict[str, Any]:
     extras = dict(piece.extras)
     function = {"name": piece.name, "arguments": piece.arguments, **extras.pop("function", {})}
-    return {"id": piece.id, "type": "function", "function": function, **extras}
+    named = {"id": piece.id} if piece.id is not None else {}
+    return {**named, "type": "function", "function": function, **extras}

@@ -23,6 +23,8 @@ __all__ = ["KimiK2Grammar"]
 
 HEADER_LIMIT: Final = 288
 """Longest text in the identifier's place: a name of 256 characters, its prefix and its index."""
+GAP_LIMIT: Final = 1024
+"""How much white space may be between two markers."""
 PROSE_LIMIT: Final = 1024
 """How much text behind finished arguments waits to learn whether it belongs to them."""
 
@@ -54,6 +56,7 @@ class KimiK2Grammar:
         "_beginnings",
         "_channel",
         "_gap",
+        "_gap_size",
         "_header",
         "_held",
         "_in_word",
@@ -96,6 +99,7 @@ class KimiK2Grammar:
         self._scanner = ValueScanner()
         self._held = ""
         self._gap: list[str] = []
+        self._gap_size = 0
         self._quiet = False
         self._after_section = False
         """White space waits for what follows it, but behind a section, not in it."""
@@ -204,7 +208,7 @@ class KimiK2Grammar:
                 self._say(self._prose, out)
         self._say(held, out)
         self._state, self._header, self._prose = _OUTSIDE, "", ""
-        self._gap.clear()
+        self._drop_gap()
         self._quiet = False
         self._in_word = False
         self._quick = self._plain_speech
@@ -215,12 +219,13 @@ class KimiK2Grammar:
     def _outside(self, text: str, pos: int, out: list[Found]) -> int:
         if self._quiet:
             found = _NOT_SPACE.search(text, pos)
+            stop = found.start() if found else len(text)
+            self._keep_gap(text[pos:stop])
+            if self._gap_size > GAP_LIMIT:
+                self._break_gap(out)
             if found is None:
-                self._gap.append(text[pos:])
-                return len(text)
-            if found.start() > pos:
-                self._gap.append(text[pos : found.start()])
-                pos = found.start()
+                return stop
+            pos = stop
         marker = self._markers.find(text, pos)
         if marker is not None:
             return self._outside_marker(text, pos, marker, out)
@@ -250,17 +255,24 @@ class KimiK2Grammar:
             self._break_gap(out)
             self._say(text[pos:head], out)
         if head < start:
-            self._gap.clear()
+            self._drop_gap()
             self._begin(text[head:start], out)
         else:
             self._turn(kind, marker.group(), out)
         return marker.end()
 
+    def _keep_gap(self, space: str) -> None:
+        if space:
+            self._gap.append(space)
+            self._gap_size += len(space)
+
+    def _drop_gap(self) -> str:
+        gap, self._gap, self._gap_size = "".join(self._gap), [], 0
+        return gap
+
     def _break_gap(self, out: list[Found]) -> None:
-        """White space before text is text after all."""
-        if self._gap:
-            self._say("".join(self._gap), out)
-            self._gap.clear()
+        """White space before text, or more of it than can be between markers, is text after all."""
+        self._say(self._drop_gap(), out)
         self._quiet = False
 
     def _say(self, text: str, out: list[Found]) -> None:
@@ -282,7 +294,7 @@ class KimiK2Grammar:
                 self._tag(kind, marker, out)
             case _:
                 out.append(Noticed("stray_marker", marker))
-        self._gap.clear()
+        self._drop_gap()
         self._in_word = False
 
     def _tag(self, kind: str, tag: str, out: list[Found]) -> None:
@@ -316,7 +328,7 @@ class KimiK2Grammar:
         self._quiet = True
         self._after_section = kind == "section_end"
         self._in_word = False
-        self._gap.clear()
+        self._drop_gap()
         if kind == "call_begin":
             self._state = _HEADER
 
@@ -383,26 +395,26 @@ class KimiK2Grammar:
 
     def _after_value(self, text: str, pos: int, out: list[Found]) -> int:
         found = _NOT_SPACE.search(text, pos)
+        stop = found.start() if found else len(text)
+        self._keep_gap(text[pos:stop])
         if found is None:
-            self._gap.append(text[pos:])
-            return len(text)
-        if found.start() > pos:
-            self._gap.append(text[pos : found.start()])
-        pos = found.start()
+            if self._gap_size > GAP_LIMIT:
+                self._state, self._prose = _PROSE, self._drop_gap()
+            return stop
+        pos = stop
         marker = self._markers.match(text, pos)
         if marker is not None:
-            self._gap.clear()
+            self._drop_gap()
             return self._close(marker, out)
         if self._unfinished_at(text, pos):
             return len(text)
         if text[pos] in '{["':
             # Some hosts send the arguments twice: that, too, is for whoever mends them.
-            self._gap.clear()
+            self._drop_gap()
             self._state = _VALUE
             return pos
         self._state = _PROSE
-        self._prose = "".join(self._gap)
-        self._gap.clear()
+        self._prose = self._drop_gap()
         return pos
 
     def _in_prose(self, text: str, pos: int, out: list[Found]) -> int:

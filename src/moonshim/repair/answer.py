@@ -69,6 +69,7 @@ class Answer:
         self._open: dict[Channel, Call] = {}
         self.ending: Finished | Failed | None = None
         self.growing = -1
+        self._moved = False
 
     def say(self, channel: Channel, text: str, slip: Slip, fed: Fed | None = None) -> None:
         """The host sent text in this field; `fed` is what has already become of it, if anything has."""
@@ -268,6 +269,7 @@ class Answer:
         slip: Slip,
         mended: str | None = None,
     ) -> None:
+        self._tell_move(channel, found, slip)
         if before or after:
             said_in, lead, rest = _leading_speech(channel, found)
             if before and not _agree(lead, before):
@@ -280,6 +282,13 @@ class Answer:
                 self._parking[channel].claim("", "", after, self._speaker(channel), slip)
             return
         self._follow(channel, found, slip, mended)
+
+    def _tell_move(self, channel: Channel, found: list[Found], slip: Slip) -> None:
+        """Tags, not the field, say which channel it is: worth telling, once."""
+        if self._moved or not any(isinstance(one, Said) and one.channel != channel for one in found):
+            return
+        self._moved = True
+        slip.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
 
     def _speaker(self, channel: Channel) -> Callable[[str, Slip], None]:
         return lambda text, slip: self._blocks.say(channel, text, slip)

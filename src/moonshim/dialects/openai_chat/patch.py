@@ -18,6 +18,19 @@ from moonshim.events import Failed, Finished
 __all__ = ["ChoicePart", "error_chunk", "host_error", "patch_chunk", "says_nothing", "summary_message"]
 
 _IDENTITY: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "provider")
+_FINAL: Final = frozenset(
+    {
+        "invalid_request_error",
+        "invalid_api_key",
+        "authentication_error",
+        "permission_error",
+        "access_terminated_error",
+        "exceeded_current_quota_error",
+        "insufficient_quota",
+        "context_length_exceeded",
+    }
+)
+"""Errors of hosts that asking again does not help."""
 _DETAIL: Final = frozenset({"type", "text", "index", "id", "format"})
 """What an entry of `reasoning_details` needs to carry text; without text it carries nothing."""
 _TOLD: Final = frozenset({"content", "tool_calls", "finish_reason", *REASONING_FIELDS})
@@ -163,4 +176,5 @@ def host_error(error: Any) -> Failed:
     """The error that a host told itself."""
     details = error if isinstance(error, dict) else {"message": error}
     code = details.get("code") or details.get("type") or "upstream_error"
-    return Failed(str(code), str(details.get("message") or code), details.get("retryable") is not False)
+    final = code in _FINAL or (isinstance(code, int) and 400 <= code < 500 and code not in (408, 409, 425, 429))
+    return Failed(str(code), str(details.get("message") or code), details.get("retryable") is not False and not final)

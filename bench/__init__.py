@@ -1,0 +1,1 @@
+"""What mending costs: `make bench`."""
