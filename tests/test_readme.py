@@ -19,6 +19,7 @@ PRINTED = [
     "tool_calls\n['marker_call', 'marker_call', 'finish_reason']\n['get_weather', 'get_time']\n",
     "ls\nTrue\n",
     "True\nqwen\nfunctions.ls:0 functions.ls:0\n",
+    "True\n",
 ]
 
 
