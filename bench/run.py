@@ -105,7 +105,7 @@ def row(label: str, chunks: int, floor: float, cost: float) -> None:
 
 def memory_table() -> None:
     print("Memory of one stream with collect=False: peak above the start (target: under 64 KiB)\n")
-    kinds = (
+    kinds: tuple[tuple[str, Callable[[], Iterable[bytes]]], ...] = (
         ("1 MB of leaked call", lambda: as_speech(marked_call(1_000_000))),
         ("1 MB of native call", lambda: as_native(arguments(1_000_000))),
         ("1 MB of plain text", lambda: as_speech(plain_text(1_000_000))),

@@ -163,10 +163,9 @@ def _camel_tokens(value: Any) -> Any:
 def _nearest(key: str, names: Mapping[str, str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(key, names, n=1)
-    return (
-        f"did you mean {names[close[0]]!r}?" if close else "the options are " + ", ".join(sorted(set(names.values())))
-    )
+    alike = [name for name in names if ("_" in name) == ("_" in key)]
+    close = difflib.get_close_matches(key, alike, n=1)
+    return f"did you mean {close[0]!r}?" if close else "the options are " + ", ".join(sorted(set(names.values())))
 
 
 def _field_of(message: str) -> str | None:

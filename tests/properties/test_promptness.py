@@ -55,6 +55,8 @@ class Clock:
         self._decided: defaultdict[Sink, str] = defaultdict(str)
         self._sources: defaultdict[str, str] = defaultdict(str)
         """What has come, by the field it came in."""
+        self._runs: defaultdict[str, str] = defaultdict(str)
+        """The same, since something else came last."""
         self._final: defaultdict[Sink, str] = defaultdict(str)
         for passage in passages:
             for step in passage.steps:
@@ -73,8 +75,10 @@ class Clock:
         at, ends = 0, 0
         steps = list(reversed(passage.steps))
         where = passage.field if passage.call is None else f"native {passage.call.index}"
+        self._runs[where] = ""
         for delta, count in passage.deltas(pieces(sizes)):
             self._sources[where] += passage.source[at : at + count]
+            self._runs[where] += passage.source[at : at + count]
             at += count
             while steps and ends + len(steps[-1].source) <= at:
                 one = steps.pop()
@@ -116,7 +120,8 @@ class Clock:
         if kind == "arguments":
             return self._allowed_arguments(self._decided[sink], self._sources[where], native=native)
         sources = [text for name, text in self._sources.items() if name == where or _CHANNEL.get(name) == kind]
-        held = [undecided(text) for text in sources]
+        # Where another field came between, a word begins anew; half a marker does not.
+        held = [undecided(text) for text in (*sources, self._runs[where])]
         if not any(map(any, held)) and not any("<|" in text[-_SIGHT:] for text in sources):
             return 0
         return _MARKER + max(bare for _, bare in held)
