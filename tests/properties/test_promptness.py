@@ -119,9 +119,11 @@ class Clock:
             return self._allowed_header(sink, native=native)
         if kind == "arguments":
             return self._allowed_arguments(self._decided[sink], self._sources[where], native=native)
-        sources = [text for name, text in self._sources.items() if name == where or _CHANNEL.get(name) == kind]
+        # K3 thinks in the content, too: so the text that came just now counts for either channel.
+        spoken = "" if native else where
+        sources = [text for name, text in self._sources.items() if name == spoken or _CHANNEL.get(name) == kind]
         # Where another field came between, a word begins anew; half a marker does not.
-        held = [undecided(text) for text in (*sources, self._runs[where])]
+        held = [undecided(text) for text in (*sources, self._runs[spoken])]
         if not any(map(any, held)) and not any("<|" in text[-_SIGHT:] for text in sources):
             return 0
         return _MARKER + max(bare for _, bare in held)
