@@ -101,7 +101,8 @@ def replay(message: Message) -> list[Event]:
             case Reasoning(text=text):
                 events += [BlockOpened(index, "reasoning"), BlockDelta(index, text), BlockClosed(index)]
             case ToolCall(name=name, arguments=arguments):
-                opened = BlockOpened(index, "call", part.wire_id or part.id, name)
+                wire_id = part.wire_id if part.wire_id is not None else part.id
+                opened = BlockOpened(index, "call", wire_id, name)
                 events += [opened, BlockDelta(index, arguments), BlockClosed(index)]
             case _:
                 pass

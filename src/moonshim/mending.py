@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from moonshim.assemble import Assembler
 from moonshim.conversation import Message, ToolCall
-from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields
+from moonshim.dialects.openai_chat.delta import Piece, Said, read_index, read_pieces, read_speech, reasoning_fields
 from moonshim.dialects.openai_chat.patch import (
     ChoicePart,
     error_chunk,
@@ -197,15 +197,18 @@ class ChunkMender(Generic[Origin]):
         frame.parts = [part for part in frame.parts if which is None or part.state.index == which]
         for part in frame.parts:
             part.state.answer.abandon(failed, part.slip)
-        if any(isinstance(event, (BlockOpened, BlockDelta)) for part in frame.parts for event in part.slip.events):
+        if any(map(_tells, frame.parts)):
             self._queue.append(frame)
         # An error of one choice is no reason for the frames of the others not to wait.
         released = self.part() if which is None else []
         return released + self._queued(_Frame(origin, None))
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
-        """Something that is no chunk came: it keeps its place in the order."""
-        return self._queued(_Frame(origin, None))
+        """Something that is no chunk came: it keeps its place in the order, and ends the waiting.
+
+        Hosts send comments while they have nothing to say: then nobody should wait for the next word.
+        """
+        return self.part() + self._queued(_Frame(origin, None))
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
         """The host said that the stream is over: answers without a finish get one."""
@@ -244,7 +247,7 @@ class ChunkMender(Generic[Origin]):
 
     def _read(self, choice: Mapping[str, Any], frame: _Frame[Origin], fed: Fed | str | None) -> _Part:
         index = choice.get("index")
-        state = self.choice(index if isinstance(index, int) else 0)
+        state = self.choice(read_index(index) or 0)
         part = _Part(choice, state)
         delta = choice.get("delta")
         delta = delta if isinstance(delta, dict) else {}
@@ -317,6 +320,12 @@ class ChunkMender(Generic[Origin]):
             events = [event for part in frame.parts for event in part.slip.events]
             decided = sum(len(event.text) for event in events if isinstance(event, BlockDelta))
             frame.size += decided if decided > frame.size else 0
+            if any(
+                isinstance(event, BlockOpened) and event.kind == "call" and event.wire_extras is None
+                for event in events
+            ):
+                # It cannot leave as it came, so there is nothing to wait for.
+                frame.size = PARKED_LIMIT + 1
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()
@@ -340,6 +349,14 @@ class ChunkMender(Generic[Origin]):
         return released
 
     def _drained(self, origin: Origin | None) -> list[Released[Origin]]:
+        late: _Frame[Origin] = _Frame(None, self._identity())
+        for state in self._choices.values():
+            if state.answer.ending is not None:
+                part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
+                state.answer.drain_late(part.slip)
+                late.parts += [part] if _tells(part) else []
+        if late.parts:
+            self._queue.append(late)
         released = self.part()
         if origin is not None:
             released.append(Released(origin))
@@ -351,8 +368,9 @@ class ChunkMender(Generic[Origin]):
         parts = [(part, part.state.builder.build(part.slip.events)) for part in frame.parts]
         if not frame.changed and all(_is_unchanged(part, segments) for part, segments in parts):
             return Released(frame.origin)
+        moves_usage = self._plan.options.repair_deltas
         written = [
-            ChoicePart(part.choice, segments, part.entries, part.summary, part.state.reasoning)
+            ChoicePart(part.choice, segments, part.entries, part.summary, part.state.reasoning, moves_usage)
             for part, segments in parts
         ]
         patched = patch_chunk(frame.chunk, written, frame.usage)
@@ -360,11 +378,12 @@ class ChunkMender(Generic[Origin]):
             patched = []
         return Released(frame.origin, patched)
 
+    def _identity(self) -> dict[str, Any]:
+        return {key: value for key, value in (self._last_chunk or {}).items() if key not in ("choices", "usage")}
+
     def _closing_frame(self) -> _Frame[Origin]:
         """A chunk of our own for the answers that have not ended, in the image of the last one."""
-        last = self._last_chunk or {}
-        chunk = {key: value for key, value in last.items() if key not in ("choices", "usage")}
-        frame: _Frame[Origin] = _Frame(None, chunk)
+        frame: _Frame[Origin] = _Frame(None, self._identity())
         for state in [one for one in self._choices.values() if one.answer.ending is None]:
             part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
             for channel, rest in state.carry.flush(part.slip):
@@ -373,9 +392,13 @@ class ChunkMender(Generic[Origin]):
         return frame
 
 
-def _field_of(piece: Piece) -> tuple[str, int | str | None]:
-    """Whose arguments these are, as far as the entry itself tells."""
-    return ("arguments", piece.index if piece.index is not None else piece.id)
+def _tells(part: _Part) -> bool:
+    return any(isinstance(event, (BlockOpened, BlockDelta)) for event in part.slip.events)
+
+
+def _field_of(piece: Piece) -> tuple[str, int | None]:
+    """Whose arguments these are, as far as every entry tells."""
+    return ("arguments", piece.index)
 
 
 def _whole_call(number: int, call: ToolCall) -> dict[str, Any]:

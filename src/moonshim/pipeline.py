@@ -161,7 +161,11 @@ class Mender:
                 continue
             head = one.origin.head if one.origin is not None else b""
             for chunk in one.chunks:
-                out += self._render_frame(encode(chunk), head)
+                try:
+                    out += self._render_frame(encode(chunk), head)
+                except RecursionError:
+                    # Nested too deep to write again: as it came is the best there is.
+                    out += one.origin.raw if one.origin is not None else b""
                 head = b""
 
 

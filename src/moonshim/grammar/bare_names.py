@@ -10,13 +10,13 @@ from typing import Final
 
 __all__ = ["WORD", "BareNames", "bare_names", "ends_in_word"]
 
-WORD: Final = string.ascii_letters + string.digits + "_.-"
+WORD: Final = string.ascii_letters + string.digits + "_.-$"
 """What a header is made of. Other letters end a word: Chinese text puts no space before a name."""
 
 _IN_WORD: Final = frozenset(WORD + ":")
 
 # A call's index and the space behind it are bounded, so that what is held back is.
-_WITH_INDEX: Final = re.compile(r"[A-Za-z0-9_.\-]+:[0-9]{0,9}(?:(?<=[0-9])\s{1,8})?\Z")
+_WITH_INDEX: Final = re.compile(r"[A-Za-z0-9_.$\-]+:[0-9]{0,9}(?:(?<=[0-9])\s{1,8})?\Z")
 
 
 class BareNames:

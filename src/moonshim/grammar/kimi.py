@@ -52,17 +52,20 @@ class KimiGrammar:
         if not self._held and not any(start in text for start in self._markers.starts):
             return self._k2.feed(text)
         text, self._held = self._held + text, ""
-        marker = self._markers.find(text)
-        if marker is None:
-            cut = len(text) - self._markers.unfinished(text)
-            self._held = text[cut:]
-            return self._k2.feed(text[:cut])
-        if marker.group() not in _K3_MARKERS:
-            self._reader = self._k2
-            return self._k2.feed(text)
-        self._reader = self._k3
-        found = self._k2.feed(text[: marker.start()]) + self._k2.flush()
-        return found + self._k3.feed(text[marker.start() :])
+        pos = 0
+        while (marker := self._markers.find(text, pos)) is not None:
+            pos = marker.end()
+            if marker.group() in _K3_MARKERS:
+                self._reader = self._k3
+                found = self._k2.feed(text[: marker.start()]) + self._k2.flush()
+                return found + self._k3.feed(text[marker.start() :])
+            if "think" not in marker.group():
+                # Think tags are told apart from calls: they do not say which generation it is.
+                self._reader = self._k2
+                return self._k2.feed(text)
+        cut = len(text) - self._markers.unfinished(text, pos)
+        self._held = text[cut:]
+        return self._k2.feed(text[:cut])
 
     def flush(self) -> list[Found]:
         if self._reader is not None:

@@ -211,6 +211,11 @@ class Answer:
         """How many calls have gone out."""
         return self._desk.delivered + (self.watch.count if self.watch is not None else 0)
 
+    def drain_late(self, slip: Slip) -> None:
+        """Text that came behind the end, and was held back, goes out all the same."""
+        self._drain(slip)
+        self._blocks.hush(slip)
+
     def abandon(self, failed: Failed, slip: Slip) -> None:
         """The host told an error itself: what is held back goes out before it, and nothing comes after."""
         self._desk.cut = True

@@ -102,7 +102,12 @@ class CallDesk:
     def begin(self, call: Call, slip: Slip, *, opened: bool = True) -> None:
         """A call begins; its header goes out at once if nothing speaks against it."""
         if call.name is None and call.wire_id:
-            call.name = self._declared.name_in(call.wire_id)
+            found = self._declared.name_in(call.wire_id)
+            # A native identifier may be anything: only what is beyond doubt is a name.
+            sure = (
+                call.source == "markers" or self._declared.knows(found or "") or call.wire_id.startswith("functions.")
+            )
+            call.name = found if sure else None
         elif call.name is not None:
             fixed = self._declared.fix(call.name)
             if fixed != call.name:
@@ -204,14 +209,18 @@ class CallDesk:
     def _name_whole(self, call: Call, raw: str, slip: Slip, *, closed: bool) -> bool:
         """The call is whole and has no name yet: find it, or let the call go out as the text that it is."""
         name = call.name
-        if name is None:
-            wrapped = unwrap(raw)
-            if wrapped is not None:
-                name, raw = wrapped.name, wrapped.arguments
-            else:
-                name = self._declared.fitting(_decoded(raw)) if closed or _decoded(raw) is not None else None
+        if name is None and raw:
+            # What is wrong with the arguments must not hide whose they are.
+            trial = self._arguments_for(None)
+            tidy = trial.feed(raw) + trial.close(cut=not closed)
+            wrapped = unwrap(tidy)
+            arguments = wrapped.arguments if wrapped is not None else tidy
+            name = self._declared.fix(wrapped.name) if wrapped is not None else self._declared.fitting(_decoded(tidy))
             if name is not None:
+                raw = arguments
                 slip.put(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
+                for repair in trial.drain():
+                    slip.put(repair)
         if name is None:
             slip.put(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
             self._blocks.say(call.channel, f"{call.wire_id or ''}{raw}", slip)

@@ -13,7 +13,8 @@ CUT_SHORT: Final = frozenset({"length", "content_filter"})
 """Reasons that stay whatever came before: the host stopped the model."""
 
 _ERROR: Final = re.compile(
-    r"error|overload|abort|fail|timeout|timed_out|cancel|unavailable|rate_limit|quota", re.IGNORECASE
+    r"error|overload|abort|fail|timeout|timed_out|cancel|unavailable|rate_limit|quota|insufficient|busy|interrupted|crash",
+    re.IGNORECASE,
 )
 
 STREAM_ENDED: Final = Failed(
@@ -48,6 +49,6 @@ def mended_finish(raw: str | None, *, calls: bool, cut_off: bool, enforce: bool)
         return Finished(raw, raw)
     if calls:
         return Finished("tool_calls", raw)
-    if raw is None or raw in ("tool_calls", "function_call"):
+    if raw is None or raw == "tool_calls":
         return Finished("stop", raw)
     return Finished(raw, raw)

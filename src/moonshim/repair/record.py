@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArgumentsRecord"]
 
-_PIECES: Final = 64
+_PIECES: Final = 32
 _KEPT: Final = 8 * 1024
 
 

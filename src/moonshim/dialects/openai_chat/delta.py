@@ -9,7 +9,16 @@ from msgspec import Struct
 
 from moonshim.json_text import encode
 
-__all__ = ["REASONING_FIELDS", "Piece", "Said", "read_pieces", "read_speech", "reasoning_fields", "write_reasoning"]
+__all__ = [
+    "REASONING_FIELDS",
+    "Piece",
+    "Said",
+    "read_index",
+    "read_pieces",
+    "read_speech",
+    "reasoning_fields",
+    "write_reasoning",
+]
 
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Where hosts put reasoning; of unequal copies the first one wins."""
@@ -102,7 +111,7 @@ def _piece(entry: dict[str, Any]) -> Piece:
     if inner:
         extras["function"] = inner
     return Piece(
-        _index(entry.get("index")),
+        read_index(entry.get("index")),
         _text(entry.get("id")),
         _text(function.get("name")),
         arguments or "",
@@ -121,7 +130,8 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _index(value: Any) -> int | None:
+def read_index(value: Any) -> int | None:
+    """An index that came as a number or as its text."""
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float) and value.is_integer():

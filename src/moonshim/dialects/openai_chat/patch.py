@@ -47,6 +47,8 @@ class ChoicePart(Struct):
     """The whole calls, for the finish chunk (`assembleToolDeltas`)."""
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """The fields in which this host tells reasoning."""
+    moves_usage: bool = True
+    """Whether usage in the choice goes to the top of the chunk."""
 
 
 def patch_chunk(chunk: Mapping[str, Any], parts: Sequence[ChoicePart], usage: Any) -> list[dict[str, Any]]:
@@ -93,7 +95,8 @@ def _choices(part: ChoicePart) -> list[dict[str, Any]]:
     choice, ending = part.choice, _ending(part)
     delta = choice.get("delta")
     delta = delta if isinstance(delta, dict) else {}
-    kept = {key: value for key, value in choice.items() if key not in ("delta", "finish_reason", "usage")}
+    gone = ("delta", "finish_reason", "usage") if part.moves_usage else ("delta", "finish_reason")
+    kept = {key: value for key, value in choice.items() if key not in gone}
     kept.setdefault("index", 0)
     written: list[dict[str, Any]] = []
     for segment in part.segments or [Segment()]:
@@ -131,8 +134,10 @@ def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, firs
     fields: dict[str, Any] = {}
     if first:
         fields = {key: value for key, value in delta.items() if key not in _TOLD}
-        # An empty or absent text says nothing, so it may stay as the host wrote it.
-        fields |= {key: delta[key] for key in ("content", *REASONING_FIELDS) if key in delta and not _text(delta[key])}
+        # What was not read as text (nothing, or something that is none) stays as the host wrote it.
+        fields |= {
+            key: delta[key] for key in ("content", *REASONING_FIELDS) if key in delta and not _text(key, delta[key])
+        }
     if first or segment.reasoning:
         fields |= write_reasoning(delta, segment.reasoning, part.reasoning, first=first)
     if segment.content:
@@ -144,9 +149,10 @@ def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, firs
     return fields
 
 
-def _text(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(isinstance(one, dict) and one.get("text") for one in value)
+def _text(key: str, value: Any) -> bool:
+    if key == "reasoning_details":
+        texts = [one.get("text") for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+        return any(isinstance(text, str) and text for text in texts)
     return isinstance(value, str) and bool(value)
 
 

@@ -40,7 +40,7 @@ class SegmentBuilder:
 
     def build(self, events: list[Event]) -> list[Segment]:
         segments: list[Segment] = []
-        for event in events:
+        for event in _merged(events):
             match event:
                 case BlockOpened(index=index, kind="call", call_id=call_id, name=name):
                     native = event.wire_extras is not None
@@ -91,6 +91,28 @@ class SegmentBuilder:
         if any(piece.odd for piece in last.calls):
             last = _added(segments)
         last.calls.append(Piece(number, None, None, text))
+
+
+def _merged(events: list[Event]) -> list[Event]:
+    """Pieces of one block that follow each other as one piece: adding up strings one by one is not linear."""
+    if len(events) < 3:
+        return events
+    merged: list[Event] = []
+    pieces: list[str] = []
+    for event in events:
+        if isinstance(event, Repaired):
+            continue
+        last = merged[-1] if merged else None
+        if isinstance(event, BlockDelta) and isinstance(last, BlockDelta) and last.index == event.index:
+            pieces.append(event.text)
+            continue
+        if len(pieces) > 1 and isinstance(last, BlockDelta):
+            merged[-1] = BlockDelta(last.index, "".join(pieces))
+        merged.append(event)
+        pieces = [event.text] if isinstance(event, BlockDelta) else []
+    if len(pieces) > 1 and isinstance(merged[-1], BlockDelta):
+        merged[-1] = BlockDelta(merged[-1].index, "".join(pieces))
+    return merged
 
 
 def _added(segments: list[Segment]) -> Segment:
