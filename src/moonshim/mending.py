@@ -38,6 +38,8 @@ Origin = TypeVar("Origin")
 PARKED_LIMIT: Final = 27
 """Characters that frames may keep waiting: the longest marker less one."""
 PARKED_FRAMES: Final = 64
+_TOO_MUCH: Final = 1 << 20
+"""More than may wait, whatever else does."""
 
 
 class Released(Struct, Generic[Origin]):
@@ -325,7 +327,7 @@ class ChunkMender(Generic[Origin]):
                 for event in events
             ):
                 # It cannot leave as it came, so there is nothing to wait for.
-                frame.size = PARKED_LIMIT + 1
+                frame.size += _TOO_MUCH
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()

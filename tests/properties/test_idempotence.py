@@ -120,7 +120,17 @@ def test_a_clean_stream_of_every_option_leaves_as_it_came() -> None:
     assert TOOLS
 
 
-@given(scripts, cuts)
+def is_told_apart(script: Script) -> bool:
+    """Whether one pass leaves nothing that a second pass could read in another way.
+
+    Known limits: markers of both generations in one stream, when the first one decides which are read; answers that
+    were cut off, of which half a value or half a marker may stay; several choices, whose frames wait for each other.
+    """
+    generation_is_known = script.setting.model != "kimi-for-coding"
+    return generation_is_known and script.finish not in ("length", "content_filter") and len(script.choices) == 1
+
+
+@given(scripts.filter(is_told_apart), cuts)
 def test_what_was_mended_is_left_alone(script: Script, cut: Cut) -> None:
     once = mend(script.setting, script.frames(cut), script.choices)
     twice = mend(script.setting, [once.data], script.choices)
@@ -130,7 +140,7 @@ def test_what_was_mended_is_left_alone(script: Script, cut: Cut) -> None:
         assert twice.data == once.data
 
 
-@given(scripts, cuts)
+@given(scripts.filter(is_told_apart), cuts)
 def test_what_was_mended_frame_by_frame_is_left_alone_frame_by_frame(script: Script, cut: Cut) -> None:
     setting = replace(script.setting, options=None)
     mender, again = setting.mender(), setting.mender()

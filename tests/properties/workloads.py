@@ -129,7 +129,7 @@ _TOOLS_500: Final = tuple(
 )
 _SMALL: Final = {"buffer_limit": SMALL_BUFFER}
 _ASSEMBLED: Final = {**_SMALL, "tool_call_streaming": "assembled"}
-_PER_CALL: Final = 1024
+_PER_CALL: Final = 2048
 
 KINDS: Final[dict[str, Workload]] = {
     "plain text": Workload(_field(_WORDS), 4),
@@ -141,7 +141,8 @@ KINDS: Final[dict[str, Workload]] = {
     "arguments by four": Workload(_field(_around(_BEGIN, _object, _END)), 4),
     "native arguments by one": Workload(_native(_object), 1),
     "native arguments by four": Workload(_native(_object), 4),
-    "schema": Workload(_native(_object), 4, options={"repair_arguments": "schema"}),
+    # The schema, as it was read, stays for as long as the call.
+    "schema": Workload(_native(_object), 4, options={"repair_arguments": "schema"}, held=4000),
     "calls in markers": Workload(_field(_marker_calls), 16, per_call=_PER_CALL),
     "native calls": Workload(_native_calls, 64, per_call=_PER_CALL),
     "native calls that share an index": Workload(_shared_index, 64, per_call=_PER_CALL),

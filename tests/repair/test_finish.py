@@ -16,7 +16,7 @@ REASONS: dict[tuple[str | None, bool], str] = {
     ("tool_calls", True): "tool_calls",
     ("tool_calls", False): "stop",
     ("function_call", True): "tool_calls",
-    ("function_call", False): "stop",
+    ("function_call", False): "function_call",
     ("length", False): "length",
     ("length", True): "length",
     ("content_filter", False): "content_filter",

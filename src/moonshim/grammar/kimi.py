@@ -65,7 +65,11 @@ class KimiGrammar:
                 return self._k2.feed(text)
         cut = len(text) - self._markers.unfinished(text, pos)
         self._held = text[cut:]
-        return self._k2.feed(text[:cut])
+        found = self._k2.feed(text[:cut])
+        if self._held and self._k2.held and self._k2.held[0] in self._markers.starts:
+            # No marker goes on behind the beginning of another.
+            found += self._k2.flush()
+        return found
 
     def flush(self) -> list[Found]:
         if self._reader is not None:
