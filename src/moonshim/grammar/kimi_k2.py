@@ -233,6 +233,9 @@ class KimiK2Grammar:
         cut = tail
         if self._bare is not None:
             cut = self._bare_start(text, pos, tail)
+            if tail < len(text) and not self._bare.is_whole(text[cut:tail]):
+                # Only a whole header can stand before the arguments marker.
+                cut = tail
         if cut > pos:
             self._break_gap(out)
             self._say(text[pos:cut], out)
