@@ -127,7 +127,7 @@ def is_told_apart(script: Script) -> bool:
     were cut off, of which half a value or half a marker may stay; several choices, whose frames wait for each other.
     """
     generation_is_known = script.setting.model != "kimi-for-coding"
-    return generation_is_known and script.finish not in ("length", "content_filter") and len(script.choices) == 1
+    return generation_is_known and script.finish in (None, "stop", "tool_calls") and len(script.choices) == 1
 
 
 @given(scripts.filter(is_told_apart), cuts)
