@@ -14,7 +14,7 @@ import msgspec
 
 from moonshim.json_text import decode_object
 from moonshim.mending import PARKED_LIMIT, ChunkMender, Released
-from moonshim.repair.answer import UNREAD, Fed
+from moonshim.repair.answer import UNREAD, Fed, is_named_hold
 from moonshim.shapes import Shape, learn_shape
 from moonshim.sse import Frame
 
@@ -85,7 +85,7 @@ class ShortWay:
         if not held:
             return out + raw
         self._waiting.append((raw, len(text), min(len(held), len(text))))
-        named = len(held) if held[0].isalnum() else 0
+        named = len(held) if is_named_hold(held) else 0
         if sum(size for _, size, _ in self._waiting) - named > PARKED_LIMIT:
             self.hand_over()
             return [Released(Frame(out, None)), *self._chunks.part()]

@@ -17,7 +17,7 @@ from moonshim.repair.native import NativeCalls, NativePiece
 from moonshim.repair.native_watch import NativeWatch
 from moonshim.repair.slip import Observer, Parking, Slip
 
-__all__ = ["UNREAD", "Answer", "Fed"]
+__all__ = ["UNREAD", "Answer", "Fed", "is_named_hold"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
@@ -226,9 +226,9 @@ class Answer:
 
     @property
     def named_hold(self) -> int:
-        """How many characters wait because they may be a bare header, not the beginning of a marker."""
+        """How many characters wait under a name of their own, besides the beginning of a marker."""
         held = [grammar.held for grammar in self._grammars.values()]
-        return sum(len(text) for text in held if text and text[0].isalnum())
+        return sum(len(text) for text in held if is_named_hold(text))
 
     def leave(self) -> None:
         """No frame waits any longer for text that is held back."""
@@ -334,6 +334,11 @@ class Answer:
             else:
                 before = grammar.held
                 self._handle(other, before, grammar.flush(), "", slip)
+
+
+def is_named_hold(held: str) -> bool:
+    """Whether this may be a bare header, or is a tag of K3 with its attributes."""
+    return held[:1].isalnum() or held.startswith(("<|open|>", "<|close|>"))
 
 
 def _leading_speech(channel: Channel, found: list[Found]) -> tuple[Channel, str, list[Found]]:
