@@ -6,7 +6,18 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from moonshim.conversation import Message, Part, Reasoning, Text, ToolCall
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+    Opaque,
+    Repaired,
+    Started,
+)
 from moonshim.ids import CanonicalIds
 
 __all__ = ["Assembler", "assemble", "replay"]
@@ -17,10 +28,11 @@ _PIECES = 1024
 class _Growing:
     """A block and its text so far, in few pieces however many came."""
 
-    __slots__ = ("opened", "pieces")
+    __slots__ = ("opened", "pieces", "signed")
 
     def __init__(self, opened: BlockOpened) -> None:
         self.opened = opened
+        self.signed: BlockSigned | None = None
         self.pieces: list[str] = []
 
     def add(self, text: str) -> None:
@@ -47,7 +59,9 @@ class Assembler:
                 block = _Growing(event)
                 self._blocks[index] = block
                 self._order.append(block)
-            case BlockClosed() | Repaired():
+            case BlockSigned(index=index):
+                self._blocks[index].signed = event
+            case BlockClosed() | Repaired() | Started() | Opaque():
                 pass
             case Finished() | Failed():
                 self.ending = event
@@ -71,7 +85,10 @@ def _part(block: _Growing, ids: CanonicalIds) -> Part:
         case "text":
             return Text(text)
         case "reasoning":
-            return Reasoning(text)
+            signed = block.signed
+            return (
+                Reasoning(text) if signed is None else Reasoning(text, signed.signature, signed.details, signed.field)
+            )
         case "call":
             wire_id = block.opened.call_id or ""
             return ToolCall(ids.new(wire_id), block.opened.name or "", text, wire_id)
@@ -99,7 +116,10 @@ def replay(message: Message) -> list[Event]:
             case Text(text=text):
                 events += [BlockOpened(index, "text"), BlockDelta(index, text), BlockClosed(index)]
             case Reasoning(text=text):
-                events += [BlockOpened(index, "reasoning"), BlockDelta(index, text), BlockClosed(index)]
+                events += [BlockOpened(index, "reasoning"), BlockDelta(index, text)]
+                if part.signature is not None or part.details or part.field is not None:
+                    events.append(BlockSigned(index, part.signature, part.details, part.field))
+                events.append(BlockClosed(index))
             case ToolCall(name=name, arguments=arguments):
                 wire_id = part.wire_id if part.wire_id is not None else part.id
                 opened = BlockOpened(index, "call", wire_id, name)

@@ -13,14 +13,20 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 __all__ = [
+    "Change",
     "Media",
     "Message",
     "Part",
     "Reasoning",
+    "Request",
+    "ResponseFormat",
+    "Sampling",
     "Speaker",
     "Text",
+    "Thinking",
     "Tool",
     "ToolCall",
+    "ToolChoice",
     "ToolResult",
     "Usage",
 ]
@@ -41,6 +47,8 @@ class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
     signature: str | None = None
     details: tuple[dict[str, Any], ...] = ()
     """`reasoning_details` as the host sent them, for hosts that want them back."""
+    field: str | None = None
+    """Under which name a Chat host wants it; None: as it came, else `reasoning_content`."""
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
@@ -89,10 +97,18 @@ class Tool(Struct, frozen=True, omit_defaults=True):
     """A tool as it was declared. `parameters` is a JSON schema, or None when none was given."""
 
     name: str
+    """The name that the model sees; a tool of a namespace has that before it (`github__search`)."""
     description: str | None = None
     parameters: dict[str, Any] | None = None
     extras: dict[str, Any] = {}
     """Fields of the definition that only its own dialect knows (`strict`, `cache_control`, …)."""
+    kind: Literal["function", "custom", "server"] = "function"
+    """`custom` takes one free text, said to the model as a function of one string, `input`; `server` is run by the
+    host itself, and its `name` says what it is (`web_search`)."""
+    namespace: str | None = None
+    """The namespace that it was declared in, which is a part of its name."""
+    deferred: bool = False
+    """The client wanted it loaded only when it is searched for."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
@@ -103,3 +119,80 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     raw: dict[str, Any] = {}
+
+
+class ToolChoice(Struct, frozen=True, omit_defaults=True):
+    """Whether a tool has to be called, and which."""
+
+    mode: Literal["auto", "none", "required", "tool"]
+    name: str | None = None
+    """The tool that has to be called, when the mode is `tool`."""
+    allowed: tuple[str, ...] | None = None
+    """The tools that may be called, when that is not all of them."""
+
+
+class Thinking(Struct, frozen=True, omit_defaults=True):
+    """How much to think; None where the client did not say."""
+
+    enabled: bool | None = None
+    effort: str | None = None
+    """`minimal`, `low`, `medium`, `high`, `xhigh`, `max`; any other word as the client wrote it."""
+    budget: int | None = None
+    keep: str | None = None
+    """`all`: the reasoning of former turns is to be kept."""
+
+
+class Sampling(Struct, frozen=True, omit_defaults=True):
+    """How to pick tokens, how many, and where to stop."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+class ResponseFormat(Struct, frozen=True, omit_defaults=True):
+    """What form the answer must have."""
+
+    kind: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request, in no dialect. System prompts are messages, wherever they stood."""
+
+    model: str
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Tool, ...] | None = None
+    """None: nothing was said; an empty tuple: there are none."""
+    tool_choice: ToolChoice | None = None
+    parallel_calls: bool | None = None
+    sampling: Sampling = Sampling()
+    thinking: Thinking = Thinking()
+    response_format: ResponseFormat | None = None
+    stream: bool | None = None
+    include_usage: bool | None = None
+    """Whether a stream is to tell the usage (Chat asks for it)."""
+    user: str | None = None
+    metadata: dict[str, Any] = {}
+    cache_key: str | None = None
+    places: tuple[str, ...] = ()
+    """Where each message stood in the client's body (`messages[3]`, `system`), for errors that name it."""
+    extras: dict[str, Any] = {}
+    """By dialect: what only that dialect can say, and how it said the rest."""
+
+
+class Change(Struct, frozen=True, omit_defaults=True):
+    """Something in a request that was not sent as it came: by which rule, where, and why."""
+
+    rule: str
+    detail: str
+    place: str | None = None

@@ -9,9 +9,34 @@ MoonshimError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
-__all__ = ["CannotExpress", "InvalidInput", "InvalidOption", "MoonshimError", "UnknownFormat"]
+from msgspec import Struct
+
+__all__ = [
+    "CannotExpress",
+    "InvalidInput",
+    "InvalidOption",
+    "MoonshimError",
+    "Problem",
+    "ProblemKind",
+    "UnknownFormat",
+    "problem_of",
+]
+
+ProblemKind: TypeAlias = Literal[
+    "invalid_request",
+    "context_overflow",
+    "too_large",
+    "authentication",
+    "permission",
+    "not_found",
+    "rate_limit",
+    "quota",
+    "overloaded",
+    "timeout",
+    "server",
+]
 
 
 class MoonshimError(Exception):
@@ -49,3 +74,33 @@ class CannotExpress(InvalidInput):
     """The target format has no way to say what was asked of it."""
 
     code = "cannot_express"
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """An error on its way to a client, in no dialect yet: each dialect has a function that writes it."""
+
+    status: int
+    kind: ProblemKind
+    message: str
+    code: str | None = None
+    """The host's own word for it, where it has one."""
+    param: str | None = None
+    """Which field of the request is wrong."""
+    request_id: str | None = None
+    retry_after: float | None = None
+    """Seconds."""
+    tokens: int | None = None
+    limit: int | None = None
+    """Of an overflow: how many tokens the prompt has, and how many it may have, as far as the host said."""
+
+
+def problem_of(error: MoonshimError) -> Problem:
+    """What a client is told of an error of our own.
+
+    >>> problem_of(InvalidInput("a message must be an object", field="messages[3]")).param
+    'messages[3]'
+    """
+    kind: ProblemKind = "invalid_request" if error.status < 500 else "server"
+    return Problem(
+        status=error.status, kind=kind, message=str(error), code=error.code, param=getattr(error, "field", None)
+    )

@@ -1,0 +1,77 @@
+"""What a dialect can do: a frozen record of functions, the same for every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from moonshim.conversation import Change, Message, Request, Tool
+from moonshim.errors import Problem
+from moonshim.events import Event
+from moonshim.heard import Heard
+from moonshim.seal import Sealer
+
+__all__ = ["Body", "Decoder", "Dialect", "Encoder", "Reply"]
+
+Body: TypeAlias = dict[str, Any]
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What writing an answer in the client's dialect needs to know of the request."""
+
+    model: str
+    """The name that the client asked for."""
+    id: str = "moonshim"
+    """What the answer's identifiers are made of when the host gives none."""
+    created: int = 0
+    """Seconds since 1970, when the host does not say."""
+    request: Request = field(default_factory=lambda: Request(model=""))
+    """The client's request as it was parsed: dialects that repeat parts of it in the answer do so from here."""
+    tools: Mapping[str, Tool] = {}
+    """The declared tools by the names under which the host knows them; each has the client's own name."""
+    sealer: Sealer = field(default_factory=Sealer)
+
+
+class Decoder(Protocol):
+    """Reads the payloads of one stream. One object for each response."""
+
+    def feed(self, payload: Body) -> list[Heard]:
+        """What this payload says. Never raises: what cannot be read is `Unread`."""
+
+    def flush(self) -> list[Heard]:
+        """The input is over: what was kept back."""
+
+
+class Encoder(Protocol):
+    """Writes one answer as the payloads of a stream. Trusts its input: blocks are balanced, one ending comes last.
+
+    Several calls may be open at a time; a dialect that can only have one open keeps the later ones back.
+    """
+
+    def feed(self, event: Event) -> list[Body]:
+        """The payloads that tell this event."""
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """One protocol, both ways."""
+
+    name: str
+    parse_request: Callable[[Any, Sealer], tuple[Request, list[Change]]]
+    """A body -> the request. Raises `InvalidInput` with the field, and nothing else."""
+    render_request: Callable[[Request], tuple[Body, list[Change]]]
+    """The request -> a body, and what this dialect could not say."""
+    parse_messages: Callable[[Iterable[Any]], list[Message]]
+    render_messages: Callable[[Sequence[Message]], list[Body]]
+    decoder: Callable[[], Decoder]
+    decode_response: Callable[[Body], list[Heard]]
+    """A whole response -> what it says, as one stream would."""
+    encoder: Callable[[Reply], Encoder]
+    encode_response: Callable[[Sequence[Event], Reply], Body]
+    """All events of one answer -> a whole response."""
+    render_problem: Callable[[Problem], Body]
+    names_events: bool
+    """Whether the frames of a stream have `event:` lines, which repeat the payload's `type`."""
+    done: bytes | None
+    """What is sent behind the last payload."""
