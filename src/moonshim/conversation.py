@@ -186,6 +186,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_key: str | None = None
     places: tuple[str, ...] = ()
     """Where each message stood in the client's body (`messages[3]`, `system`), for errors that name it."""
+    put: dict[str, Any] = {}
+    """Fields of the body as this host spells them: written over everything else, and left out where None."""
     extras: dict[str, Any] = {}
     """By dialect: what only that dialect can say, and how it said the rest."""
 
