@@ -1,0 +1,135 @@
+"""A tool's schema -> what Moonshot says against it, in its own words.
+
+Written from the behaviour of MoonshotAI/walle at its strictest level, and independent of
+`moonshim.hosts.schema_flavour`, which it judges. One thing is simpler than there: what is
+nested deeper than `NESTING` as plain JSON is refused as too deep.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tests.strict_kimi.schema_endings import check_references, depth_behind
+from tests.strict_kimi.schema_words import LIMITS, Json, Limits, Path, Refused, check_known, check_words
+
+__all__ = ["LIMITS", "Limits", "check_schema"]
+
+NESTING: Final = 250
+
+
+def check_schema(schema: Any, *, limits: Limits = LIMITS) -> str | None:
+    """The message with which Moonshot refuses a schema, given as JSON text or as a value; nothing if it is accepted.
+
+    >>> check_schema({"type": "object", "properties": {"a": {"type": "text"}}})
+    "At path 'properties.a': invalid type"
+    >>> check_schema('{"type": "object"}') is None
+    True
+    """
+    try:
+        _check(_parse(schema) if isinstance(schema, str) else schema, limits)
+    except Refused as refused:
+        return str(refused)
+    except ValueError as error:
+        return f"JSON schema parsing error: {error}"
+    return None
+
+
+def _parse(text: str) -> Any:
+    try:
+        value = json.loads(text, parse_constant=_no_number, parse_float=_number)
+    except RecursionError:
+        raise Refused(f"schema depth exceeds maximum limit of {LIMITS.depth}", ()) from None
+    if not isinstance(value, dict | None):
+        raise ValueError(f"JSON type error: expected an object but got {type(value).__name__}")
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return value if abs(value) != float("inf") else _no_number(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"JSON type error: {text} is not a number")
+
+
+def _check(schema: Any, limits: Limits) -> None:
+    if not isinstance(schema, dict):
+        raise Refused("schema must be a dict", ())
+    if not schema:
+        return
+    if _too_nested(schema):
+        raise Refused(f"schema depth exceeds maximum limit of {limits.depth}", ())
+    if _size(schema) > limits.size:
+        raise Refused("schema exceeds maximum allowed size", ())
+    walk = _Walk(schema, limits)
+    walk.visit(schema, (), 0)
+    if walk.deepest > limits.depth:
+        raise Refused(f"schema depth exceeds maximum limit of {limits.depth}", ())
+    check_references(schema)
+
+
+def _size(schema: Json) -> int:
+    """As Go writes it: these three characters are escaped to six each."""
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&"))
+
+
+def _too_nested(schema: Any) -> bool:
+    level = [schema]
+    for _ in range(NESTING):
+        level = [
+            item
+            for value in level
+            if isinstance(value, dict | list)
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return False
+    return True
+
+
+class _Walk:
+    """Visits every level once, in the order in which Moonshot does: the first fault found is the one it tells."""
+
+    def __init__(self, root: Json, limits: Limits) -> None:
+        self._root = root
+        self._limits = limits
+        self._keys = 0
+        self.deepest = 0
+
+    def visit(self, schema: Json, path: Path, depth: int) -> None:
+        if depth > self._limits.depth:
+            raise Refused(f"schema depth exceeds maximum limit of {self._limits.depth}", path)
+        check_known(schema, path)
+        defs = schema["$defs"] if isinstance(schema.get("$defs"), dict) else {}
+        for name in sorted(defs):
+            if not isinstance(defs[name], dict):
+                raise Refused("$defs schema must be object", (*path, "$defs"))
+            self.visit(defs[name], (*path, "$defs", name), depth)
+        check_words(schema, self._root, path, self._limits)
+        self._note_depth(schema, depth)
+        self._descend(schema, path, depth)
+
+    def _note_depth(self, schema: Json, depth: int) -> None:
+        reference = schema.get("$ref")
+        behind = depth_behind(self._root, reference) if isinstance(reference, str) else 0
+        self.deepest = max(self.deepest, depth + behind)
+
+    def _descend(self, schema: Json, path: Path, depth: int) -> None:
+        properties = schema.get("properties", {})
+        self._keys += len(properties)
+        if self._keys > self._limits.keys:
+            raise Refused(
+                f"total number of properties keys({self._keys}) across all objects "
+                f"exceeds maximum limit of {self._limits.keys}",
+                path,
+            )
+        for name, below in properties.items():
+            self.visit(below, (*path, "properties", name), depth + 1)
+        for word in ("items", "additionalProperties"):
+            if isinstance(schema.get(word), dict):
+                self.visit(schema[word], (*path, word), depth)
+        for branch in schema.get("anyOf", ()):
+            self.visit(branch, (*path, "anyOf"), depth)
