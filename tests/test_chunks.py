@@ -119,3 +119,11 @@ def test_a_chunk_leaves_before_the_next_one_is_asked_for() -> None:
 
 def test_a_model_that_is_no_kimi_is_passed_through() -> None:
     assert list(mend_chunks([*BROKEN[:2], chunk({}, "stop")], model="gpt-4o")) == BROKEN
+
+
+def test_a_summary_names_a_watched_call_and_one_from_markers_that_have_the_same_number() -> None:
+    entry = {"index": 0, "id": "functions.cat:1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+    options = KimiOptions(manual_tool_parsing=True, assemble_tool_deltas=True)
+    came = [chunk({"content": CALL}), chunk({"tool_calls": [entry]}), chunk({}, "tool_calls")]
+    *_, last = mend_chunks(came, model="kimi-k2.5", options=options)
+    assert [call["function"]["name"] for call in last["choices"][0]["message"]["tool_calls"]] == ["ls", "cat"]

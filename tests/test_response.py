@@ -160,6 +160,7 @@ def test_what_is_no_response_passes_unchanged_and_is_told(value: dict[str, Any])
     result = mended(value)
     assert result.body == value
     assert [repair.rule for repair in result.repairs] == ["not_a_chunk"]
+    assert result.repair_counts == {"not_a_chunk": 1}
     assert result.message == Message("ai")
 
 

@@ -11,18 +11,47 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from moonshim.conversation import Usage
+
 __all__ = [
     "BlockClosed",
     "BlockDelta",
     "BlockKind",
     "BlockOpened",
+    "BlockSigned",
+    "CallPiece",
     "Event",
     "Failed",
     "Finished",
+    "Opaque",
     "Repaired",
+    "Started",
 ]
 
 BlockKind: TypeAlias = Literal["text", "reasoning", "call"]
+
+
+class CallPiece(Struct, frozen=True):
+    """One entry of a native tool delta. Empty strings count as absent; what is `odd` cannot stay as it is."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    extras: dict[str, Any] = {}
+    """Fields that we do not know; those of its `function` under that name."""
+    odd: str = ""
+    """What is odd about the entry, in words."""
+
+
+class Started(Struct, frozen=True):
+    """The answer begins, under the host's own name for it. Comes first where it comes at all."""
+
+    id: str | None = None
+    model: str | None = None
+    created: int | None = None
+    usage: Usage | None = None
+    """What the host said of the prompt's tokens before it said anything else (Messages does)."""
 
 
 class BlockOpened(Struct, frozen=True):
@@ -35,12 +64,28 @@ class BlockOpened(Struct, frozen=True):
     wire_extras: dict[str, Any] | None = None
     """Fields of the host's own tool delta that we do not know: they go out with the header."""
 
+    @property
+    def is_from_markers(self) -> bool:
+        """Whether this is a call that no delta of the host's own tells."""
+        return self.kind == "call" and self.wire_extras is None
+
 
 class BlockDelta(Struct, frozen=True):
     """The block grows by this text; for a call it is a piece of the raw arguments."""
 
     index: int
     text: str
+
+
+class BlockSigned(Struct, frozen=True):
+    """What the host wants back beside this block of reasoning; comes before the block closes."""
+
+    index: int
+    signature: str | None = None
+    details: tuple[dict[str, Any], ...] = ()
+    """`reasoning_details`, each entry whole and without its streaming index."""
+    field: str | None = None
+    """The name of the field that the reasoning came in, from a Chat host."""
 
 
 class BlockClosed(Struct, frozen=True):
@@ -62,7 +107,10 @@ class Finished(Struct, frozen=True):
     """The answer is over; `reason` is the mended reason, `raw_reason` what the host said."""
 
     reason: str
+    """In the words of Chat: `stop`, `tool_calls`, `length`, `content_filter`, or what the host said."""
     raw_reason: str | None = None
+    stop_sequence: str | None = None
+    usage: Usage | None = None
 
 
 class Failed(Struct, frozen=True):
@@ -73,4 +121,12 @@ class Failed(Struct, frozen=True):
     retryable: bool = True
 
 
-Event: TypeAlias = BlockOpened | BlockDelta | BlockClosed | Repaired | Finished | Failed
+class Opaque(Struct, frozen=True):
+    """A payload that says something we have no word for; it goes on where the client speaks the host's dialect."""
+
+    payload: dict[str, Any]
+
+
+Event: TypeAlias = (
+    Started | BlockOpened | BlockDelta | BlockSigned | BlockClosed | Repaired | Finished | Failed | Opaque
+)

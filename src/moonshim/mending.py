@@ -7,10 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.assemble import Assembler
-from moonshim.conversation import Message, ToolCall
-from moonshim.dialects.openai_chat.delta import Piece, Said, read_index, read_pieces, read_speech, reasoning_fields
+from moonshim.conversation import Message
+from moonshim.dialects.openai_chat.delta import (
+    Speech,
+    read_index,
+    read_pieces,
+    read_speech,
+    reasoning_fields,
+    write_piece,
+)
 from moonshim.dialects.openai_chat.patch import (
     ChoicePart,
     error_chunk,
@@ -21,13 +29,12 @@ from moonshim.dialects.openai_chat.patch import (
 )
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.dialects.openai_chat.usage import UsageKeeper
-from moonshim.events import BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.events import BlockDelta, BlockOpened, CallPiece, Event, Failed, Finished, Repaired
 from moonshim.grammar.events import Channel
 from moonshim.plan import Plan
 from moonshim.repair.answer import Answer, Fed
 from moonshim.repair.finish import STREAM_ENDED
 from moonshim.repair.log import RepairLog
-from moonshim.repair.native import NativePiece
 from moonshim.repair.slip import Slip
 from moonshim.repair.surrogates import SurrogateJoiner
 
@@ -38,8 +45,6 @@ Origin = TypeVar("Origin")
 PARKED_LIMIT: Final = 27
 """Characters that frames may keep waiting: the longest marker less one."""
 PARKED_FRAMES: Final = 64
-_TOO_MUCH: Final = 1 << 20
-"""More than may wait, whatever else does."""
 
 
 class Released(Struct, Generic[Origin]):
@@ -58,8 +63,8 @@ class _Part:
         self.choice = choice
         self.state = state
         self.slip = Slip(state.observe)
-        self.said = Said()
-        self.pieces: list[Piece] = []
+        self.said = Speech()
+        self.pieces: list[CallPiece] = []
         self.entries: list[Any] | None = None
         self.patched_entries = False
         self.raw_finish: str | None = None
@@ -87,20 +92,25 @@ class _Frame(Generic[Origin]):
 class Choice:
     """What is remembered of one choice from frame to frame."""
 
-    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "log", "observe", "reasoning")
+    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "log", "reasoning")
 
     def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
         self.index = index
         self.log = log
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
-        self.observe = self._seen
         self.answer: Answer = plan.answer(self.observe, hears=self.assembler is not None)
         self.builder = SegmentBuilder(self.answer.numbers)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         self.has_role = False
 
-    def _seen(self, event: Event) -> None:
+    @property
+    def message(self) -> Message:
+        """What the choice has said so far, if anybody assembles it."""
+        return self.assembler.message if self.assembler is not None else Message("ai")
+
+    def observe(self, event: Event) -> None:
+        """Something happened: repairs go to the log, the rest to whoever assembles the message."""
         if isinstance(event, Repaired):
             self.log.add(event, self.index)
         elif self.assembler is not None:
@@ -130,7 +140,7 @@ class ChunkMender(Generic[Origin]):
 
     def message(self, index: int = 0) -> Message:
         choice = self._choices.get(index)
-        return choice.assembler.message if choice is not None and choice.assembler is not None else Message("ai")
+        return choice.message if choice is not None else Message("ai")
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
         choice = self._choices.get(index)
@@ -195,7 +205,7 @@ class ChunkMender(Generic[Origin]):
         failed, which = host_error(error), error.get("choice") if isinstance(error, dict) else None
         self._failed = self._failed or which is None
         self._no_answer = failed
-        frame = self._closing_frame()
+        frame = self._own_frame()
         frame.parts = [part for part in frame.parts if which is None or part.state.index == which]
         for part in frame.parts:
             part.state.answer.abandon(failed, part.slip)
@@ -215,7 +225,7 @@ class ChunkMender(Generic[Origin]):
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
         """The host said that the stream is over: answers without a finish get one."""
         if not self._failed:
-            frame = self._closing_frame()
+            frame = self._own_frame()
             for part in frame.parts:
                 part.state.answer.finish(None, part.slip)
                 part.summary = self._summary(part)
@@ -227,13 +237,13 @@ class ChunkMender(Generic[Origin]):
         """The input ended, and nobody said that the stream was over."""
         if self._failed or (self._choices and all(one.answer.ending for one in self._choices.values())):
             return self._drained(None)
-        if not self._choices and self._no_answer is not None:
-            return self._drained(None)
         if not self._choices:
+            if self._no_answer is not None:
+                return self._drained(None)
             self.log.add(Repaired("failed", STREAM_ENDED.code), 0)
             self._no_answer = STREAM_ENDED
             return [*self._drained(None), Released(None, [error_chunk(STREAM_ENDED)])]
-        frame = self._closing_frame()
+        frame = self._own_frame()
         for part in frame.parts:
             part.state.answer.break_off(part.slip)
         self._queue.append(frame)
@@ -248,8 +258,7 @@ class ChunkMender(Generic[Origin]):
     # -- one choice of a chunk -------------------------------------------------------
 
     def _read(self, choice: Mapping[str, Any], frame: _Frame[Origin], fed: Fed | str | None) -> _Part:
-        index = choice.get("index")
-        state = self.choice(read_index(index) or 0)
+        state = self.choice(read_index(choice.get("index")) or 0)
         part = _Part(choice, state)
         delta = choice.get("delta")
         delta = delta if isinstance(delta, dict) else {}
@@ -301,9 +310,8 @@ class ChunkMender(Generic[Origin]):
             part.entries, part.patched_entries = _watched(watch, entries, part)
             return
         for piece in part.pieces:
-            arguments = part.state.carry.join(_field_of(piece), piece.arguments, part.slip)
-            native = NativePiece(piece.index, piece.id, piece.name, arguments, piece.extras, piece.odd)
-            part.state.answer.call(native, part.slip, mended)
+            arguments = part.state.carry.join(("arguments", piece.index), piece.arguments, part.slip)
+            part.state.answer.call(replace(piece, arguments=arguments), part.slip, mended)
             frame.size += len(arguments)
 
     def _summary(self, part: _Part) -> list[dict[str, Any]] | None:
@@ -311,28 +319,28 @@ class ChunkMender(Generic[Origin]):
         if not self._plan.options.assemble_tool_deltas or assembler is None:
             return None
         numbers = part.state.answer.numbers
-        calls = [(numbers[block], call) for block, call in assembler.tool_calls()]
-        return [_whole_call(number, call) for number, call in sorted(calls, key=lambda one: one[0])] or None
+        # A call from markers and one that is only watched may have the same number.
+        calls = sorted(((numbers[block], call) for block, call in assembler.tool_calls()), key=lambda one: one[0])
+        return [
+            write_piece(CallPiece(number, call.wire_id, call.name, call.arguments)) for number, call in calls
+        ] or None
 
     # -- what leaves -----------------------------------------------------------------
 
     def _queued(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
+        brings_call = False
         if frame.waiting:
-            # What it has to tell besides its own text waits with it.
             events = [event for part in frame.parts for event in part.slip.events]
+            # What it has to tell besides its own text waits with it.
             decided = sum(len(event.text) for event in events if isinstance(event, BlockDelta))
             frame.size += decided if decided > frame.size else 0
-            if any(
-                isinstance(event, BlockOpened) and event.kind == "call" and event.wire_extras is None
-                for event in events
-            ):
-                # It cannot leave as it came, so there is nothing to wait for.
-                frame.size += _TOO_MUCH
+            # A call from markers: it cannot leave as it came, so there is nothing to wait for.
+            brings_call = any(isinstance(event, BlockOpened) and event.is_from_markers for event in events)
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()
         named = sum(choice.answer.named_hold for choice in self._choices.values()) if self._queue else 0
-        if self._parked - named > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
+        if brings_call or self._parked - named > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
             released += self.part()
         return released
 
@@ -351,12 +359,10 @@ class ChunkMender(Generic[Origin]):
         return released
 
     def _drained(self, origin: Origin | None) -> list[Released[Origin]]:
-        late: _Frame[Origin] = _Frame(None, self._identity())
-        for state in self._choices.values():
-            if state.answer.ending is not None:
-                part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
-                state.answer.drain_late(part.slip)
-                late.parts += [part] if _tells(part) else []
+        late = self._own_frame(ended=True)
+        for part in late.parts:
+            part.state.answer.drain_late(part.slip)
+        late.parts = list(filter(_tells, late.parts))
         if late.parts:
             self._queue.append(late)
         released = self.part()
@@ -380,13 +386,12 @@ class ChunkMender(Generic[Origin]):
             patched = []
         return Released(frame.origin, patched)
 
-    def _identity(self) -> dict[str, Any]:
-        return {key: value for key, value in (self._last_chunk or {}).items() if key not in ("choices", "usage")}
-
-    def _closing_frame(self) -> _Frame[Origin]:
-        """A chunk of our own for the answers that have not ended, in the image of the last one."""
-        frame: _Frame[Origin] = _Frame(None, self._identity())
-        for state in [one for one in self._choices.values() if one.answer.ending is None]:
+    def _own_frame(self, *, ended: bool = False) -> _Frame[Origin]:
+        """A chunk of our own, in the image of the last one, for the answers that have (not) ended."""
+        last = self._last_chunk or {}
+        chunk = {key: value for key, value in last.items() if key not in ("choices", "usage")}
+        frame: _Frame[Origin] = _Frame(None, chunk)
+        for state in [one for one in self._choices.values() if (one.answer.ending is not None) == ended]:
             part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
             for channel, rest in state.carry.flush(part.slip):
                 self._say(part, channel, rest)
@@ -396,16 +401,6 @@ class ChunkMender(Generic[Origin]):
 
 def _tells(part: _Part) -> bool:
     return any(isinstance(event, (BlockOpened, BlockDelta)) for event in part.slip.events)
-
-
-def _field_of(piece: Piece) -> tuple[str, int | None]:
-    """Whose arguments these are, as far as every entry tells."""
-    return ("arguments", piece.index)
-
-
-def _whole_call(number: int, call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"index": number, "id": call.wire_id, "type": "function", "function": function}
 
 
 def _watched(watch: Any, entries: Any, part: _Part) -> tuple[list[Any], bool]:
@@ -436,7 +431,7 @@ def _is_unchanged(part: _Part, segments: Sequence[Segment]) -> bool:
     return len(went.calls) == len(part.pieces) and all(map(_same_piece, part.pieces, went.calls))
 
 
-def _same_piece(came: Piece, went: Piece) -> bool:
+def _same_piece(came: CallPiece, went: CallPiece) -> bool:
     return (
         not came.odd
         and came.index == went.index

@@ -6,23 +6,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from moonshim.assemble import Assembler
 from moonshim.conversation import Message
-from moonshim.dialects.openai_chat.delta import Piece, Said, read_pieces, read_speech, reasoning_fields, write_reasoning
+from moonshim.dialects.openai_chat.delta import (
+    Speech,
+    read_pieces,
+    read_speech,
+    reasoning_fields,
+    write_piece,
+    write_reasoning,
+)
 from moonshim.dialects.openai_chat.patch import error_chunk, host_error
-from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
+from moonshim.dialects.openai_chat.segments import Segment
 from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.errors import InvalidInput
-from moonshim.events import Event, Failed, Finished, Repaired
+from moonshim.events import CallPiece, Failed, Finished, Repaired
 from moonshim.grammar.events import Channel
+from moonshim.mending import Choice
 from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
-from moonshim.repair.answer import Answer
 from moonshim.repair.log import RepairLog
-from moonshim.repair.native import NativePiece
 from moonshim.repair.slip import Slip
-from moonshim.repair.surrogates import SurrogateJoiner
 
 __all__ = ["Mended", "mend_response"]
 
@@ -59,10 +64,10 @@ def mend_response(
     log = RepairLog()
     choices = body.get("choices")
     if body.get("error"):
-        return Mended(body, log.repairs, ending=host_error(body["error"]))
+        return Mended(body, log.repairs, ending=host_error(body["error"]), repair_counts=dict(log.counts))
     if not isinstance(choices, list):
         log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
-        return Mended(body, log.repairs)
+        return Mended(body, log.repairs, repair_counts=dict(log.counts))
     usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas).read(body, log)
     mended = [_WholeChoice(choice, place, plan, log) for place, choice in enumerate(choices)]
     first = mended[0] if mended else None
@@ -85,40 +90,33 @@ class _WholeChoice:
         self.changed = False
         self.message = Message("ai")
         self.ending: Finished | Failed | None = None
-        self._place = place
-        self._log = log
-        self._assembler = Assembler()
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
             log.add(Repaired("not_a_chunk", "a choice without a message"), place)
             return
-        self._mend(choice, choice["message"], plan)
+        state = Choice(place, plan, log, collect=True)
+        self._mend(choice, choice["message"], state, mends_deltas=plan.options.repair_deltas)
+        self.message, self.ending = state.message, state.answer.ending
 
-    def _seen(self, event: Event) -> None:
-        if isinstance(event, Repaired):
-            self._log.add(event, self._place)
-        else:
-            self._assembler.feed(event)
-
-    def _mend(self, choice: dict[str, Any], message: dict[str, Any], plan: Plan) -> None:
-        answer, slip = plan.answer(self._seen), Slip(self._seen)
+    def _mend(self, choice: dict[str, Any], message: dict[str, Any], state: Choice, *, mends_deltas: bool) -> None:
+        slip = Slip(state.observe)
         said, pieces = read_speech(message), read_pieces(message.get("tool_calls"))
-        mends_deltas = plan.options.repair_deltas
         conflicts = said.conflicts if mends_deltas else ()
         for field, text in conflicts:
             slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
-        new_ids = _tell(answer, said, pieces, slip)
+        new_ids = _tell(state, said, pieces, slip)
         raw = choice.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
-        answer.finish(raw, slip)
-        self.message, self.ending = self._assembler.message, answer.ending
-        went = _merged(SegmentBuilder(answer.numbers).build(slip.events))
+        state.answer.finish(raw, slip)
+        ending = state.answer.ending
+        went = _merged(state.builder.build(slip.events))
         if not mends_deltas:
-            went.calls = [_told(piece, new_ids.get(place)) for place, piece in enumerate(pieces)] + went.calls
-        reason = answer.ending.reason if isinstance(answer.ending, Finished) else None
+            watched = [replace(piece, index=None, id=new_ids.get(at, piece.id)) for at, piece in enumerate(pieces)]
+            went.calls = watched + went.calls
+        reason = ending.reason if isinstance(ending, Finished) else None
         self.changed = (
             (went.reasoning, went.content, reason) != (said.reasoning, said.content, raw)
             or [_identity(one) for one in went.calls] != [_identity(one) for one in pieces]
-            or isinstance(answer.ending, Failed)
+            or isinstance(ending, Failed)
             or (mends_deltas and (bool(conflicts) or "usage" in choice or any(map(_oddity, pieces))))
         )
         if self.changed:
@@ -126,9 +124,9 @@ class _WholeChoice:
             self.choice |= {"message": _patched_message(message, went), "finish_reason": reason}
 
 
-def _tell(answer: Answer, said: Said, pieces: list[Piece], slip: Slip) -> dict[int, str]:
+def _tell(state: Choice, said: Speech, pieces: list[CallPiece], slip: Slip) -> dict[int, str]:
     """Tell the answer what the message says; the identifiers to write where calls are only watched."""
-    halves, new_ids = SurrogateJoiner(), dict[int, str]()
+    answer, halves, new_ids = state.answer, state.carry, dict[int, str]()
     channels: tuple[tuple[Channel, str], ...] = (("reasoning", said.reasoning), ("text", said.content))
     for channel, text in channels:
         text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush(slip))
@@ -136,43 +134,38 @@ def _tell(answer: Answer, said: Said, pieces: list[Piece], slip: Slip) -> dict[i
             answer.say(channel, text, slip)
     for number, piece in enumerate(pieces):
         arguments = halves.join(number, piece.arguments, slip)
-        native = NativePiece(number, piece.id, piece.name, arguments, piece.extras, _oddity(piece))
+        native = replace(piece, index=number, arguments=arguments, odd=_oddity(piece))
         if answer.watch is None:
             answer.call(native, slip)
-        elif (new_id := answer.watch.feed(native, slip)) is not None:
+        elif new_id := answer.watch.feed(native, slip):
             new_ids[number] = new_id
     return new_ids
 
 
-def _oddity(piece: Piece) -> str:
+def _oddity(piece: CallPiece) -> str:
     """What is odd about an entry of a whole message, in which an index is not needed."""
     return "" if "index" in piece.odd else piece.odd
 
 
-def _told(piece: Piece, new_id: str | None = None) -> Piece:
-    return Piece(None, new_id or piece.id, piece.name, piece.arguments, piece.extras)
-
-
-def _identity(piece: Piece) -> tuple[str | None, str | None, str]:
+def _identity(piece: CallPiece) -> tuple[str | None, str | None, str]:
     return piece.id, piece.name, piece.arguments
 
 
 def _merged(segments: list[Segment]) -> Segment:
     whole = Segment(calls=[])
-    calls: dict[int | None, Piece] = {}
+    calls: dict[int | None, CallPiece] = {}
     for segment in segments:
         whole.reasoning += segment.reasoning
         whole.content += segment.content
         for piece in segment.calls:
             known = calls.get(piece.index)
-            arguments = piece.arguments if known is None else known.arguments + piece.arguments
-            calls[piece.index] = Piece(None, *_named(known or piece), arguments, (known or piece).extras)
+            calls[piece.index] = (
+                replace(piece, index=None)
+                if known is None
+                else replace(known, arguments=known.arguments + piece.arguments)
+            )
     whole.calls = list(calls.values())
     return whole
-
-
-def _named(piece: Piece) -> tuple[str | None, str | None]:
-    return piece.id, piece.name
 
 
 def _patched_message(message: dict[str, Any], went: Segment) -> dict[str, Any]:
@@ -182,14 +175,7 @@ def _patched_message(message: dict[str, Any], went: Segment) -> dict[str, Any]:
     if isinstance(message.get("content"), str) or went.content:
         patched["content"] = went.content
     if went.calls:
-        patched["tool_calls"] = [_entry(piece) for piece in went.calls]
+        patched["tool_calls"] = [write_piece(piece) for piece in went.calls]
     elif "tool_calls" in message and not message["tool_calls"]:
         patched["tool_calls"] = message["tool_calls"]
     return patched
-
-
-def _entry(piece: Piece) -> dict[str, Any]:
-    extras = dict(piece.extras)
-    function = {"name": piece.name, "arguments": piece.arguments, **extras.pop("function", {})}
-    named = {"id": piece.id} if piece.id is not None else {}
-    return {**named, "type": "function", "function": function, **extras}

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.dialects.openai_chat.delta import Piece, read_pieces, read_speech, reasoning_fields
+from moonshim.dialects.openai_chat.delta import read_pieces, read_speech, reasoning_fields
 from moonshim.dialects.openai_chat.patch import ChoicePart, patch_chunk
 from moonshim.dialects.openai_chat.segments import Segment
+from moonshim.events import CallPiece
 from moonshim.grammar.events import Channel
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import Choice
@@ -60,7 +61,7 @@ class Shape:
         """The payload that tells in this chunk's place that a call's arguments grew, around their text."""
         known = self._grown.get(number)
         if known is None:
-            segment = Segment(calls=[Piece(number, None, None, _PROBE)])
+            segment = Segment(calls=[CallPiece(number, None, None, _PROBE)])
             part = ChoicePart(self._choice, [segment], reasoning=self.state.reasoning)
             (patched,) = patch_chunk(self._chunk, [part], self._chunk.get("usage"))
             before, _, after = encode(patched).partition(_PROBE_TEXT)
@@ -94,7 +95,7 @@ def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice
     return None
 
 
-def _only_text(delta: Mapping[str, Any]) -> tuple[str | None, Piece | None]:
+def _only_text(delta: Mapping[str, Any]) -> tuple[str | None, CallPiece | None]:
     said, entries = read_speech(delta), delta.get("tool_calls")
     if entries:
         pieces = read_pieces(entries)

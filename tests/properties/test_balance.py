@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 
 from moonshim.dialects.openai_chat.delta import read_pieces, read_speech
-from moonshim.events import Event
+from moonshim.events import CallPiece, Event
 from moonshim.plan import plan_for
-from moonshim.repair.native import NativePiece
 from moonshim.repair.slip import Slip
 from tests.properties.checks import assert_balanced, assert_one_end
 from tests.properties.scripts import Cut, Script, mend
@@ -29,7 +28,7 @@ def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
             if said.content:
                 answer.say("text", said.content, slip)
             for piece in read_pieces(delta.get("tool_calls")):
-                native = NativePiece(piece.index, piece.id, piece.name, piece.arguments, piece.extras)
+                native = CallPiece(piece.index, piece.id, piece.name, piece.arguments, piece.extras)
                 if answer.watch is not None:
                     answer.watch.feed(native, slip)
                 else:

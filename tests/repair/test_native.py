@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from moonshim.conversation import Tool
-from moonshim.events import BlockDelta, BlockOpened, Repaired
+from moonshim.events import BlockDelta, BlockOpened, CallPiece, Repaired
 from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
 from moonshim.repair.blocks import Blocks
 from moonshim.repair.calls import CallDesk
 from moonshim.repair.names import Declared
-from moonshim.repair.native import NativeCalls, NativePiece
+from moonshim.repair.native import NativeCalls
 from moonshim.repair.slip import Slip
 
 READ, LS = "functions.read:0", "functions.ls:1"
@@ -22,8 +22,8 @@ Calls = list[tuple[str, str, str]]
 
 def piece(
     index: int | None = 0, id: str | None = None, name: str | None = None, arguments: str = "", **extras: Any
-) -> NativePiece:
-    return NativePiece(index, id, name, arguments, extras)
+) -> CallPiece:
+    return CallPiece(index, id, name, arguments, extras)
 
 
 class Host:
@@ -36,7 +36,7 @@ class Host:
         self.native = NativeCalls(self.desk, self.declared)
         self.slips: list[Slip] = []
 
-    def send(self, *pieces: NativePiece) -> None:
+    def send(self, *pieces: CallPiece) -> None:
         for one in pieces:
             self.slips.append(Slip())
             self.native.feed(one, self.slips[-1])
@@ -65,7 +65,7 @@ class Host:
 ONE: Calls = [(READ, "read", '{"a": 1}')]
 TWO: Calls = [(READ, "read", '{"a": 1}'), (LS, "ls", "{}")]
 
-SHAPES: dict[str, tuple[list[NativePiece], Calls]] = {
+SHAPES: dict[str, tuple[list[CallPiece], Calls]] = {
     "a header, then arguments": ([piece(0, READ, "read"), piece(0, arguments='{"a"'), piece(0, arguments=": 1}")], ONE),
     "the whole call in one delta": ([piece(0, READ, "read", '{"a": 1}')], ONE),
     "the identifier on every delta": ([piece(0, READ, "read", '{"a"'), piece(0, READ, None, ": 1}")], ONE),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Repaired
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Repaired
 from moonshim.ids import IdRepairer
 from moonshim.repair.blocks import Blocks
-from moonshim.repair.native import NativePiece
 from moonshim.repair.native_watch import NativeWatch
 from moonshim.repair.slip import Slip
 
 
-def piece(index: int | None, id: str | None = None, name: str | None = None, arguments: str = "") -> NativePiece:
-    return NativePiece(index, id, name, arguments, {})
+def piece(index: int | None, id: str | None = None, name: str | None = None, arguments: str = "") -> CallPiece:
+    return CallPiece(index, id, name, arguments, {})
 
 
 class Watched:
@@ -20,7 +19,7 @@ class Watched:
         self.slip = Slip()
         self.watch = NativeWatch(IdRepairer([]), Blocks(), self.seen.append if observed else None, mends=True)
 
-    def feed(self, *pieces: NativePiece) -> list[str | None]:
+    def feed(self, *pieces: CallPiece) -> list[str | None]:
         return [self.watch.feed(one, self.slip) for one in pieces]
 
 

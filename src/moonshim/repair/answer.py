@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from moonshim.events import BlockDelta, Failed, Finished, Repaired
+from moonshim.events import BlockDelta, CallPiece, Failed, Finished, Repaired
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
 from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
@@ -13,7 +13,7 @@ from moonshim.repair.blocks import Blocks
 from moonshim.repair.calls import Call, CallDesk
 from moonshim.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
 from moonshim.repair.names import Declared
-from moonshim.repair.native import NativeCalls, NativePiece
+from moonshim.repair.native import NativeCalls
 from moonshim.repair.native_watch import NativeWatch
 from moonshim.repair.slip import Observer, Parking, Slip
 
@@ -88,7 +88,7 @@ class Answer:
         found = grammar.feed(text)
         self._handle(channel, before, found, grammar.held, slip)
 
-    def call(self, piece: NativePiece, slip: Slip, mended: str | None = None) -> None:
+    def call(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
         self._interrupt(None, slip)
         self._native.feed(piece, slip, mended)
@@ -219,8 +219,7 @@ class Answer:
     def abandon(self, failed: Failed, slip: Slip) -> None:
         """The host told an error itself: what is held back goes out before it, and nothing comes after."""
         self._desk.cut = True
-        self._drain(slip)
-        self._blocks.hush(slip)
+        self.drain_late(slip)
         if self.ending is None:
             self.ending = failed
 

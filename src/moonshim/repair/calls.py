@@ -176,12 +176,11 @@ class CallDesk:
             return
         # A call in markers that nothing ended broke off; a native one has no end of its own but the answer's.
         broken_off = not closed and (self.cut or call.source == "markers")
-        complete_before = call.arguments.complete
         before = call.arguments.held
         rest = call.arguments.close(cut=broken_off)
         self._tell(call, slip)
         self._pass_on(call, before, rest, slip)
-        call.complete = closed or (call.arguments.complete if not broken_off else complete_before)
+        call.complete = closed or call.arguments.complete
         if not call.arguments.complete:
             rule = "arguments_unfinished" if closed else "arguments_truncated"
             slip.put(Repaired(rule, call.name or ""))
@@ -193,7 +192,7 @@ class CallDesk:
         self._settle_waiting(slip)
 
     def finish(self, slip: Slip) -> None:
-        """No more calls will come: those that waited for a twin go slip, or are told to be one."""
+        """No more calls will come: those that waited for a twin go out, or are told to be one."""
         self._settle_waiting(slip, last=True)
 
     # -- names -----------------------------------------------------------------------

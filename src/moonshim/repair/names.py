@@ -8,6 +8,7 @@ Kimi imitates the identifiers of its history, so many shapes arrive:
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -34,26 +35,21 @@ _NO_NAME: Final = re.compile(
 class Declared:
     """The tools that the request declared; `names` is None when nobody knows."""
 
-    __slots__ = ("_longer", "by_name", "names")
+    __slots__ = ("_sorted", "by_name", "names")
 
     def __init__(self, tools: Sequence[Tool] | None) -> None:
         self.by_name: dict[str, Tool] = {tool.name: tool for tool in tools or ()}
         self.names: frozenset[str] | None = None if tools is None else frozenset(self.by_name)
-        self._longer: dict[str, bool] = {}
+        self._sorted = sorted(self.by_name)
 
     def knows(self, name: str) -> bool:
         return name in self.by_name
 
     def may_grow(self, name: str) -> bool:
         """Whether a name that arrives in pieces could still become another declared one."""
-        if self.names is None:
-            return False
-        found = self._longer.get(name)
-        if found is None:
-            found = any(len(other) > len(name) and other.startswith(name) for other in self.by_name)
-            if len(self._longer) < 1024:
-                self._longer[name] = found
-        return found
+        # In order, whatever begins with the name comes right behind it.
+        after = bisect_right(self._sorted, name)
+        return after < len(self._sorted) and self._sorted[after].startswith(name)
 
     def name_in(self, header: str) -> str | None:
         """The name that this text carries: a declared one if it can be, else one that is clear, else None."""

@@ -9,26 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
-from moonshim.events import Repaired
+from moonshim.events import CallPiece, Repaired
 from moonshim.repair.calls import Call, CallDesk
 from moonshim.repair.names import Declared
 from moonshim.repair.slip import Parking, Slip
 
-__all__ = ["NativeCalls", "NativePiece"]
-
-
-class NativePiece(Struct, frozen=True):
-    """One entry of a native tool delta, as it came. Empty strings count as absent."""
-
-    index: int | None
-    id: str | None
-    name: str | None
-    arguments: str
-    extras: dict[str, Any]
-    odd: str = ""
-    """What was odd about the entry, in words; it goes out without that."""
+__all__ = ["NativeCalls"]
 
 
 class _Slot:
@@ -61,7 +47,7 @@ class NativeCalls:
         self._unsettled: list[_Slot] = []
         self._open: list[Call] = []
 
-    def feed(self, piece: NativePiece, slip: Slip, mended: str | None = None) -> None:
+    def feed(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
         slot = self._slot_for(piece, slip)
         if slot is not self._last:
             self.settle_names(slip, but=slot)
@@ -79,10 +65,7 @@ class NativeCalls:
                 slot.header = slip
                 slip.waiting += 1
         if piece.arguments and slot.call is not None:
-            if slot.call.ended:
-                slip.put(Repaired("arguments_trailing", piece.arguments))
-            else:
-                self._desk.grow(slot.call, piece.arguments, slip, mended)
+            self._desk.grow(slot.call, piece.arguments, slip, mended)
 
     @property
     def calm(self) -> bool:
@@ -124,7 +107,7 @@ class NativeCalls:
 
     # -- which call ------------------------------------------------------------------
 
-    def _slot_for(self, piece: NativePiece, slip: Slip) -> _Slot:
+    def _slot_for(self, piece: CallPiece, slip: Slip) -> _Slot:
         if piece.index is not None:
             slot = self._by_index.get(piece.index)
             if slot is None or (piece.id and slot.id and piece.id != slot.id) or self._is_another(slot, piece):
@@ -152,7 +135,7 @@ class NativeCalls:
         return slot
 
     @staticmethod
-    def _is_another(slot: _Slot, piece: NativePiece) -> bool:
+    def _is_another(slot: _Slot, piece: CallPiece) -> bool:
         """Whether a name without an identifier is another call's: this one has its name, and has gone on."""
         if not piece.name or piece.id or slot.call is None or not slot.name:
             return False
@@ -162,7 +145,7 @@ class NativeCalls:
 
     # -- its name --------------------------------------------------------------------
 
-    def _take_name(self, slot: _Slot, piece: NativePiece, slip: Slip) -> None:
+    def _take_name(self, slot: _Slot, piece: CallPiece, slip: Slip) -> None:
         if not piece.name:
             return
         if slot.name:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Repaired
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Repaired
 from moonshim.ids import IdRepairer
 from moonshim.repair.arguments import PlainArguments
 from moonshim.repair.blocks import Blocks
-from moonshim.repair.native import NativePiece
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.repair.slip import Observer, Slip
 
@@ -41,7 +40,7 @@ class NativeWatch:
     def cut_off(self) -> bool:
         return any(not call.arguments.complete for call in self._calls.values())
 
-    def feed(self, piece: NativePiece, slip: Slip) -> str | None:
+    def feed(self, piece: CallPiece, slip: Slip) -> str | None:
         """The identifier to write in place of the one that came; None leaves the entry alone."""
         index = piece.index or 0
         call = self._calls.get(index)

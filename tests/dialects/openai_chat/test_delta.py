@@ -7,41 +7,41 @@ from typing import Any
 import pytest
 
 from moonshim.dialects.openai_chat.delta import (
-    Piece,
-    Said,
+    Speech,
     read_pieces,
     read_speech,
     reasoning_fields,
     write_reasoning,
 )
+from moonshim.events import CallPiece
 
 
 def details(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "reasoning.text", "text": text} for text in texts]
 
 
-SPEECH: dict[str, tuple[dict[str, Any], Said]] = {
-    "nothing": ({}, Said()),
-    "content": ({"role": "assistant", "content": "Hi"}, Said(content="Hi")),
-    "empty and null fields": ({"content": None, "reasoning": "", "reasoning_details": []}, Said()),
-    "reasoning_content": ({"reasoning_content": "Hm"}, Said("Hm")),
-    "reasoning": ({"reasoning": "Hm"}, Said("Hm")),
-    "reasoning_details": ({"reasoning_details": details("H", "m")}, Said("Hm")),
-    "reasoning and content": ({"reasoning": "Hm", "content": "Hi"}, Said("Hm", "Hi")),
+SPEECH: dict[str, tuple[dict[str, Any], Speech]] = {
+    "nothing": ({}, Speech()),
+    "content": ({"role": "assistant", "content": "Hi"}, Speech(content="Hi")),
+    "empty and null fields": ({"content": None, "reasoning": "", "reasoning_details": []}, Speech()),
+    "reasoning_content": ({"reasoning_content": "Hm"}, Speech("Hm")),
+    "reasoning": ({"reasoning": "Hm"}, Speech("Hm")),
+    "reasoning_details": ({"reasoning_details": details("H", "m")}, Speech("Hm")),
+    "reasoning and content": ({"reasoning": "Hm", "content": "Hi"}, Speech("Hm", "Hi")),
     "equal copies count once": (
         {"reasoning_content": "Hm", "reasoning": "Hm", "reasoning_details": details("Hm")},
-        Said("Hm"),
+        Speech("Hm"),
     ),
     "of unequal copies reasoning_content wins": (
         {"reasoning": "other", "reasoning_content": "Hm"},
-        Said("Hm", "", (("reasoning", "other"),)),
+        Speech("Hm", "", (("reasoning", "other"),)),
     ),
     "two that do not agree": (
         {"reasoning_content": "a", "reasoning": "b", "reasoning_details": details("c")},
-        Said("a", "", (("reasoning", "b"), ("reasoning_details", "c"))),
+        Speech("a", "", (("reasoning", "b"), ("reasoning_details", "c"))),
     ),
-    "details without text": ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}, 7]}, Said()),
-    "fields of another type": ({"content": [{"type": "text"}], "reasoning": 7, "reasoning_details": "x"}, Said()),
+    "details without text": ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}, 7]}, Speech()),
+    "fields of another type": ({"content": [{"type": "text"}], "reasoning": 7, "reasoning_details": "x"}, Speech()),
 }
 
 
@@ -95,38 +95,38 @@ def entry(**fields: Any) -> dict[str, Any]:
     return {"index": 0, "id": "x", "type": "function", "function": {"name": "ls", "arguments": "{}"}} | fields
 
 
-PIECES: dict[str, tuple[Any, list[Piece]]] = {
-    "a whole entry": ([entry()], [Piece(0, "x", "ls", "{}")]),
-    "only arguments": ([{"index": 2, "function": {"arguments": "{"}}], [Piece(2, None, None, "{")]),
+PIECES: dict[str, tuple[Any, list[CallPiece]]] = {
+    "a whole entry": ([entry()], [CallPiece(0, "x", "ls", "{}")]),
+    "only arguments": ([{"index": 2, "function": {"arguments": "{"}}], [CallPiece(2, None, None, "{")]),
     "empty strings count as absent": (
         [entry(id="", function={"name": "", "arguments": ""})],
-        [Piece(0, None, None, "")],
+        [CallPiece(0, None, None, "")],
     ),
-    "null counts as absent": ([entry(id=None, function={"name": None, "arguments": None})], [Piece(0)]),
+    "null counts as absent": ([entry(id=None, function={"name": None, "arguments": None})], [CallPiece(0)]),
     "an index as a string cannot stay": (
         [entry(index="3")],
-        [Piece(3, "x", "ls", "{}", odd="an index that is no number")],
+        [CallPiece(3, "x", "ls", "{}", odd="an index that is no number")],
     ),
     "an index as a float cannot stay": (
         [entry(index=3.0)],
-        [Piece(3, "x", "ls", "{}", odd="an index that is no number")],
+        [CallPiece(3, "x", "ls", "{}", odd="an index that is no number")],
     ),
     "an index that is no number": (
         [entry(index="first")],
-        [Piece(None, "x", "ls", "{}", odd="an index that is no number")],
+        [CallPiece(None, "x", "ls", "{}", odd="an index that is no number")],
     ),
-    "an index that is none": ([entry(index=None)], [Piece(None, "x", "ls", "{}", odd="no index")]),
+    "an index that is none": ([entry(index=None)], [CallPiece(None, "x", "ls", "{}", odd="no index")]),
     "arguments as an object cannot stay": (
         [entry(function={"name": "ls", "arguments": {"a": [1]}})],
-        [Piece(0, "x", "ls", '{"a":[1]}', odd="arguments as an object")],
+        [CallPiece(0, "x", "ls", '{"a":[1]}', odd="arguments as an object")],
     ),
-    "a header without its type cannot stay": ([entry(type=None)], [Piece(0, "x", "ls", "{}", odd="no type")]),
+    "a header without its type cannot stay": ([entry(type=None)], [CallPiece(0, "x", "ls", "{}", odd="no type")]),
     "fields that nobody knows": (
         [entry(cache=1, function={"name": "ls", "arguments": "{}", "strict": True})],
-        [Piece(0, "x", "ls", "{}", {"cache": 1, "function": {"strict": True}})],
+        [CallPiece(0, "x", "ls", "{}", {"cache": 1, "function": {"strict": True}})],
     ),
-    "a function that is no object": ([entry(function="ls")], [Piece(0, "x")]),
-    "entries that are none": ([7, entry(), None], [Piece(0, "x", "ls", "{}")]),
+    "a function that is no object": ([entry(function="ls")], [CallPiece(0, "x")]),
+    "entries that are none": ([7, entry(), None], [CallPiece(0, "x", "ls", "{}")]),
     "no list": ({"index": 0}, []),
     "null": (None, []),
 }

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from moonshim.dialects.openai_chat.delta import Piece
 from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, host_error, patch_chunk, summary_message
 from moonshim.dialects.openai_chat.segments import Segment
-from moonshim.events import Failed, Finished
+from moonshim.events import CallPiece, Failed, Finished
 
 STOP, CALLS, FAILED = Finished("stop"), Finished("tool_calls", "stop"), Failed("overloaded", "Try again.")
 IDENTITY = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "kimi-k2.5", "provider": "Moon"}
@@ -28,8 +27,8 @@ def deltas(chunks: list[dict[str, Any]]) -> list[tuple[Any, str | None]]:
     return [(one["delta"], one["finish_reason"]) for chunk in chunks for one in chunk["choices"]]
 
 
-def header(number: int = 0, arguments: str = "", **extras: Any) -> Piece:
-    return Piece(number, "functions.ls:0", "ls", arguments, extras)
+def header(number: int = 0, arguments: str = "", **extras: Any) -> CallPiece:
+    return CallPiece(number, "functions.ls:0", "ls", arguments, extras)
 
 
 ENTRY = {"index": 0, "id": "functions.ls:0", "type": "function", "function": {"name": "ls", "arguments": ""}}
@@ -52,7 +51,7 @@ PATCHED: dict[str, tuple[dict[str, Any], list[Segment], list[tuple[Any, str | No
     "a call in place of text": ({"content": "old"}, [Segment(calls=[header()])], [({"tool_calls": [ENTRY]}, None)]),
     "several deltas": (
         {"role": "assistant", "content": "old"},
-        [Segment("", "a"), Segment(calls=[header()]), Segment(calls=[Piece(0, None, None, "{}")])],
+        [Segment("", "a"), Segment(calls=[header()]), Segment(calls=[CallPiece(0, None, None, "{}")])],
         [
             ({"role": "assistant", "content": "a"}, None),
             ({"tool_calls": [ENTRY]}, None),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.dialects.openai_chat.delta import Piece
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Failed, Finished, Repaired
 
 NUMBERS = {2: 0, 3: 1}
 """Blocks 2 and 3 are calls."""
@@ -17,12 +16,12 @@ def called(block: int, name: str, *, native: bool = False) -> BlockOpened:
     return BlockOpened(block, "call", f"functions.{name}:0", name, {} if native else None)
 
 
-def piece(number: int, name: str, arguments: str = "", *, native: bool = False) -> Piece:
-    return Piece(number, f"functions.{name}:0", name, arguments, {}, "" if native else "read from markers")
+def piece(number: int, name: str, arguments: str = "", *, native: bool = False) -> CallPiece:
+    return CallPiece(number, f"functions.{name}:0", name, arguments, {}, "" if native else "read from markers")
 
 
-def only(number: int, arguments: str) -> Piece:
-    return Piece(number, None, None, arguments)
+def only(number: int, arguments: str) -> CallPiece:
+    return CallPiece(number, None, None, arguments)
 
 
 TEXT, REASONING = BlockOpened(1, "text"), BlockOpened(0, "reasoning")

@@ -7,16 +7,18 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from moonshim.events import CallPiece
 from moonshim.json_text import encode
 
 __all__ = [
     "REASONING_FIELDS",
-    "Piece",
-    "Said",
+    "Speech",
     "read_index",
     "read_pieces",
     "read_speech",
     "reasoning_fields",
+    "text_of",
+    "write_piece",
     "write_reasoning",
 ]
 
@@ -24,7 +26,7 @@ REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details"
 """Where hosts put reasoning; of unequal copies the first one wins."""
 
 
-class Said(Struct, frozen=True):
+class Speech(Struct, frozen=True):
     """The text of one delta, each channel once, and the copies that did not agree."""
 
     reasoning: str = ""
@@ -32,26 +34,16 @@ class Said(Struct, frozen=True):
     conflicts: tuple[tuple[str, str], ...] = ()
 
 
-class Piece(Struct, frozen=True):
-    """One entry of `tool_calls`. Empty strings count as absent; what is `odd` cannot stay as it is."""
-
-    index: int | None = None
-    id: str | None = None
-    name: str | None = None
-    arguments: str = ""
-    extras: dict[str, Any] = {}
-    odd: str = ""
-
-
-def read_speech(delta: Mapping[str, Any]) -> Said:
+def read_speech(delta: Mapping[str, Any]) -> Speech:
     content = delta.get("content")
-    copies = [(field, text) for field in REASONING_FIELDS if (text := _reasoning(field, delta.get(field)))]
+    copies = [(field, text) for field in REASONING_FIELDS if (text := text_of(field, delta.get(field)))]
     reasoning = copies[0][1] if copies else ""
     conflicts = tuple((field, text) for field, text in copies if text != reasoning)
-    return Said(reasoning, content if isinstance(content, str) else "", conflicts)
+    return Speech(reasoning, content if isinstance(content, str) else "", conflicts)
 
 
-def _reasoning(field: str, value: Any) -> str:
+def text_of(field: str, value: Any) -> str:
+    """The text that this field of a delta carries; "" when it carries none."""
     if field != "reasoning_details":
         return value if isinstance(value, str) else ""
     if not isinstance(value, list):
@@ -61,7 +53,7 @@ def _reasoning(field: str, value: Any) -> str:
 
 def reasoning_fields(delta: Mapping[str, Any]) -> tuple[str, ...]:
     """The fields in which this delta tells its reasoning."""
-    return tuple(field for field in REASONING_FIELDS if _reasoning(field, delta.get(field)))
+    return tuple(field for field in REASONING_FIELDS if text_of(field, delta.get(field)))
 
 
 def write_reasoning(delta: Mapping[str, Any], text: str, usual: tuple[str, ...], *, first: bool) -> dict[str, Any]:
@@ -92,13 +84,13 @@ def _details(value: Any, text: str, *, whole: bool) -> list[Any]:
     return written
 
 
-def read_pieces(entries: Any) -> list[Piece]:
+def read_pieces(entries: Any) -> list[CallPiece]:
     if not isinstance(entries, list):
         return []
     return [_piece(entry) for entry in entries if isinstance(entry, dict)]
 
 
-def _piece(entry: dict[str, Any]) -> Piece:
+def _piece(entry: dict[str, Any]) -> CallPiece:
     function = entry.get("function")
     function = function if isinstance(function, dict) else {}
     arguments = function.get("arguments")
@@ -110,7 +102,7 @@ def _piece(entry: dict[str, Any]) -> Piece:
     inner = {key: value for key, value in function.items() if key not in ("name", "arguments")}
     if inner:
         extras["function"] = inner
-    return Piece(
+    return CallPiece(
         read_index(entry.get("index")),
         _text(entry.get("id")),
         _text(function.get("name")),
@@ -118,6 +110,20 @@ def _piece(entry: dict[str, Any]) -> Piece:
         extras,
         odd or _oddity(entry),
     )
+
+
+def write_piece(piece: CallPiece) -> dict[str, Any]:
+    """The entry that tells this piece: of a delta when it has an index, of a whole message when it has none."""
+    extras = dict(piece.extras)
+    function = {"arguments": piece.arguments, **extras.pop("function", {})}
+    entry: dict[str, Any] = {"index": piece.index} if piece.index is not None else {}
+    if piece.id is not None:
+        entry["id"] = piece.id
+    if piece.name is not None or piece.index is None:
+        # In a whole message an entry is a whole call: its type and name have their place, even if there is no name.
+        entry["type"] = "function"
+        function = {"name": piece.name, **function}
+    return {**entry, "function": function, **extras}
 
 
 def _oddity(entry: dict[str, Any]) -> str:

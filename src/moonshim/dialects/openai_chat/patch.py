@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.dialects.openai_chat.delta import REASONING_FIELDS, Piece, write_reasoning
+from moonshim.dialects.openai_chat.delta import REASONING_FIELDS, text_of, write_piece, write_reasoning
 from moonshim.dialects.openai_chat.segments import Segment
 from moonshim.events import Failed, Finished
 
@@ -76,7 +76,7 @@ def says_nothing(chunk: Mapping[str, Any]) -> bool:
     for choice in chunk["choices"]:
         if any(value is not None and key not in ("index", "delta") for key, value in choice.items()):
             return False
-        if any(not _is_blank(key, value) for key, value in choice["delta"].items() if key != "role"):
+        if not _is_empty(choice["delta"]):
             return False
     return True
 
@@ -127,7 +127,7 @@ def _has_leftovers(delta: Mapping[str, Any], part: ChoicePart) -> bool:
 
 
 def _is_empty(delta: Mapping[str, Any]) -> bool:
-    return not any(value for key, value in delta.items() if key != "role")
+    return all(_is_blank(key, value) for key, value in delta.items() if key != "role")
 
 
 def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, first: bool) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, firs
         fields = {key: value for key, value in delta.items() if key not in _TOLD}
         # What was not read as text (nothing, or something that is none) stays as the host wrote it.
         fields |= {
-            key: delta[key] for key in ("content", *REASONING_FIELDS) if key in delta and not _text(key, delta[key])
+            key: delta[key] for key in ("content", *REASONING_FIELDS) if key in delta and not text_of(key, delta[key])
         }
     if first or segment.reasoning:
         fields |= write_reasoning(delta, segment.reasoning, part.reasoning, first=first)
@@ -145,28 +145,8 @@ def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, firs
     if part.entries is not None and first:
         fields["tool_calls"] = part.entries
     elif segment.calls:
-        fields["tool_calls"] = [_entry(piece) for piece in segment.calls]
+        fields["tool_calls"] = [write_piece(piece) for piece in segment.calls]
     return fields
-
-
-def _text(key: str, value: Any) -> bool:
-    if key == "reasoning_details":
-        texts = [one.get("text") for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-        return any(isinstance(text, str) and text for text in texts)
-    return isinstance(value, str) and bool(value)
-
-
-def _entry(piece: Piece) -> dict[str, Any]:
-    extras = dict(piece.extras)
-    function = extras.pop("function", {})
-    entry: dict[str, Any] = {"index": piece.index}
-    if piece.id is not None:
-        entry["id"] = piece.id
-    if piece.name is not None:
-        entry |= {"type": "function", "function": {"name": piece.name, "arguments": piece.arguments, **function}}
-    else:
-        entry["function"] = {"arguments": piece.arguments, **function}
-    return entry | extras
 
 
 def error_chunk(failed: Failed, choice: Mapping[str, Any] | None = None) -> dict[str, Any]:

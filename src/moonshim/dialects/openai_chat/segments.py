@@ -7,8 +7,20 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from moonshim.dialects.openai_chat.delta import Piece
-from moonshim.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockKind,
+    BlockOpened,
+    BlockSigned,
+    CallPiece,
+    Event,
+    Failed,
+    Finished,
+    Opaque,
+    Repaired,
+    Started,
+)
 
 __all__ = ["Segment", "SegmentBuilder"]
 
@@ -21,7 +33,7 @@ class Segment(Struct):
 
     reasoning: str = ""
     content: str = ""
-    calls: list[Piece] = []
+    calls: list[CallPiece] = []
     ending: Finished | Failed | None = None
 
     @property
@@ -43,9 +55,9 @@ class SegmentBuilder:
         for event in _merged(events):
             match event:
                 case BlockOpened(index=index, kind="call", call_id=call_id, name=name):
-                    native = event.wire_extras is not None
+                    native = not event.is_from_markers
                     odd = "" if native else "read from markers"
-                    piece = Piece(self._numbers[index], call_id, name, "", event.wire_extras or {}, odd)
+                    piece = CallPiece(self._numbers[index], call_id, name, "", event.wire_extras or {}, odd)
                     self._for_call(segments, native=native).calls.append(piece)
                 case BlockOpened(index=index, kind=kind):
                     self._remember(index, kind)
@@ -55,7 +67,7 @@ class SegmentBuilder:
                     self._speak(segments, self._kinds[index], text)
                 case Finished() | Failed():
                     (segments[-1] if segments else _added(segments)).ending = event
-                case BlockClosed() | Repaired():
+                case BlockClosed() | Repaired() | Started() | BlockSigned() | Opaque():
                     pass
                 case _:
                     assert_never(event)
@@ -86,11 +98,11 @@ class SegmentBuilder:
         last = segments[-1] if segments else _added(segments)
         for place, piece in enumerate(last.calls):
             if piece.index == number and not (piece.odd and piece.id):
-                last.calls[place] = Piece(number, piece.id, piece.name, piece.arguments + text, piece.extras)
+                last.calls[place] = CallPiece(number, piece.id, piece.name, piece.arguments + text, piece.extras)
                 return
         if any(piece.odd for piece in last.calls):
             last = _added(segments)
-        last.calls.append(Piece(number, None, None, text))
+        last.calls.append(CallPiece(number, None, None, text))
 
 
 def _merged(events: list[Event]) -> list[Event]:
