@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from functools import cache
+from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -72,11 +73,8 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """Mend native tool deltas (index, name, twins), usage, and copies of reasoning."""
 
     def __post_init__(self) -> None:
-        for name in _CHOICES:
-            _check_choice(name, {name: name}, getattr(self, name))
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidOption(f"{name} must be true or false, not {getattr(self, name)!r}", field=name)
+        for name in self.__struct_fields__:
+            _check(name, getattr(self, name))
         if not isinstance(self.buffer_limit, int) or self.buffer_limit < SMALLEST_BUFFER_LIMIT:
             raise InvalidOption(
                 f"buffer_limit must be a number, {SMALLEST_BUFFER_LIMIT} at least", field="buffer_limit"
@@ -104,7 +102,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             wire = names.get(str(key))
             if wire is None:
                 raise InvalidOption(f"unknown option {key!r}; {_nearest(str(key), names)}", field=str(key))
-            _check_choice(wire, names, value)
+            _check(wire, value)
             given[wire] = _camel_tokens(value) if wire == "toolTokens" else value
         base = msgspec.to_builtins(preset if preset is not None else cls())
         if isinstance(given.get("toolTokens"), dict):
@@ -115,28 +113,20 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             raise InvalidOption(f"bad option: {error}", field=_field_of(str(error))) from None
 
 
-_CHOICES: Final = {
-    "counter_scope": ("conversation", "turn"),
-    "tool_call_streaming": ("incremental", "assembled"),
-    "repair_arguments": ("off", "safe", "schema"),
-    "id_policy": ("k2", "unique", "keep"),
-}
-_SWITCHES: Final = (
-    "accept_role_tool",
-    "enforce_finish_reason_loop",
-    "manual_tool_parsing",
-    "emit_tool_calls_in_json",
-    "assemble_tool_deltas",
-    "id_normalization",
-    "repair_on_mismatch",
-    "repair_deltas",
-)
+@cache
+def _kinds() -> dict[str, Any]:
+    """The annotation of each option, under both of its names."""
+    fields = msgspec.structs.fields(KimiOptions)
+    return {name: field.type for field in fields for name in (field.name, field.encode_name)}
 
 
-def _check_choice(name: str, names: Mapping[str, str], value: object) -> None:
-    choices = next((allowed for one, allowed in _CHOICES.items() if names.get(one) == name), None)
-    if choices is not None and value not in choices:
-        raise InvalidOption(f"{name} must be one of {', '.join(choices)}, not {value!r}", field=name)
+def _check(name: str, value: object) -> None:
+    """Refuse a word or a switch that is none of those the option takes."""
+    kind = _kinds()[name]
+    if kind is bool and not isinstance(value, bool):
+        raise InvalidOption(f"{name} must be a bool (true, false), not {value!r}", field=name)
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise InvalidOption(f"{name} must be one of ({', '.join(get_args(kind))}), not {value!r}", field=name)
 
 
 def _tokens(given: object) -> ToolTokens:
@@ -148,6 +138,7 @@ def _tokens(given: object) -> ToolTokens:
         raise InvalidOption(f"bad tool_tokens: {error}", field="tool_tokens") from None
 
 
+@cache
 def _wire_names() -> dict[str, str]:
     fields = msgspec.structs.fields(KimiOptions)
     return {field.name: field.encode_name for field in fields} | {f.encode_name: f.encode_name for f in fields}

@@ -6,18 +6,19 @@ decoded here, so a chunk may end inside a character.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["BoundedFramer", "Fault", "Frame", "SseFramer", "render_sse"]
+__all__ = ["BYTE_ORDER_MARK", "BoundedFramer", "Fault", "Frame", "SseFramer", "render_sse"]
 
 Fault: TypeAlias = Literal[
     "data_without_space", "line_endings", "multi_line_data", "unterminated", "byte_order_mark", "oversized"
 ]
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-_MARK: Final = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LF: Final = 10
 _CR: Final = 13
 _any_json: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -40,13 +41,13 @@ def render_sse(data: bytes, head: bytes = b"") -> bytes:
     """One event; a payload of several lines becomes several `data:` lines, whatever its line ends."""
     if _LF in data or _CR in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
-    if head and head.startswith(_MARK):
+    if head and head.startswith(BYTE_ORDER_MARK):
         # At the start of a stream a reader would take the mark off, and read a field that was not there.
         return b"data: %b\n%b\n" % (data, head)
     return b"%bdata: %b\n\n" % (head, data)
 
 
-class BoundedFramer:
+class BoundedFramer(ABC):
     """What both framings share: byte order marks, and a bound on what is held of an unfinished event.
 
     The bound counts the bytes of an event with its end, so that it does not depend on the chunking.
@@ -85,11 +86,11 @@ class BoundedFramer:
         if self._opening is not None:
             # All marks, not one: a second one would be at the start of our output, and be taken for ours.
             chunk, at = self._opening + chunk, 0
-            while chunk.startswith(_MARK, at):
-                at += len(_MARK)
+            while chunk.startswith(BYTE_ORDER_MARK, at):
+                at += len(BYTE_ORDER_MARK)
                 self._marked = True
             chunk = chunk[at:]
-            if _MARK.startswith(chunk):
+            if BYTE_ORDER_MARK.startswith(chunk):
                 self._opening = chunk
                 return []
             self._opening = None
@@ -127,14 +128,17 @@ class BoundedFramer:
             return Frame(piece, None, b"", "oversized")
         return self._frame(piece)
 
+    @abstractmethod
     def _split(self, chunk: bytes) -> list[Frame]:
-        raise NotImplementedError
+        """The frames that end in this chunk, which is not empty; what has no end yet is held."""
 
+    @abstractmethod
     def _frame(self, event: bytes, cut: bool = False) -> Frame:
-        raise NotImplementedError
+        """The frame of one event with its end; with `cut` the end is ours."""
 
+    @abstractmethod
     def _missing_end(self) -> bytes:
-        raise NotImplementedError
+        """What would end the event that is held."""
 
 
 class SseFramer(BoundedFramer):

@@ -84,6 +84,13 @@ class TestTheThreeKinds:
         assert done.out == msgspec.json.encode(clean)
         assert "byte_order_mark" in done.told
 
+    def test_all_repairs_of_a_response_are_counted_not_only_those_that_are_kept(self, tmp_path: Path) -> None:
+        choices = [{"index": 0, "message": {"role": "assistant", "content": "a" + "</think>" * 300}}]
+        body = msgspec.json.encode({"model": "kimi-k2", "choices": choices})
+        done = mend(written(tmp_path, "r.json", b"\xef\xbb\xbf" + body), "--report", "json")
+        (told,) = json.loads(done.told)["files"]
+        assert told["rules"] == {"framing": 1, "stray_marker": 300, "finish_reason": 1}
+
     def test_a_stream_larger_than_a_piece(self, tmp_path: Path) -> None:
         line = b'data: {"model":"kimi-k2","choices":[{"index":0,"delta":{"content":"<|tool_"}}]}\n\n'
         data = line * 5000 + CLEAN

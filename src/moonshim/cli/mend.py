@@ -23,11 +23,11 @@ from moonshim.json_text import encode
 from moonshim.options import KimiOptions
 from moonshim.pipeline import Mender
 from moonshim.response import mend_response
+from moonshim.sse import BYTE_ORDER_MARK
 
 __all__ = ["main"]
 
 PIECE: Final = 64 * 1024
-_MARK: Final = b"\xef\xbb\xbf"
 _USAGE: Final = """moonshim mend [FILE ...] [--model NAME] [--tools FILE | --request FILE]
                      [--set OPTION=VALUE] [--output DIR] [--report table|json]"""
 _HINT: Final = """\
@@ -179,15 +179,15 @@ def _mend_whole(
     body = recording.body or {}
     mended = mend_response(body, **arguments)
     if mended.body is body:
-        while text.startswith(_MARK):
-            text = text.removeprefix(_MARK)
+        while text.startswith(BYTE_ORDER_MARK):
+            text = text.removeprefix(BYTE_ORDER_MARK)
         write(text)
     else:
         data = encode(mended.body)
         write((msgspec.json.format(data, indent=2) if b"\n" in text.strip() else data) + b"\n")
     repairs = [*recording.repairs, *mended.repairs]
-    counts = dict(Counter(repair.rule for repair in repairs))
-    return Outcome(file, "json", arguments["model"], repairs=repairs, counts=counts, ending=mended.ending)
+    counts = Counter(repair.rule for repair in recording.repairs) + Counter(mended.repair_counts)
+    return Outcome(file, "json", arguments["model"], repairs=repairs, counts=dict(counts), ending=mended.ending)
 
 
 def _pieces(file: str) -> Iterator[bytes]:

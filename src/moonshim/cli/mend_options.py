@@ -48,7 +48,7 @@ def parse_settings(settings: Sequence[str]) -> KimiOptions:
         try:
             options = KimiOptions.from_json({name.strip(): _value(text)}, preset=options)
         except InvalidOption as error:
-            raise InvalidOption(f"--set {setting}: {error}{_what_it_takes(name.strip())}", field=error.field) from None
+            raise InvalidOption(f"--set {setting}: {error}", field=error.field) from None
     return options
 
 
@@ -85,14 +85,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         return "{…}"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _what_it_takes(name: str) -> str:
-    hints = get_type_hints(KimiOptions)
-    for field in msgspec.structs.fields(KimiOptions):
-        if name in (field.name, field.encode_name):
-            return " (true, false)" if hints[field.name] is bool else _choices(hints[field.name])
-    return ""
 
 
 def _choices(hint: Any) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from moonshim.events import Repaired
 from moonshim.json_text import decode_object
 from moonshim.ndjson import NdjsonFramer
-from moonshim.sse import Frame, SseFramer
+from moonshim.sse import BYTE_ORDER_MARK, Frame, SseFramer
 
 __all__ = ["Kind", "NotARecording", "Recording", "Sniffer"]
 
@@ -22,8 +22,7 @@ WHOLE_LIMIT: Final = 64 * 1024 * 1024
 """How long a response that is not a stream may be: it has to be held whole."""
 BLANK_LIMIT: Final = 64 * 1024
 
-_MARK: Final = b"\xef\xbb\xbf"
-_BLANK: Final = re.compile(rb"(?:\xef\xbb\xbf)*[ \t\r\n]*")
+_BLANK: Final = re.compile(b"(?:" + BYTE_ORDER_MARK + rb")*[ \t\r\n]*")
 _FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _SSE_LINE: Final = re.compile(rb"(?:data|event|id|retry)?:|(?:data|event|id|retry)[\r\n]")
 _DATA_LINE: Final = re.compile(rb"^data:", re.MULTILINE)
@@ -95,7 +94,7 @@ class Sniffer:
         for signature, reason in _SIGNATURES.items():
             if opening.startswith(signature):
                 raise NotARecording(reason)
-        undecided = (*_FIELDS, *_SIGNATURES, _MARK)
+        undecided = (*_FIELDS, *_SIGNATURES, BYTE_ORDER_MARK)
         if any(one.startswith(opening) for one in undecided):
             return None
         raise NotARecording(_NEITHER)
@@ -163,9 +162,9 @@ class _ObjectReader:
         if found is not None:
             return found
         head = bytes(self._head)
-        repairs = (Repaired("framing", "byte_order_mark"),) if head.startswith(_MARK) else ()
-        while head.startswith(_MARK):
-            head = head.removeprefix(_MARK)
+        repairs = (Repaired("framing", "byte_order_mark"),) if head.startswith(BYTE_ORDER_MARK) else ()
+        while head.startswith(BYTE_ORDER_MARK):
+            head = head.removeprefix(BYTE_ORDER_MARK)
         body = self._first if not self._broken else decode_object(head)
         if body is None:
             return _stream_with_faults(head)

@@ -9,6 +9,7 @@ import msgspec
 
 from moonshim.errors import InvalidInput
 from moonshim.formats import parse_tools
+from moonshim.sse import BYTE_ORDER_MARK
 
 __all__ = ["Asked", "BadRequestFile", "read_request", "read_tools"]
 
@@ -80,6 +81,6 @@ def _read(path: str, where: str) -> Any:
     if len(data) > LIMIT:
         raise BadRequestFile(f"{where}: longer than {LIMIT >> 20} MiB")
     try:
-        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequestFile(f"{where}: not JSON: {error}") from None
