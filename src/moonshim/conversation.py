@@ -69,6 +69,10 @@ class Media(Struct, frozen=True, tag="media", omit_defaults=True):
     media_type: str | None = None
     extras: dict[str, Any] = {}
     """What the dialect it came from says besides, for that dialect alone."""
+    name: str | None = None
+    """The file's name, or the document's title."""
+    detail: str | None = None
+    """How closely an image is to be looked at: `low`, `high`, `auto`."""
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
@@ -109,6 +113,8 @@ class Tool(Struct, frozen=True, omit_defaults=True):
     """The namespace that it was declared in, which is a part of its name."""
     deferred: bool = False
     """The client wanted it loaded only when it is searched for."""
+    strict: bool | None = None
+    """Whether the arguments have to follow the schema to the letter."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):

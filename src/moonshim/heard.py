@@ -27,11 +27,10 @@ class Began(Struct, frozen=True):
 
 
 class Spoke(Struct, frozen=True, gc=False):
-    """A piece of text in one of the two channels. `field` is the name of a Chat host's reasoning field."""
+    """A piece of text in one of the two channels."""
 
     channel: Channel
     text: str
-    field: str | None = None
 
 
 class CallClosed(Struct, frozen=True, gc=False):
@@ -45,6 +44,8 @@ class Signed(Struct, frozen=True):
 
     signature: str | None = None
     details: tuple[dict[str, Any], ...] = ()
+    field: str | None = None
+    """The name of a Chat host's reasoning field."""
 
 
 class Counted(Struct, frozen=True):
