@@ -109,6 +109,19 @@ def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words() -> None:
     assert run(grammar, "<think>so</think>") == [Said("text", "<think>so</think>")]
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_the_end_of_a_word_stays_when_a_marker_of_k3_stands_before_it(size: int) -> None:
+    grammar = KimiGrammar("text")
+    grammar.tags_are_text = True
+    found = run(grammar, f"<think>a{K3_CALL}b</think>c</think>", size)
+    assert found == [
+        Said("text", "<think>a"),
+        *K3_FOUND,
+        Said("text", "b</think>c"),
+        Noticed("stray_marker", "</think>"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said", "held"),
     [

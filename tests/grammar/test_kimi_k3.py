@@ -553,6 +553,7 @@ SOUP = [
     *(THINK, END_THINK, RESPONSE, END_RESPONSE, TOOLS, END_TOOLS, CALL, END_CALL, END_ARGUMENT, JSON, END_JSON),
     *(END_MESSAGE, "<|end_of_msg|>", MESSAGE, '<|open|>call tool="', f'"{SEP}'),
     *(opened("k"), opened("n", "number"), opened("o", "object"), opened("l", "array"), opened("b", "boolean")),
+    *("</think>", "<think>", "</thi", "nk>"),
     *("think", "response", "call", "argument", "json", ' tool="', "='"),
 ]
 

@@ -58,6 +58,7 @@ class KimiGrammar:
             if marker.group() in _K3_MARKERS:
                 self._reader = self._k3
                 found = self._k2.feed(text[: marker.start()]) + self._k2.flush()
+                self._k3.words_open = self._k2.words_open
                 return found + self._k3.feed(text[marker.start() :])
             if "think" not in marker.group():
                 # Think tags are told apart from calls: they do not say which generation it is.

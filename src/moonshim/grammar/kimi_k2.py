@@ -71,8 +71,8 @@ class KimiK2Grammar:
         "_start1",
         "_state",
         "_words",
-        "_words_open",
         "tags_are_text",
+        "words_open",
     )
 
     def __init__(
@@ -110,7 +110,8 @@ class KimiK2Grammar:
         self._in_word = False
         self.tags_are_text = False
         """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
-        self._words_open = 0
+        self.words_open = 0
+        """How many `<think>` were said as words and not ended yet."""
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -303,12 +304,12 @@ class KimiK2Grammar:
     def _tag(self, kind: str, tag: str, out: list[Found]) -> None:
         """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
         if kind == "think" and self.tags_are_text:
-            self._words_open += 1
+            self.words_open += 1
             self._say(tag, out)
         elif kind == "think":
             self._channel = "reasoning"
-        elif self._words_open:
-            self._words_open -= 1
+        elif self.words_open:
+            self.words_open -= 1
             self._say(tag, out)
         elif self._channel != self._base:
             self._channel = self._base

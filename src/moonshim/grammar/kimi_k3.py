@@ -7,6 +7,7 @@
 
 Every one of these tags has been seen missing, so no tag needs another: think and
 response say in which channel text is, tools that white space does not count.
+`<think>` is no tag here, but a word; a `</think>` that ends no such word is taken away.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from typing import Final
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.kimi_k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escaped
 from moonshim.grammar.kimi_k3_tags import Tag, TagReader
+from moonshim.grammar.markers import marker_set
 
 __all__ = ["KimiK3Grammar"]
 
 _NOT_SPACE: Final = re.compile(r"\S")
+_THINK, _END_THINK = "<think>", "</think>"
+_STARTS: Final = marker_set("<|", _THINK, _END_THINK)
 
 
 def _both(*names: str) -> list[str]:
@@ -62,6 +66,7 @@ class KimiK3Grammar:
         "_tags",
         "_writer",
         "tags_are_text",
+        "words_open",
     )
 
     def __init__(self, channel: Channel, *, calls: bool = True) -> None:
@@ -79,6 +84,8 @@ class KimiK3Grammar:
         self._writer = ArgumentWriter()
         self.tags_are_text = False
         """Of no effect: unlike `<think>`, XTML is no text that people write, wherever the reasoning is sent."""
+        self.words_open = 0
+        """How many `<think>` were said and not ended yet: the next `</think>` is the word that ends one."""
 
     @property
     def held(self) -> str:
@@ -152,13 +159,16 @@ class KimiK3Grammar:
             pos = stop
             if pos == len(text) or self._in_value:
                 return pos
-        stop = text.find("<|", pos)
-        if stop < 0:
-            stop = len(text) - text.endswith("<")
+        start = _STARTS.find(text, pos)
+        stop = start.start() if start else len(text) - _STARTS.unfinished(text, pos)
         if stop > pos:
             self._say(text[pos:stop], out)
-        if stop == len(text):
-            return stop
+        if start is None:
+            self._held = text[stop:]
+            return len(text)
+        if start.group() != "<|":
+            self._word(start.group(), out)
+            return start.end()
         tag = self._tags.read(text, stop, final=final)
         if tag == "more":
             self._held = text[stop:]
@@ -168,6 +178,14 @@ class KimiK3Grammar:
             return stop + 2
         self._turn(tag, out)
         return tag.end
+
+    def _word(self, word: str, out: list[Found]) -> None:
+        """A think tag of K2. An end without a beginning leaks from the template of a host: nobody wrote it."""
+        if word == _END_THINK and not self.words_open:
+            out.append(Noticed("stray_marker", word))
+            return
+        self.words_open += 1 if word == _THINK else -1
+        self._say(word, out)
 
     def _say(self, text: str, out: list[Found]) -> None:
         """White space before text is text after all."""
