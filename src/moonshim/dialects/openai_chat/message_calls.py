@@ -1,21 +1,24 @@
 """The entries of `tool_calls` become canonical calls, and the other way round.
 
-Each entry has a slot: None where the call says it all, `{"call": rest}` with what is left
-of the entry without the call's own text, `{"raw": entry}` for what is no call.
+Each entry has a slot: None where the call says it all, `{"call": rest, "of": id}` with what
+is left of the entry without the call's own text, `{"raw": entry}` for what is no call.
+
+A call of a custom tool has one free text. Canonically that is `{"input": text}`, which is
+what a model that only knows functions writes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Container, Sequence
+from typing import Any, TypeAlias
 
 from moonshim.conversation import ToolCall
 from moonshim.history import read_call
 from moonshim.ids.spelling import standard_id
 from moonshim.values import copied
 
-__all__ = ["parse_calls", "render_calls"]
+__all__ = ["input_of", "parse_calls", "render_calls"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -28,42 +31,43 @@ def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[Tool
         if seen is None:
             slots.append({"raw": copied(entry)})
             continue
-        wire_id, (body, field) = entry.get("id"), _where(entry)
-        call = ToolCall(
-            call_ids[place],
-            seen.name,
-            _as_text(body.get(field)),
-            wire_id if isinstance(wire_id, str) else None,
-        )
+        wire_id = entry.get("id")
+        call = ToolCall(call_ids[place], seen.name, _said(entry), wire_id if isinstance(wire_id, str) else None)
         calls.append(call)
         slots.append(_call_slot(entry, call))
     return calls, slots
 
 
-def render_calls(calls: list[tuple[str | None, ToolCall]], slots: Sequence[Json | None]) -> list[Any]:
-    """The entries for these calls under these identifiers, in the order of the slots; calls without one come last."""
+def render_calls(
+    calls: list[tuple[str | None, ToolCall]], slots: Sequence[Json | None], custom: Container[str] | None = None
+) -> list[Any]:
+    """The entries for these calls under these identifiers, in the order of the slots; calls without one come last.
+
+    `custom` tells which tools take one free text; None: those whose calls came that way.
+    """
     left, out = list(reversed(calls)), list[Any]()
     for slot in slots:
         if slot is not None and "raw" in slot:
             out.append(copied(slot["raw"]))
         elif left:
             wire_id, call = left.pop()
-            out.append(_patched_call(call, wire_id, slot) if _fits(slot, call) else _plain_call(call, wire_id))
-    return out + [_plain_call(call, wire_id) for wire_id, call in reversed(left)]
+            fits = _fits(slot, call, custom)
+            out.append(_patched_call(call, wire_id, slot or {}) if fits else _plain_call(call, wire_id, custom))
+    return out + [_plain_call(call, wire_id, custom) for wire_id, call in reversed(left)]
 
 
-def _plain_call(call: ToolCall, wire_id: str | None) -> Json:
-    return {
-        "id": standard_id(call.id) if wire_id is None else wire_id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
+def _plain_call(call: ToolCall, wire_id: str | None, custom: Container[str] | None = None) -> Json:
+    named: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
+    if custom is not None and call.name in custom:
+        return named | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
+    return named | {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _fits(slot: Json | None, call: ToolCall) -> TypeGuard[Json]:
-    """Whether the slot is this call's: calls may have come and gone since, and what one has is not another's."""
-    came = None if slot is None else slot["call"].get("id")
-    return slot is not None and (came if isinstance(came, str) else None) == call.wire_id
+def _fits(slot: Json | None, call: ToolCall, custom: Container[str] | None) -> bool:
+    """Whether the slot is this call's, and of its kind: calls may have come and gone since."""
+    if slot is None or slot.get("of") != call.id:
+        return False
+    return custom is None or ("custom" in slot["call"]) == (call.name in custom)
 
 
 def _patched_call(call: ToolCall, wire_id: str | None, slot: Json) -> Json:
@@ -74,9 +78,26 @@ def _patched_call(call: ToolCall, wire_id: str | None, slot: Json) -> Json:
     name = body.get("name")
     if call.name != (name if isinstance(name, str) else ""):
         body["name"] = call.name
-    if slot.get("text") or _as_text(body.get(field)) != call.arguments:
-        body[field] = call.arguments
+    if slot.get("text") or _said(out) != call.arguments:
+        body[field] = input_of(call.arguments) if field == "input" else call.arguments
     return out
+
+
+def _said(entry: Json) -> str:
+    """The arguments of a call, as text."""
+    body, field = _where(entry)
+    value = body.get(field)
+    return _as_text({"input": value} if field == "input" and isinstance(value, str) else value)
+
+
+def input_of(arguments: str) -> str:
+    """The free text of a custom call; the arguments themselves where they are not of that form."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    only = value.get("input") if isinstance(value, dict) and len(value) == 1 else None
+    return only if isinstance(only, str) else arguments
 
 
 def _where(entry: Json) -> tuple[Json, str]:
@@ -100,6 +121,6 @@ def _call_slot(entry: Json, call: ToolCall) -> Json | None:
     rest = copied(entry)
     body, field = _where(rest)
     if not isinstance(body.get(field), str):
-        return {"call": rest}
+        return {"call": rest, "of": call.id}
     del body[field]
-    return {"call": rest, "text": True}
+    return {"call": rest, "of": call.id, "text": True}

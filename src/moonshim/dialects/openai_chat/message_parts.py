@@ -80,7 +80,8 @@ def _parse_url(entry: dict[str, Any], key: str) -> Media | None:
         url=None if data is not None else address,
         data=data,
         media_type=media_type,
-        extras=_extras(entry, key, "url"),
+        extras=_extras(entry, key, "url", "detail"),
+        detail=_text(inner, "detail"),
     )
 
 
@@ -108,7 +109,13 @@ def _parse_file(entry: dict[str, Any]) -> Media | None:
     media_type, data = _split_data_url(address)
     if data is None:
         return None
-    return Media("file", data=data, media_type=media_type, extras=_extras(entry, "file", "file_data"))
+    extras = _extras(entry, "file", "file_data", "filename")
+    return Media("file", data=data, media_type=media_type, extras=extras, name=_text(inner, "filename"))
+
+
+def _text(inner: Any, key: str) -> str | None:
+    value = inner.get(key) if isinstance(inner, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def _split_data_url(address: str) -> tuple[str | None, str | None]:
@@ -121,7 +128,7 @@ def _extras(entry: dict[str, Any], key: str, *held: str) -> dict[str, Any]:
     inner = entry[key]
     kept: dict[str, Any] = {"outer": {k: copied(v) for k, v in entry.items() if k not in ("type", key)}}
     if isinstance(inner, dict):
-        kept["inner"] = {k: copied(v) for k, v in inner.items() if k not in held}
+        kept["inner"] = {k: copied(v) for k, v in inner.items() if k not in held or not isinstance(v, str)}
     else:
         kept["bare"] = True
     kept = {name: value for name, value in kept.items() if value}
@@ -146,5 +153,9 @@ def _render_part(part: Content) -> dict[str, Any]:
         case "file" | "audio":
             key, inner = "file", {"file_data": address}
     if isinstance(inner, dict):
+        if part.detail is not None and part.kind in ("image", "video"):
+            inner["detail"] = part.detail
+        if part.name is not None and key == "file":
+            inner["filename"] = part.name
         inner |= copied(kept.get("inner", {}))
     return {"type": key, key: inner, **copied(kept.get("outer", {}))}

@@ -15,7 +15,7 @@ in `Message.extras` (under the name of this dialect) only says how they were wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from moonshim.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
@@ -155,7 +155,8 @@ def _take_reasoning(fields: Json, kept: Json) -> list[Reasoning]:
         del fields["reasoning_details"]
     if keys != ["reasoning_content"]:
         kept["reasoning"] = keys
-    return [Reasoning(text, details=tuple(copied(details)))]
+    signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
+    return [Reasoning(text, signature, tuple(copied(details)))]
 
 
 def _text_of_details(details: list[Json]) -> str:
@@ -167,13 +168,18 @@ def _text_of_details(details: list[Json]) -> str:
 
 
 def render_messages(
-    messages: Sequence[Message], *, mapper: ToolIdMapper | None = None, format: str | None = None
+    messages: Sequence[Message],
+    *,
+    mapper: ToolIdMapper | None = None,
+    format: str | None = None,
+    custom: Container[str] | None = None,
 ) -> list[Json]:
     """Chat messages, by value.
 
     Identifiers go back as they came; those that never were on a wire become `call_*`. With
     a `mapper` they are what it says, and with a `format` what the mapper for that tool
-    format says. `CannotExpress` is raised for what the protocol has no place for.
+    format says. `custom` names the tools that take one free text (None: those whose calls
+    came that way). `CannotExpress` is raised for what the protocol has no place for.
 
     >>> history = parse_messages(
     ...     [{"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "ls", "arguments": "{}"}}]}]
@@ -183,14 +189,21 @@ def render_messages(
     >>> render_messages(history, format="kimi")[0]["tool_calls"][0]["id"]
     'functions.ls:0'
     """
-    ids = _Identifiers(messages, mapper, format)
+    ids = _Identifiers(messages, mapper, format, custom)
     return [out for position, message in enumerate(messages) for out in _render_message(message, position, ids)]
 
 
 class _Identifiers:
     """Which identifier to write where; None stands for one that came without, and was not given one since."""
 
-    def __init__(self, messages: Sequence[Message], mapper: ToolIdMapper | None, format: str | None) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        mapper: ToolIdMapper | None,
+        format: str | None,
+        custom: Container[str] | None = None,
+    ) -> None:
+        self.custom = custom
         self._mapper = mapper
         self._own = None if mapper is not None or format is None else tool_id_strategy(format).create_mapper(messages)
         calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
@@ -250,12 +263,17 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
     _put_content(out, [p for _, p in body if isinstance(p, (Text, Media))], kept, None if calls else "")
     if reasoning:
         text = "\n".join(part.text for part in reasoning)
-        out |= dict.fromkeys(kept.get("reasoning", ["reasoning_content"]), text)
+        fields = [part.field for part in reasoning if part.field is not None]
         details = [copied(one) for part in reasoning for one in part.details]
+        for field in fields[:1] or kept.get("reasoning", ["reasoning_content"]):
+            if field == "reasoning_details":
+                details = details or ([{"type": "reasoning.text", "text": text}] if text else [])
+            else:
+                out[field] = text
         out |= {"reasoning_details": details} if details else {}
     slots = kept.get("calls", ())
     if calls or slots:
-        out["tool_calls"] = render_calls(calls, slots)
+        out["tool_calls"] = render_calls(calls, slots, ids.custom)
     return _with_fields(out, kept)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from moonshim.events import Repaired
 
-__all__ = ["UsageKeeper"]
+__all__ = ["UsageKeeper", "told_usage"]
 
 
 class _Log(Protocol):
@@ -55,3 +55,8 @@ def _inner(chunk: Mapping[str, Any]) -> Any:
     if not isinstance(choices, list):
         return None
     return next((one["usage"] for one in choices if isinstance(one, dict) and one.get("usage") is not None), None)
+
+
+def told_usage(chunk: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The usage of a chunk, at its top or in a choice, if it tells something."""
+    return _told(chunk.get("usage")) or _told(_inner(chunk))

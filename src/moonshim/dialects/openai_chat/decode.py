@@ -1,0 +1,171 @@
+"""The chunks of a Chat stream, or one whole Chat response, become what the host says.
+
+Only the first choice is read: no other dialect can tell of several.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from moonshim.conversation import Usage
+from moonshim.dialects.openai_chat.delta import read_index, read_pieces, read_speech, reasoning_fields
+from moonshim.dialects.openai_chat.patch import host_error
+from moonshim.dialects.openai_chat.usage import told_usage
+from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Signed, Spoke, Unread
+
+__all__ = ["ChatDecoder", "decode_response", "read_usage"]
+
+Json: TypeAlias = dict[str, Any]
+
+
+class ChatDecoder:
+    """Reads the chunks of one stream."""
+
+    def __init__(self) -> None:
+        self._began = False
+        self._reasoning = _Reasoning()
+
+    def feed(self, payload: Json) -> list[Heard]:
+        """What this chunk says. What is no chunk is `Unread`."""
+        if payload.get("error"):
+            return [*self._reasoning.close(), Broke(host_error(payload["error"]))]
+        choices, usage = payload.get("choices"), read_usage(payload)
+        out: list[Heard] = [] if usage is None else [Counted(usage)]
+        if not isinstance(choices, list):
+            return out or [Unread(payload)]
+        if not self._began:
+            self._began = True
+            out.insert(0, _began(payload))
+        for choice in choices:
+            if not isinstance(choice, dict):
+                out.append(Unread(payload))
+            elif (read_index(choice.get("index")) or 0) == 0:
+                out += self._choice(choice, choice.get("delta"))
+            else:
+                out.append(Unread({"choices": [choice]}))
+        return out
+
+    def flush(self) -> list[Heard]:
+        """The input is over."""
+        return self._reasoning.close()
+
+    def _choice(self, choice: Json, delta: Any) -> list[Heard]:
+        delta = delta if isinstance(delta, dict) else {}
+        speech = read_speech(delta)
+        out = self._reasoning.feed(delta, speech.reasoning)
+        pieces = read_pieces(delta.get("tool_calls"))
+        raw = choice.get("finish_reason") or delta.get("finish_reason")
+        raw = raw if isinstance(raw, str) and raw else None
+        refusal = delta.get("refusal")
+        content = speech.content or (refusal if isinstance(refusal, str) else "")
+        if content or pieces or raw is not None:
+            out += self._reasoning.close()
+        if content:
+            out.append(Spoke("text", content))
+        out += pieces
+        if raw is not None:
+            out.append(Ended(raw, raw))
+        return out
+
+
+class _Reasoning:
+    """Follows the reasoning of one answer: its text, and the entries that the host wants back."""
+
+    def __init__(self) -> None:
+        self._field: str | None = None
+        self._details: dict[Any, Json] = {}
+        self._open = False
+
+    def feed(self, delta: Json, text: str) -> list[Heard]:
+        details = delta.get("reasoning_details")
+        for one in details if isinstance(details, list) else ():
+            if isinstance(one, dict):
+                self._add(one)
+        if not text:
+            text = _summary(details)
+        if text and not self._open:
+            self._open = True
+            fields = reasoning_fields(delta) or ("reasoning_details",)
+            self._field = fields[0] if fields[0] != "reasoning_content" else None
+        return [Spoke("reasoning", text)] if text else []
+
+    def close(self) -> list[Heard]:
+        """The reasoning is over, as far as one can tell: something else begins."""
+        details, field = tuple(self._details.values()), self._field
+        self._details, self._field, self._open = {}, None, False
+        return [Signed(None, details, field)] if details or field else []
+
+    def _add(self, entry: Json) -> None:
+        """Entries grow piece by piece under their streaming index, which must not go back to the host."""
+        key = entry.get("index", len(self._details))
+        key = key if isinstance(key, (int, str)) else str(key)
+        rest = {name: value for name, value in entry.items() if name != "index"}
+        known = self._details.setdefault(key, {})
+        for name, value in rest.items():
+            grows = name in ("text", "summary", "data", "encrypted") and isinstance(value, str)
+            known[name] = known[name] + value if grows and isinstance(known.get(name), str) else value
+
+
+def _summary(details: Any) -> str:
+    """The text of entries that only sum up what was thought (Kimi's coding endpoint)."""
+    if not isinstance(details, list):
+        return ""
+    texts = (one.get("summary") for one in details if isinstance(one, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def decode_response(body: Json) -> list[Heard]:
+    """What a whole response says, as a stream of one chunk would."""
+    if body.get("error"):
+        return [Broke(host_error(body["error"]))]
+    choices, usage = body.get("choices"), read_usage(body)
+    out: list[Heard] = [_began(body)]
+    if usage is not None:
+        out.append(Counted(usage))
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+        return [*out, Unread(body)]
+    message = first["message"]
+    entries = message.get("tool_calls")
+    numbered = [
+        {**one, "index": place}
+        for place, one in enumerate(entries if isinstance(entries, list) else ())
+        if isinstance(one, dict)
+    ]
+    heard = ChatDecoder()._choice(first, {**message, "tool_calls": numbered})
+    ends = [one for one in heard if isinstance(one, Ended)] or [Ended(None)]
+    out += [one for one in heard if not isinstance(one, Ended)]
+    out += [CallClosed(place) for place in range(len(numbered))]
+    return [*out, *ends, Over()]
+
+
+def _began(payload: Json) -> Began:
+    id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
+    return Began(
+        id if isinstance(id, str) and id else None,
+        model if isinstance(model, str) else None,
+        created if isinstance(created, int) else None,
+    )
+
+
+def read_usage(payload: Json) -> Usage | None:
+    """The usage of a chunk or a response, at its top or in its first choice; None where nothing is told."""
+    raw = told_usage(payload)
+    if raw is None:
+        return None
+    prompt, answer = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
+    cached = raw.get("cached_tokens")
+    if isinstance(prompt, dict) and isinstance(prompt.get("cached_tokens"), int):
+        cached = prompt["cached_tokens"]
+    thought = answer.get("reasoning_tokens") if isinstance(answer, dict) else None
+    return Usage(
+        input_tokens=_count(raw.get("prompt_tokens")),
+        output_tokens=_count(raw.get("completion_tokens")),
+        cached_tokens=_count(cached),
+        reasoning_tokens=_count(thought),
+        raw=raw,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,144 @@
+"""A Chat request becomes a canonical request, and the other way round, unchanged in all that Chat can say."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.conversation import Change, Reasoning, Request, Sampling, Tool, ToolResult
+from moonshim.dialects.openai_chat.message_parts import DIALECT
+from moonshim.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.dialects.openai_chat.request_fields import FIELDS, Json, value_of
+from moonshim.dialects.openai_chat.request_tools import parse_tool, render_tool
+from moonshim.errors import InvalidInput
+from moonshim.seal import Sealer
+
+__all__ = ["parse_request", "render_request"]
+
+_KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIELDS.values() for key in field.keys)})
+
+
+def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+
+    >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Sealer())
+    >>> request.model, request.messages[0].speaker
+    ('kimi-k3', 'human')
+    """
+    if not isinstance(body, dict):
+        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidInput("model must be a string", field="model")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidInput("messages must be a list of at least one message", field="messages")
+    _check_contents(messages)
+    values = {name: field.read(body) for name, field in FIELDS.items()}
+    sampling = Sampling(*(values.pop(name) for name in list(values) if name.startswith("sampling.")))
+    fields = {key: value for key, value in body.items() if key not in ("messages", "tools")}
+    request = Request(
+        model=model,
+        messages=tuple(parse_messages(messages)),
+        tools=_parse_tools(body.get("tools")),
+        sampling=sampling,
+        places=tuple(f"messages[{place}]" for place in range(len(messages))),
+        extras={DIALECT: {"fields": fields, "has_tools": "tools" in body}},
+        **values,
+    )
+    return request, []
+
+
+def render_request(request: Request) -> tuple[Json, list[Change]]:
+    """The body that makes this request, and what Chat cannot say of it."""
+    kept = request.extras.get(DIALECT)
+    kept = kept if isinstance(kept, dict) else {}
+    came: Json = kept.get("fields", {})
+    changes: list[Change] = []
+    body: Json = {"model": request.model}
+    body |= {key: value for key, value in came.items() if key not in _KNOWN}
+    for name, field in FIELDS.items():
+        value = value_of(request, name)
+        said = {key: came[key] for key in field.keys if key in came}
+        if said and field.read(came) == value:
+            body |= said
+        elif name == "sampling.top_k" and value is not None:
+            changes.append(Change("cannot_say", "Chat has no top_k", name))
+        else:
+            body |= _rewritten(field.write(value), said)
+    custom = frozenset(tool.name for tool in request.tools or () if tool.kind == "custom")
+    body["messages"] = render_messages(request.messages, custom=custom if request.tools is not None else None)
+    if request.tools is not None:
+        body["tools"] = _render_tools(request.tools, changes)
+    elif kept.get("has_tools"):
+        body["tools"] = None
+    changes += _unsaid(request)
+    for key, value in request.put.items():
+        if value is None:
+            body.pop(key, None)
+        else:
+            body[key] = value
+    return body, changes
+
+
+def _rewritten(fresh: Json, said: Json) -> Json:
+    """A field written fresh; what stood beside it in an object stays (`stream_options`)."""
+    key = next(iter(fresh), None)
+    if key == "stream_options" and isinstance(said.get(key), dict):
+        return {key: said[key] | fresh[key]}
+    if key == "max_tokens" and "max_completion_tokens" in said:
+        return {"max_completion_tokens": fresh[key]}
+    return fresh
+
+
+def _parse_tools(tools: Any) -> tuple[Tool, ...] | None:
+    if tools is None:
+        return None
+    if not isinstance(tools, list):
+        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
+    return tuple(parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
+
+
+def _render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
+    out = []
+    for place, tool in enumerate(tools):
+        rendered = render_tool(tool)
+        if rendered is None:
+            changes.append(
+                Change("cannot_say", f"Chat has no tool that is run by the host: {tool.name}", f"tools[{place}]")
+            )
+        else:
+            out.append(rendered)
+    return out
+
+
+def _check_contents(messages: list[Any]) -> None:
+    for place, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InvalidInput("a message must be an object with a role", field=f"messages[{place}]")
+        content = message.get("content")
+        if content is not None and not isinstance(content, (str, list)):
+            raise InvalidInput(
+                f"content must be a string or a list of parts, not {type(content).__name__}",
+                field=f"messages[{place}].content",
+            )
+        for number, part in enumerate(content if isinstance(content, list) else ()):
+            if not isinstance(part, (dict, str)):
+                raise InvalidInput("a part of content must be an object", field=f"messages[{place}].content[{number}]")
+        calls = message.get("tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise InvalidInput("tool_calls must be a list", field=f"messages[{place}].tool_calls")
+        for number, call in enumerate(calls or ()):
+            if not isinstance(call, dict):
+                raise InvalidInput("a call must be an object", field=f"messages[{place}].tool_calls[{number}]")
+
+
+def _unsaid(request: Request) -> list[Change]:
+    changes = []
+    for place, message in enumerate(request.messages):
+        where = request.places[place] if place < len(request.places) else f"messages[{place}]"
+        for part in message.parts:
+            if isinstance(part, ToolResult) and part.is_error:
+                changes.append(Change("cannot_say", "Chat has no mark for a failed tool; its text tells", where))
+            elif isinstance(part, Reasoning) and part.signature and not part.details:
+                changes.append(Change("cannot_say", "Chat has no place for the signature of reasoning", where))
+    return changes
