@@ -180,7 +180,7 @@ class KimiK3Grammar:
         return tag.end
 
     def _word(self, word: str, out: list[Found]) -> None:
-        """A think tag of K2. An end without a beginning leaks from the template of a host: nobody wrote it."""
+        """A think tag of K2: an end without a beginning is taken away, anything else is a word."""
         if word == _END_THINK and not self.words_open:
             out.append(Noticed("stray_marker", word))
             return
