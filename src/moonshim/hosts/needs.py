@@ -102,12 +102,16 @@ class Needs(Struct, frozen=True, kw_only=True):
     """From an effort as clients say it to the word of this host; empty: effort cannot be said."""
     keep_all: bool
     """Whether `keep: "all"`, which keeps the reasoning of all former turns in the prompt, can be said."""
+    always_keeps: bool
+    """Whether the model is shown the reasoning of all former turns without being asked to."""
 
     # --- sampling
     fixed_sampling: dict[SamplingField, Fixed]
     """Fields that take only certain values."""
     temperature_max: float | None
     """The highest temperature that is accepted."""
+    one_when_greedy: bool
+    """Whether a temperature near 0 goes only with one answer."""
     stop_limit: tuple[int, int] | None
     """How many stop sequences are accepted, and of how many bytes each."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None
@@ -116,6 +120,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     """What is sent when the client gave no limit; None: nothing."""
     output_limit: int | None
     """The highest limit of output tokens that is accepted."""
+    clips_output: bool
+    """Whether a limit that does not fit behind the prompt is cut by the host; elsewhere it is refused."""
     context_window: int | None
     """How many tokens prompt and answer may have together."""
 
@@ -124,6 +130,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     """The modes of `tool_choice` that are accepted while the model thinks."""
     named_choice: bool
     """Whether a choice of one tool by name is obeyed, also without thinking."""
+    allowed_tools: bool
+    """Whether a request can say that only some of its tools may be called."""
     tool_name_pattern: str | None
     """What a tool's name must match."""
     tool_name_limit: int | None

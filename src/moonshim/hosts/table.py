@@ -88,15 +88,19 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "can_disable": True,
     "efforts": {},
     "keep_all": True,
+    "always_keeps": False,
     "fixed_sampling": {},
     "temperature_max": None,
+    "one_when_greedy": False,
     "stop_limit": None,
     "max_tokens_field": None,
     "default_max_tokens": None,
     "output_limit": None,
+    "clips_output": True,
     "context_window": None,
     "tool_choice_with_thinking": _ALL_MODES,
     "named_choice": True,
+    "allowed_tools": True,
     "tool_name_pattern": None,
     "tool_name_limit": None,
     "tool_limit": None,
@@ -113,6 +117,9 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 _GENERATION_ROWS: Final = (
+    # OpenAI's `allowed_tools` is not among the choices of any host of Kimi (KIMI 3). vLLM and its like refuse a
+    # limit of output tokens that leaves no room for the prompt.
+    Row({"allowed_tools": False, "clips_output": False}, generations=_KIMI),
     # KIMI 1a, 2: the template writes history ids into the prompt and the model imitates them, so they must be
     # those that it was trained on. Names with a dot, or an odd first character, are not read back (KIMI 1a, 3).
     Row(
@@ -145,7 +152,7 @@ _GENERATION_ROWS: Final = (
     Row({"keeps_reasoning": "all", "keep_all": True}, generations=("k2.6", "k2.7")),
     # KIMI 3: "open-source hosts: chat_template_kwargs".
     Row({"thinking": "template_kwargs"}, generations=(*_NEW_K2, *_K3)),
-    Row({"can_disable": False}, generations=("k2.7",)),  # KIMI 1a, 3
+    Row({"can_disable": False, "always_keeps": True}, generations=("k2.7",)),  # KIMI 1a, 3
     Row({"media": frozenset({"image"})}, generations=(*_NEW_K2, *_K3)),
     # KIMI 1b: ids never reach the prompt of K3, and reasoning of all turns does.
     Row(
@@ -153,6 +160,7 @@ _GENERATION_ROWS: Final = (
             "id_policy": "unique",
             "history_ids": "unique",
             "thinking_default": "on",
+            "always_keeps": True,
             "efforts": _K3_EFFORTS,
             "tool_name_pattern": r"^[A-Za-z][A-Za-z0-9_-]*$",
             "tool_name_limit": 256,  # KIMI 3: 257 is refused
@@ -208,8 +216,10 @@ _CHECKED_ROWS: Final = (
         hosts=_CHECKED,
         generations=_KIMI,
     ),
-    # KIMI 3: K2 takes temperatures from 0 to 1.
-    Row({"temperature_max": 1.0}, hosts=_CHECKED, generations=("k2", "k2-thinking")),
+    # kimi-code sends the whole window as its limit, to every model (CLIENTS).
+    Row({"clips_output": True}, hosts=_OWN, generations=_KIMI),
+    # KIMI 3: K2 takes temperatures from 0 to 1, near 0 with n 1 only.
+    Row({"temperature_max": 1.0, "one_when_greedy": True}, hosts=_CHECKED, generations=("k2", "k2-thinking")),
     # KIMI 3: "only 1 is allowed for this model", 0.6 with thinking off. Later tests of Moonshot seem to accept
     # more for K2.6; the strict reading holds for all. The texts for the other fields are unverified (KIMI 9).
     Row(
@@ -286,10 +296,12 @@ _HOST_ROWS: Final = (
         dialects=("openai_chat",),
     ),
     Row({"reasoning_in": "reasoning_details"}, hosts=("openrouter",), generations=("k2-thinking",)),
-    Row({"efforts": _OPENROUTER_EFFORTS, "can_disable": False}, hosts=("openrouter",), generations=_K3),
+    # Moonshot, to which it may go, cannot switch K3 off.
+    Row({"can_disable": False}, hosts=("openrouter",), generations=_K3),
+    Row({"efforts": _OPENROUTER_EFFORTS}, hosts=("openrouter",), generations=_K3, dialects=("openai_chat",)),
     # Fireworks documents reasoning_effort, with `none` for no thinking (unverified for Kimi).
     Row(
-        {"thinking": "reasoning_effort", "efforts": _FIREWORKS_EFFORTS},
+        {"thinking": "reasoning_effort", "efforts": _FIREWORKS_EFFORTS, "keep_all": False},
         hosts=("fireworks",),
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
@@ -310,7 +322,7 @@ _HOST_ROWS: Final = (
     ),
     # SiliconFlow documents enable_thinking at the top of the body (unverified for Kimi).
     Row(
-        {"thinking": "enable_thinking", "efforts": {}},
+        {"thinking": "enable_thinking", "efforts": {}, "keep_all": False},
         hosts=("siliconflow",),
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),

@@ -1,0 +1,121 @@
+"""The parameters of a request, everything but messages and tools -> those that the host takes, and each change."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Media, Message, Request, ResponseFormat, Text
+from moonshim.hosts.needs import Needs
+from moonshim.hosts.sampling import fit_sampling
+from moonshim.hosts.thinking import spell_thinking, thinks
+from moonshim.hosts.tool_choice import fit_choice
+from moonshim.options import KimiOptions
+
+__all__ = ["cache_key_of", "condition_parameters"]
+
+_TOKEN_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+# Claude Code's first line, whose text is another one in every request (CLIENTS).
+_BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
+
+
+def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -> tuple[Request, list[Change]]:
+    """A request that the host accepts. One that is right already comes back as it is, with no changes.
+
+    A model that is not a Kimi, at a host of which nothing is known, gets what the client sent; only what the
+    dialect itself asks for is added.
+
+    >>> from moonshim.conversation import Sampling
+    >>> from moonshim.hosts.detect import needs_for
+    >>> row = needs_for(host="moonshot", model="kimi-k2.7-code")
+    >>> asked = Request(model="kimi-k2.7-code", cache_key="c", sampling=Sampling(temperature=0.0))
+    >>> fitted, changes = condition_parameters(asked, row, KimiOptions())
+    >>> fitted.sampling.temperature, changes[0].detail
+    (None, 'temperature 0 is refused here (only 1): left out')
+    """
+    thinking = thinks(request, needs)
+    changes: list[Change] = []
+    sampling, found = fit_sampling(request.sampling, needs, thinking=thinking)
+    changes += found
+    if sampling is not request.sampling:
+        request = replace(request, sampling=sampling)
+    if needs.generation != "other":
+        request, found = fit_choice(request, needs, thinking=thinking, default=options.tool_choice_default)
+        changes += found
+        request, found = _fit_format(request)
+        changes += found
+    request, found = spell_thinking(request, needs)
+    changes += found
+    request = _name_tokens(request, needs)
+    request, found = _ask_for_usage(request, needs)
+    changes += found
+    if needs.takes_cache_key and request.cache_key is None:
+        request = replace(request, cache_key=cache_key_of(request))
+        changes.append(Change("cache_key", "made from how the conversation begins", "prompt_cache_key"))
+    return request, changes
+
+
+def _fit_format(request: Request) -> tuple[Request, list[Change]]:
+    """KIMI 3: text, json_object and json_schema are taken, the last one with its schema."""
+    wanted = request.response_format
+    if wanted is None or wanted.kind != "json_schema" or wanted.schema is not None:
+        return request, []
+    why = "a json_schema without a schema is refused: json_object"
+    plain = replace(request, response_format=ResponseFormat("json_object"))
+    return plain, [Change("response_format", why, "response_format")]
+
+
+def _name_tokens(request: Request, needs: Needs) -> Request:
+    """The limit of tokens under the only name that the host knows: the same number, so nothing to report."""
+    name, tokens = needs.max_tokens_field, request.sampling.max_tokens
+    if name is None or tokens is None or needs.dialect != "openai_chat":
+        return request
+    said = _chat_fields(request)
+    if [key for key in _TOKEN_FIELDS if said.get(key) is not None] == [name] and said[name] == tokens:
+        return request
+    return replace(request, put=request.put | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens})
+
+
+def _ask_for_usage(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    if not request.stream or needs.dialect != "openai_chat" or request.include_usage:
+        return request, []
+    # A Chat client of a host that nobody knows gets what it asked for; any other dialect has to tell the usage.
+    if needs.host == "generic" and needs.generation == "other" and "openai_chat" in request.extras:
+        return request, []
+    why = "a stream tells its usage only when it is asked to"
+    return replace(request, include_usage=True), [Change("include_usage", why, "stream_options")]
+
+
+def _chat_fields(request: Request) -> dict[str, Any]:
+    kept = request.extras.get("openai_chat")
+    fields = kept.get("fields") if isinstance(kept, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+def cache_key_of(request: Request) -> str:
+    """A key that is the same for every turn of one conversation, and another one for another conversation.
+
+    >>> cache_key_of(Request(model="k3", messages=(Message("human", (Text("hi"),)),)))
+    'moonshim-4389270ccc23a707479410ff7af874b6'
+    """
+    digest = hashlib.sha256()
+    prompt = next(filter(None, (_told(message) for message in request.messages if message.speaker == "system")), "")
+    human = next((_told(message) for message in request.messages if message.speaker == "human"), "")
+    for text in (request.model, prompt, human, request.user or ""):
+        said = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(said) + said)
+    return f"moonshim-{digest.hexdigest()[:32]}"
+
+
+def _told(message: Message) -> str:
+    """What a message says, in one text."""
+    said = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            said.append(_BILLING.sub("", part.text))
+        elif isinstance(part, Media):
+            said.append(part.url or part.data or "")
+    return "\n".join(text for text in said if text)
