@@ -1,0 +1,223 @@
+"""A schema in Moonshot's flavour -> the same one once it keeps Moonshot's limits and can come to an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moonshim.hosts.schema_merge import Json
+
+__all__ = ["TooMuch", "bounded"]
+
+_DEPTH: Final = 30
+_SIZE: Final = 120_000
+_KEYS: Final = 3000
+_STEPS: Final = 20_000
+"""How many levels are looked at for the depth behind references before it counts as too deep."""
+_ANYTHING: Final = ["string", "number", "boolean", "null", "object", "array"]
+_NESTED: Final = 100
+_PREFIX: Final = "#/$defs/"
+
+
+class TooMuch(Exception):
+    """What Moonshot would not take, and where."""
+
+    def __init__(self, message: str, path: str = "root") -> None:
+        super().__init__(f"At path '{path}': {message}")
+
+
+def bounded(schema: Json, changes: list[str]) -> Json:
+    """Raises `TooMuch` for what no rewriting helps against."""
+    schema = _without_slashes(schema, changes)
+    _check_keys(schema)
+    schema = _ending(schema, changes)
+    _check_depth(schema)
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    # Counted as Moonshot does, which escapes these three to six characters each.
+    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > _SIZE:
+        raise TooMuch(f"schema exceeds the maximum allowed size of {_SIZE} bytes")
+    return schema
+
+
+def _below(schema: Json) -> Iterator[tuple[str, Json]]:
+    for name, below in schema.get("properties", {}).items():
+        yield f"properties.{name}", below
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            yield word, schema[word]
+    for branch in schema.get("anyOf", ()):
+        yield "anyOf", branch
+
+
+def _everywhere(schema: Json) -> Iterator[tuple[str, Json]]:
+    waiting = [("", schema), *((f"$defs.{name}", each) for name, each in schema.get("$defs", {}).items())]
+    while waiting:
+        path, level = waiting.pop()
+        yield path or "root", level
+        waiting += ((f"{path}.{step}".lstrip("."), below) for step, below in _below(level))
+
+
+def _check_keys(schema: Json) -> None:
+    total = sum(len(level.get("properties", ())) for _, level in _everywhere(schema))
+    if total > _KEYS:
+        raise TooMuch(f"{total} properties are more than the maximum of {_KEYS}")
+
+
+def _check_depth(schema: Json) -> None:
+    """Levels of properties, those behind references too, each definition entered once on the way."""
+    steps = 0
+    waiting: list[tuple[str, Json, int, frozenset[str]]] = [
+        ("", schema, 0, frozenset()),
+        *((f"$defs.{name}", each, 0, frozenset()) for name, each in schema.get("$defs", {}).items()),
+    ]
+    while waiting:
+        path, level, depth, entered = waiting.pop()
+        steps += 1
+        if depth > _DEPTH or steps > _STEPS:
+            raise TooMuch(f"schema depth exceeds maximum limit of {_DEPTH}", path or "root")
+        reference = level.get("$ref")
+        if reference is not None and reference != "#" and reference not in entered:
+            waiting.append((path, _target(schema, reference), depth, entered | {reference}))
+        for step, below in _below(level):
+            deeper = depth + step.startswith("properties.")
+            waiting.append((f"{path}.{step}".lstrip("."), below, deeper, entered))
+
+
+def _target(schema: Json, reference: str) -> Json:
+    found: Json = schema if reference == "#" else schema["$defs"][reference.removeprefix(_PREFIX)]
+    return found
+
+
+# --- an end ----------------------------------------------------------------------------------------------------------
+
+
+def _ending(schema: Json, changes: list[str]) -> Json:
+    if _all_end(schema):
+        return schema
+    # Moonshot does not see that a list can be empty, nor that a level without a type can be anything.
+    helped: Json = _helped(schema)
+    if not _all_end(helped):
+        raise TooMuch("detected infinite recursion without termination condition")
+    changes.append("At path 'root': the ends of recursive lists and of levels without a type were made explicit")
+    return helped
+
+
+def _all_end(schema: Json) -> bool:
+    if _ends(schema, schema):
+        return True
+    waiting = [schema]
+    while waiting:
+        level = waiting.pop()
+        if "$ref" in level and not _ends(schema, level):
+            return False
+        waiting += (below for _, below in _below(level))
+    return True
+
+
+def _ends(root: Json, start: Json) -> bool:
+    """Whether Moonshot finds one level below that ends for certain."""
+    entered: set[str] = set()
+    waiting = [start]
+    while waiting:
+        level = waiting.pop()
+        types = level.get("type", [])
+        names = types if isinstance(types, list) else [types]
+        if not level or any(name not in ("object", "array") for name in names):
+            return True
+        if "array" in names:
+            if not level.get("items"):
+                return True
+            waiting.append(level["items"])
+        elif "object" in names:
+            properties, required = level.get("properties"), level.get("required")
+            if not properties or not required:
+                return True
+            waiting += (properties[name] for name in required if name in properties)
+        waiting += level.get("anyOf", ())
+        reference = level.get("$ref")
+        if reference is not None and reference not in entered:
+            entered.add(reference)
+            waiting.append(_target(root, reference))
+    return False
+
+
+def _helped(value: Any) -> Any:
+    """The same schema with an empty list as an alternative to each list, and with all types where none was said."""
+    out = dict(value)
+    for word in ("properties", "$defs"):
+        if word in out:
+            out[word] = {name: _helped(below) for name, below in out[word].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(out.get(word), dict):
+            out[word] = _helped(out[word])
+    if "anyOf" in out:
+        out["anyOf"] = [_helped(branch) for branch in out["anyOf"]]
+    if out and out.keys() <= {"title", "description"}:
+        return {"type": _ANYTHING, **out}
+    if out.get("type") in ("array", ["array"]) and out.get("items") and not out.get("minItems") and "$defs" not in out:
+        notes = {word: out.pop(word) for word in ("title", "description") if word in out}
+        return {"anyOf": [{"type": "array", "maxItems": 0}, out], **notes}
+    return out
+
+
+# --- definitions whose names Moonshot does not take -------------------------------------------------------------------
+
+
+def _without_slashes(schema: Json, changes: list[str]) -> Json:
+    """A definition with a slash in the name of a property is written out where it is used."""
+    definitions = schema.get("$defs", {})
+    slashed = {name for name, each in definitions.items() if _has_slash(each)}
+    if not slashed:
+        return schema
+    room = [_SIZE]
+    out: Json = _inlined(schema, slashed, definitions, (), room)
+    kept = {
+        name: _inlined(each, slashed, definitions, (), room)
+        for name, each in definitions.items()
+        if name not in slashed
+    }
+    del out["$defs"]
+    if kept:
+        out["$defs"] = kept
+    changes += [
+        f"At path '$defs.{name}': was written out where it is used, since a name in it has a slash" for name in slashed
+    ]
+    return _without_slashes(out, changes)
+
+
+def _has_slash(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as level:
+                if any("/" in key for key in level):
+                    return True
+                waiting += level.values()
+            case list() as level:
+                waiting += level
+    return False
+
+
+def _inlined(
+    level: Json, names: set[str], definitions: Json, inside: tuple[str, ...], room: list[int], nested: int = 0
+) -> Json:
+    room[0] -= 1
+    reference = str(level.get("$ref", "")).removeprefix(_PREFIX)
+    if reference in inside or room[0] < 0 or nested > _NESTED:
+        raise TooMuch("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
+    if reference in names:
+        return _inlined(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
+
+    def deeper(below: Json) -> Json:
+        return _inlined(below, names, definitions, inside, room, nested + 1)
+
+    out = dict(level)
+    if "properties" in out:
+        out["properties"] = {name: deeper(below) for name, below in out["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(out.get(word), dict):
+            out[word] = deeper(out[word])
+    if "anyOf" in out:
+        out["anyOf"] = [deeper(branch) for branch in out["anyOf"]]
+    return out

@@ -1,0 +1,65 @@
+"""The schema of a tool's parameters -> the flavour of JSON Schema that Moonshot accepts, and what was changed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.errors import CannotExpress
+from moonshim.hosts.schema_bounds import TooMuch, bounded
+from moonshim.hosts.schema_merge import Json
+from moonshim.hosts.schema_rewrite import Rewrite
+
+__all__ = ["moonshot_schema"]
+
+_DEEPEST: Final = 200
+_MOST: Final = 1_000_000
+
+
+def moonshot_schema(schema: Json, *, tool: str) -> tuple[Json, list[str]]:
+    """The schema as Moonshot takes it, and each change in words.
+
+    Whatever arguments the given schema allows, the new one allows too. Where Moonshot has no word
+    for a constraint the new schema allows more, and the description tells the model of it where that
+    is short. A schema that needs nothing is returned as the very same object; the given one is never
+    changed. Raises `CannotExpress` where the meaning would be lost: a reference out of the document,
+    a schema that nothing fits, one that goes over Moonshot's limits.
+
+    A level without `type` that requires properties, and the root, mean an object.
+
+    >>> moonshot_schema({"type": "object", "properties": {"a": {"const": 1}}}, tool="t")[0]["properties"]
+    {'a': {'type': 'integer', 'enum': [1]}}
+    """
+    size = _measured(schema, tool)
+    rewrite = Rewrite(schema, size, tool)
+    out = rewrite.whole(schema)
+    try:
+        out = bounded(out, rewrite.changes)
+    except TooMuch as error:
+        raise CannotExpress(f"tool {tool!r}: {error}", field="parameters") from None
+    return (out, rewrite.changes) if rewrite.changes else (schema, [])
+
+
+def _measured(schema: Any, tool: str) -> int:
+    """How many objects and lists there are; raises for what is no JSON, and for what is nested without measure."""
+    if not isinstance(schema, dict):
+        raise CannotExpress(f"tool {tool!r}: At path 'root': schema must be an object", field="parameters")
+    count = 0
+    level: list[Any] = [schema]
+    for _ in range(_DEEPEST):
+        count += len(level)
+        if count > _MOST:
+            raise CannotExpress(
+                f"tool {tool!r}: At path 'root': schema has more than {_MOST} parts", field="parameters"
+            )
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                if not all(isinstance(key, str) for key in value):
+                    raise CannotExpress(f"tool {tool!r}: a key in the schema is no text", field="parameters")
+                below += (item for item in value.values() if isinstance(item, dict | list))
+            else:
+                below += (item for item in value if isinstance(item, dict | list))
+        if not below:
+            return count
+        level = below
+    raise CannotExpress(f"tool {tool!r}: At path 'root': nested deeper than {_DEEPEST} levels", field="parameters")
