@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from moonshim.hosts.needs import Fixed, Generation, UpstreamDialect
 
-__all__ = ["GENERATIONS", "HOSTS", "ROWS", "Row"]
+__all__ = ["DIALECTS", "GENERATIONS", "HOSTS", "ROWS", "Row"]
 
 HOSTS: Final = (
     "moonshot",
