@@ -1,0 +1,161 @@
+"""Tags written as a row of parts -> a reader that finds them, and knows the beginning of one at the end of a text.
+
+Every tag begins with `<`. What stands at a place does not depend on what follows the
+text, except for "more": a tag that has only begun is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+__all__ = [
+    "MORE",
+    "NAME_LIMIT",
+    "Part",
+    "Seen",
+    "Tag",
+    "TagSet",
+    "attribute",
+    "chars",
+    "either",
+    "literal",
+    "row",
+    "space",
+]
+
+NAME_LIMIT: Final = 256
+"""Longest name of a tool, or key of an argument, inside a tag."""
+MORE: Final = "more"
+"""The kind of what may still become a tag."""
+
+
+class Part(Struct, frozen=True):
+    """A piece of a tag: the pattern of all of it, and of what may still become it (which may be nothing at all)."""
+
+    whole: str
+    begun: str
+
+
+def literal(text: str) -> Part:
+    begun = ""
+    for char in reversed(text[:-1]):
+        begun = f"(?:{re.escape(char)}{begun})?"
+    return Part(re.escape(text), begun)
+
+
+def space(most: int = 64) -> Part:
+    """White space, which may be missing."""
+    return Part(rf"\s{{0,{most}}}+", rf"\s{{0,{most}}}+")
+
+
+def chars(inside: str, most: int = NAME_LIMIT) -> Part:
+    """Some of these characters (the inside of a bracket expression), captured."""
+    return Part(rf"([{inside}]{{1,{most}}}+)", rf"[{inside}]{{0,{most}}}+")
+
+
+def either(*parts: Part) -> Part:
+    return Part(f"(?:{'|'.join(part.whole for part in parts)})", f"(?:{'|'.join(part.begun for part in parts)})")
+
+
+def row(*parts: Part) -> Part:
+    """One part after the other."""
+    begun = parts[-1].begun
+    for part in reversed(parts[:-1]):
+        begun = f"(?:{part.whole}{begun}|{part.begun})"
+    return Part("".join(part.whole for part in parts), begun)
+
+
+def attribute(name: str) -> Part:
+    """`name="value"`; the quotes may be single, or missing. The value is captured with them."""
+    double, single, bare = (rf'[^"<\n]{{0,{NAME_LIMIT}}}+', rf"[^'<\n]{{0,{NAME_LIMIT}}}+", r"""[^\s"'<>=]""")
+    value = Part(
+        rf"""("{double}"|'{single}'|{bare}{{1,{NAME_LIMIT}}}+)""",
+        rf"""(?:"{double}|'{single}|{bare}{{0,{NAME_LIMIT}}}+)""",
+    )
+    return row(literal(name), space(8), literal("="), space(8), value)
+
+
+class Tag(Struct, frozen=True):
+    """A kind of tag. With `follows` it is one only before that (white space may be between), or at the very end.
+
+    A `weak` tag is read where no other can be: it waits until the others are ruled out.
+    """
+
+    kind: str
+    part: Part
+    follows: Part | None = None
+    weak: bool = False
+    at_end: bool = True
+    """Whether the end of the input will do instead of what must follow."""
+
+    @property
+    def whole(self) -> str:
+        return f"({self.part.whole})" + (rf"(?=\s{{0,64}}+{self.follows.whole})" if self.follows is not None else "")
+
+    @property
+    def begun(self) -> str:
+        return self.part.begun if self.follows is None else row(self.part, space(), self.follows).begun
+
+    @property
+    def last(self) -> str:
+        assert self.follows is not None
+        return rf"({self.part.whole})(?=\s{{0,64}}+{self.follows.begun}\Z)"
+
+
+class Seen(Struct, frozen=True, gc=False):
+    """A tag of this kind, or MORE, from `start` to `end`; `values` is what its parts captured."""
+
+    kind: str
+    start: int
+    end: int
+    values: tuple[str, ...] = ()
+
+
+class TagSet:
+    """Finds the first of these tags. With `final` nothing follows the text, so that a tag need not wait.
+
+    >>> tags = TagSet([Tag("call", row(literal("<f="), chars("a-z"), literal(">")))])
+    >>> tags.find("a <b> <f=go>", 0), tags.find("a <f=g", 0), tags.find("a <f=1", 0)
+    (Seen(kind='call', start=6, end=12, values=('go',)), Seen(kind='more', start=2, end=6, values=()), None)
+    """
+
+    __slots__ = ("_final", "_kinds", "_kinds_final", "_match", "_starts")
+
+    def __init__(self, tags: Sequence[Tag], *, starts: str = "<") -> None:
+        strong = [(tag.kind, tag.whole) for tag in tags if not tag.weak]
+        weak = [(tag.kind, tag.whole) for tag in tags if tag.weak]
+        last = [(tag.kind, tag.last) for tag in tags if tag.follows is not None and tag.at_end]
+        more = [(MORE, rf"((?:{'|'.join(tag.begun for tag in tags)})\Z)")]
+        self._match, self._kinds = _compiled(strong + more + weak)
+        self._final, self._kinds_final = _compiled(strong + last + weak + more)
+        self._starts = re.compile(f"[{re.escape(starts)}]")
+
+    def find(self, text: str, pos: int, *, final: bool = False) -> Seen | None:
+        for start in self._starts.finditer(text, pos):
+            if (seen := self.at(text, start.start(), final=final)) is not None:
+                return seen
+        return None
+
+    def at(self, text: str, pos: int, *, final: bool = False) -> Seen | None:
+        """What stands at this place, if anything does."""
+        found = (self._final if final else self._match).match(text, pos)
+        if found is None or found.end() == pos:
+            return None
+        assert found.lastindex is not None
+        kind, inner = (self._kinds_final if final else self._kinds)[found.lastindex]
+        values = tuple(value for at in inner if (value := found[at]) is not None)
+        return Seen(kind, pos, found.end(found.lastindex), values)
+
+
+def _compiled(patterns: list[tuple[str, str]]) -> tuple[re.Pattern[str], dict[int, tuple[str, range]]]:
+    """All in one, and by the group around each: its kind, and the groups inside that are its values."""
+    kinds, index = {}, 1
+    for kind, pattern in patterns:
+        after = index + re.compile(pattern).groups
+        kinds[index] = kind, range(index + 1, after if kind != MORE else index + 1)
+        index = after
+    return re.compile("|".join(pattern for _, pattern in patterns)), kinds

@@ -1,0 +1,65 @@
+"""MiniMax M2: what it says and its known faults, at any chunking, come out as speech and calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moonshim.grammar.events import Channel, Found
+from moonshim.grammar.minimax import MinimaxGrammar
+from moonshim.grammar.tag_patterns import NAME_LIMIT
+from tests.grammar.raw_text import (
+    CUTS,
+    FRAGMENTS,
+    SIZES,
+    assert_laws,
+    assert_linear_work,
+    assert_prompt,
+    by_size,
+    merged,
+    run,
+    soups,
+    vectors,
+)
+from tests.profiles import examples
+
+VECTORS: Final = vectors("minimax")
+
+OPEN: Final = '<minimax:tool_call><invoke name="put">'
+SOUP: Final = soups(
+    *("<minimax:tool_call>", "</minimax:tool_call>", OPEN, "<invoke name=Q>", "</invoke>", "</parameter>"),
+    *('<parameter name="text">', "<parameter name=count>", '<parameter name="list">', "<parameter name=Q>", '["Q'),
+    *("<think>", "</think>"),
+)
+HALVES: Final = ("<minimax:", "<invoke name=", "</parameter>")
+WORK: Final[dict[str, Callable[[int], str]]] = {
+    "speech": lambda count: "a < b <minimax: " * count,
+    "a long string": lambda count: OPEN + "<parameter name=text>" + "<b></parameter> " * count,
+    "many calls": lambda count: (OPEN + "</invoke></minimax:tool_call>\n") * count,
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("text", "expected", "made"), VECTORS.values(), ids=VECTORS.keys())
+def test_vector_at_every_chunk_size(text: str, expected: list[Found], made: dict[str, Any], size: int) -> None:
+    assert run(MinimaxGrammar, by_size(text, size), **made) == merged(expected)
+
+
+@settings(max_examples=examples(2000))
+@given(SOUP, CUTS, st.sampled_from(["text", "reasoning"]), st.booleans())
+def test_soup_loses_no_letter_at_any_chunking(text: str, cuts: list[int], channel: Channel, calls: bool) -> None:
+    assert_laws(MinimaxGrammar, text, cuts, channel, calls=calls)
+
+
+@given(st.lists(st.sampled_from([*FRAGMENTS, *HALVES]), max_size=20).map("".join))
+def test_text_is_said_at_once_but_for_the_beginning_of_a_tag(text: str) -> None:
+    assert_prompt(MinimaxGrammar, text, NAME_LIMIT)
+
+
+@pytest.mark.parametrize("text", WORK.values(), ids=WORK.keys())
+def test_work_is_linear(text: Callable[[int], str]) -> None:
+    assert_linear_work(MinimaxGrammar, text, 50)
