@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from moonshim.conversation import Message
 from moonshim.errors import InvalidInput
 from moonshim.mending import ChunkMender, Released
 from moonshim.options import KimiOptions
-from moonshim.plan import Tools, plan_for
+from moonshim.plan import Plan, Tools, plan_for
+from moonshim.translating import Translator
 
 __all__ = ["mend_chunks"]
 
-Chunk = dict[str, Any]
+Chunk: TypeAlias = dict[str, Any]
+AnyMender: TypeAlias = ChunkMender[Chunk] | Translator[Chunk]
 
 
 @overload
 def mend_chunks(
     chunks: Iterable[Chunk],
     *,
-    model: str,
+    plan: Plan | None = None,
+    model: str | None = None,
     tools: Tools | None = None,
     tool_choice: Any = None,
     history: Iterable[Mapping[str, Any] | Message] | None = None,
@@ -32,7 +35,8 @@ def mend_chunks(
 def mend_chunks(
     chunks: AsyncIterable[Chunk],
     *,
-    model: str,
+    plan: Plan | None = None,
+    model: str | None = None,
     tools: Tools | None = None,
     tool_choice: Any = None,
     history: Iterable[Mapping[str, Any] | Message] | None = None,
@@ -43,7 +47,8 @@ def mend_chunks(
 def mend_chunks(
     chunks: Iterable[Chunk] | AsyncIterable[Chunk],
     *,
-    model: str,
+    plan: Plan | None = None,
+    model: str | None = None,
     tools: Tools | None = None,
     tool_choice: Any = None,
     history: Iterable[Mapping[str, Any] | Message] | None = None,
@@ -51,12 +56,14 @@ def mend_chunks(
 ) -> Iterator[Chunk] | AsyncIterator[Chunk]:
     """Chunks as they came -> as an OpenAI client expects them; a clean chunk is the same object.
 
+    With the `plan` of `prepare_request`, payloads of the host's dialect -> those of the client's.
+
     >>> hello = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     >>> list(mend_chunks([hello], model="kimi-k2.5")) == [hello]
     True
     """
-    plan = plan_for(model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
-    mender: ChunkMender[Chunk] = ChunkMender(plan, collect=False)
+    plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+    mender: AnyMender = Translator(plan, collect=False) if plan.translates else ChunkMender(plan, collect=False)
     if isinstance(chunks, AsyncIterable):
         return _mend_async(mender, chunks)
     if isinstance(chunks, Iterable) and not isinstance(chunks, (str, bytes, Mapping)):
@@ -64,13 +71,13 @@ def mend_chunks(
     raise InvalidInput("chunks must be an iterable of dicts, plain or async", field="chunks")
 
 
-def _mend(mender: ChunkMender[Chunk], chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def _mend(mender: AnyMender, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     for chunk in chunks:
         yield from _sent(_fed(mender, chunk))
     yield from _sent(mender.end())
 
 
-async def _mend_async(mender: ChunkMender[Chunk], chunks: AsyncIterable[Chunk]) -> AsyncIterator[Chunk]:
+async def _mend_async(mender: AnyMender, chunks: AsyncIterable[Chunk]) -> AsyncIterator[Chunk]:
     async for chunk in chunks:
         for one in _sent(_fed(mender, chunk)):
             yield one
@@ -78,7 +85,7 @@ async def _mend_async(mender: ChunkMender[Chunk], chunks: AsyncIterable[Chunk]) 
         yield one
 
 
-def _fed(mender: ChunkMender[Chunk], chunk: Chunk) -> list[Released[Chunk]]:
+def _fed(mender: AnyMender, chunk: Chunk) -> list[Released[Chunk]]:
     if not isinstance(chunk, dict):
         raise InvalidInput(f"a chunk must be a dict, not {type(chunk).__name__}", field="chunks")
     return mender.feed(chunk, chunk)

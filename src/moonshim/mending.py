@@ -92,14 +92,15 @@ class _Frame(Generic[Origin]):
 class Choice:
     """What is remembered of one choice from frame to frame."""
 
-    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "log", "reasoning")
+    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "log", "names", "reasoning")
 
     def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
         self.index = index
         self.log = log
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
+        self.names = plan.names
         self.answer: Answer = plan.answer(self.observe, hears=self.assembler is not None)
-        self.builder = SegmentBuilder(self.answer.numbers)
+        self.builder = SegmentBuilder(self.answer.numbers, plan.names)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         self.has_role = False
@@ -114,6 +115,8 @@ class Choice:
         if isinstance(event, Repaired):
             self.log.add(event, self.index)
         elif self.assembler is not None:
+            if self.names and isinstance(event, BlockOpened) and event.name in self.names:
+                event = replace(event, name=self.names[event.name])
             self.assembler.feed(event)
 
 
@@ -184,6 +187,8 @@ class ChunkMender(Generic[Origin]):
                 return self._queued(_Frame(origin, None))
         self._last_chunk = chunk
         frame.usage, frame.changed = self._usage.read(chunk, self.log)
+        if self._plan.hides_usage and not choices and frame.usage is not None:
+            return []
         frame.parts += [self._read(choice, frame, fed) for choice in choices]
         return self._queued(frame)
 
@@ -408,9 +413,17 @@ def _watched(watch: Any, entries: Any, part: _Part) -> tuple[list[Any], bool]:
     patched, changed = [], False
     pieces = iter(part.pieces)
     for entry in entries if isinstance(entries, list) else []:
-        new_id = watch.feed(next(pieces), part.slip) if isinstance(entry, dict) else None
-        patched.append({**entry, "id": new_id} if new_id is not None else entry)
-        changed = changed or new_id is not None
+        if not isinstance(entry, dict):
+            patched.append(entry)
+            continue
+        piece = next(pieces)
+        new_id = watch.feed(piece, part.slip)
+        new_name = part.state.names.get(piece.name or "")
+        changes: dict[str, Any] = {} if new_id is None else {"id": new_id}
+        if new_name is not None:
+            changes["function"] = {**entry["function"], "name": new_name}
+        patched.append({**entry, **changes} if changes else entry)
+        changed = changed or bool(changes)
     return patched, changed
 
 

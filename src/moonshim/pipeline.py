@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from moonshim.conversation import Message
 from moonshim.errors import InvalidInput
@@ -13,14 +14,20 @@ from moonshim.json_text import decode_object, encode
 from moonshim.mending import ChunkMender, Released
 from moonshim.ndjson import NdjsonFramer, render_ndjson
 from moonshim.options import KimiOptions
-from moonshim.plan import Tools, plan_for
+from moonshim.plan import Plan, Tools, plan_for
 from moonshim.sse import Frame, SseFramer, render_sse
+from moonshim.translating import Translator
 
 __all__ = ["Mender"]
 
+_EVENT: Final = re.compile(rb"^event: ?([^\n]*)$", re.MULTILINE)
+
 
 class Mender:
-    """Mends one stream of Chat chunks while it flows. One object for each response.
+    """Mends one stream while it flows. One object for each response.
+
+    With the `plan` of `prepare_request` the answer comes from the host's dialect and leaves
+    in the client's. Without one, both sides speak Chat.
 
     A frame that needs nothing leaves byte for byte as it came; one that needs a repair
     keeps all its other fields. What can be decided goes out at once.
@@ -33,7 +40,8 @@ class Mender:
     def __init__(
         self,
         *,
-        model: str,
+        plan: Plan | None = None,
+        model: str | None = None,
         tools: Tools | None = None,
         tool_choice: Any = None,
         history: Iterable[Mapping[str, Any] | Message] | None = None,
@@ -43,21 +51,36 @@ class Mender:
     ) -> None:
         if framing not in ("sse", "ndjson"):
             raise InvalidInput(f"framing must be 'sse' or 'ndjson', not {framing!r}", field="framing")
-        plan = plan_for(model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
-        self._chunks: ChunkMender[Frame] = ChunkMender(plan, collect=collect)
-        self._is_sse = framing == "sse"
-        self._framer: SseFramer | NdjsonFramer = SseFramer() if self._is_sse else NdjsonFramer()
+        plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+        self._framer: SseFramer | NdjsonFramer = SseFramer() if framing == "sse" else NdjsonFramer()
+        self._client = plan.client if plan.translates else None
+        # Nobody reads other dialects than Chat as NDJSON.
+        self._is_sse = framing == "sse" or self._client is not None
         self._render_frame = render_sse if self._is_sse else render_ndjson
         self._done = False
         self._faults: set[str] = set()
         self._passed = 0
-        self._short = ShortWay(self._chunks, self._render_frame)
+        self._ended = False
+        self._chunks: ChunkMender[Frame] | Translator[Frame]
+        self._short: ShortWay | None = None
+        if self._client is not None:
+            self._chunks = Translator(plan, collect=collect)
+        else:
+            self._chunks = ChunkMender(plan, collect=collect)
+            self._short = ShortWay(self._chunks, self._render_frame)
 
     def feed(self, data: bytes) -> bytes:
         """More bytes came; the bytes that may leave."""
-        shape = self._short.shape
-        if shape is not None and type(data) is bytes and data.startswith(shape.head) and data.endswith(shape.tail):
-            taken = self._short.take(shape, data)
+        short = self._short
+        shape = short.shape if short is not None else None
+        if (
+            short is not None
+            and shape is not None
+            and type(data) is bytes
+            and data.startswith(shape.head)
+            and data.endswith(shape.tail)
+        ):
+            taken = short.take(shape, data)
             if type(taken) is bytes:
                 return taken
             if taken is not None:
@@ -66,26 +89,32 @@ class Mender:
                 return bytes(out)
         data = _as_bytes(data)
         out = bytearray()
-        self._short.hand_over()
+        if short is not None:
+            short.hand_over()
         for frame in self._framer.feed(data):
             self._take(frame, out)
-        self._short.settle(calm=self._framer.idle and not self._done)
+        if short is not None:
+            short.settle(calm=self._framer.idle and not self._done)
         return bytes(out)
 
     def flush(self) -> bytes:
         """The input is over; the rest. A stream that just ended gets an error event, never a `tool_calls`."""
         out = bytearray()
-        self._short.hand_over()
+        if self._short is not None:
+            self._short.hand_over()
         for frame in self._framer.flush():
             if not self._is_half(frame):
                 self._take(frame, out)
-        if not self._done and (self._chunks.saw_chunks or not self._passed):
+        if isinstance(self._chunks, Translator):
+            self._send(self._chunks.end(), out)
+        elif not self._done and (self._chunks.saw_chunks or not self._passed):
             self._send(self._chunks.end(), out)
             if self._is_sse and self._chunks.finished:
                 self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
                 out += render_sse(b"[DONE]")
         self._done = True
-        self._short.settle(calm=False)
+        if self._short is not None:
+            self._short.settle(calm=False)
         return bytes(out)
 
     @property
@@ -136,7 +165,9 @@ class Mender:
         if self._done and data is not None and "after_done" not in self._faults:
             self._faults.add("after_done")
             self._chunks.log.add(Repaired("after_done", data[:200].decode("utf-8", "replace")), 0)
-        if data is None or self._done:
+        if isinstance(self._chunks, Translator):
+            self._translate(self._chunks, frame, out)
+        elif data is None or self._done:
             self._send(self._chunks.passing(frame), out)
         elif data.strip() == b"[DONE]":
             if data != b"[DONE]":
@@ -151,7 +182,28 @@ class Mender:
                 self._send(self._chunks.passing(frame), out)
             else:
                 self._send(self._chunks.feed(chunk, frame), out)
-                self._short.learn(frame, chunk)
+                if self._short is not None:
+                    self._short.learn(frame, chunk)
+
+    def _translate(self, translator: Translator[Frame], frame: Frame, out: bytearray) -> None:
+        data = frame.data
+        if data is None:
+            # A comment means the same in every dialect: that somebody is still there.
+            if frame.raw.startswith(b":"):
+                self._send(translator.passing(frame), out)
+            return
+        if data.strip() == b"[DONE]":
+            self._send(translator.done(None), out)
+            self._done = True
+            return
+        payload = decode_object(data)
+        if payload is None:
+            translator.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
+            return
+        event = _EVENT.search(frame.head)
+        if event is not None and "type" not in payload:
+            payload = {"type": event[1].decode("utf-8", "replace"), **payload}
+        self._send(translator.feed(payload, frame), out)
 
     def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
         for one in released:
@@ -161,12 +213,18 @@ class Mender:
                 continue
             head = one.origin.head if one.origin is not None else b""
             for chunk in one.chunks:
+                if self._client is not None and self._client.names_events:
+                    head = b"event: %b\n" % str(chunk.get("type", "")).encode()
                 try:
                     out += self._render_frame(encode(chunk), head)
                 except RecursionError:
                     # Nested too deep to write again: as it came is the best there is.
                     out += one.origin.raw if one.origin is not None else b""
                 head = b""
+        if isinstance(self._chunks, Translator) and self._chunks.is_over and not self._ended:
+            self._ended = True
+            if self._client is not None and self._client.done is not None:
+                out += render_sse(self._client.done)
 
 
 def _as_bytes(data: object) -> bytes:

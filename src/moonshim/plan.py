@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from moonshim.conversation import Message, Tool
+from moonshim.dialect import Dialect, Reply
 from moonshim.errors import InvalidInput
 from moonshim.formats import is_kimi_model, kimi_generation
 from moonshim.grammar.events import Channel, Grammar
@@ -19,18 +20,30 @@ from moonshim.repair.answer import Answer
 from moonshim.repair.names import Declared
 from moonshim.repair.slip import Observer
 
-__all__ = ["Plan", "Tools", "plan_for"]
+__all__ = ["PASS_THROUGH", "Plan", "Tools", "check_options", "plan_for"]
 
 Tools = Iterable[Mapping[str, Any] | Tool]
 
 # What any other model gets: framing and finish, hands off everything else.
-_PASS_THROUGH = KimiOptions(repair_on_mismatch=False, id_policy="keep")
+PASS_THROUGH = KimiOptions(repair_on_mismatch=False, id_policy="keep")
 
 
 class Plan:
     """Makes the parts that mend one reply; it holds no state of a stream, so one plan may serve many."""
 
-    __slots__ = ("_calls", "_declared", "_history", "model", "options")
+    __slots__ = (
+        "_calls",
+        "_declared",
+        "_grammar_name",
+        "_history",
+        "client",
+        "hides_usage",
+        "model",
+        "names",
+        "options",
+        "reply",
+        "upstream",
+    )
 
     def __init__(
         self,
@@ -41,14 +54,37 @@ class Plan:
         options: KimiOptions,
         *,
         offered: bool = True,
+        grammar: str | None = None,
+        names: Mapping[str, str] | None = None,
+        dialects: tuple[Dialect, Dialect] | None = None,
+        reply: Reply | None = None,
+        hides_usage: bool = False,
     ) -> None:
         self.model = model
+        self.names: Mapping[str, str] = names or {}
+        """What the client calls the tools that go by another name at the host."""
+        self.client: Dialect | None
+        self.upstream: Dialect | None
+        self.client, self.upstream = dialects if dialects is not None else (None, None)
+        """Which dialects the two sides speak; None: both speak Chat."""
+        self.reply = reply if reply is not None else Reply(model=model)
+        self.hides_usage = hides_usage
+        """The client did not ask for a chunk of usage, though the host was asked for one."""
+        self._grammar_name = grammar
         self.options = options
         self._history = history
         self._declared = Declared(tools)
         # `None` means that nobody knows; an empty list, or "none", that there are no tools.
         choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
         self._calls = offered and choice != "none"
+
+    @property
+    def translates(self) -> bool:
+        """Whether the answer has to be written anew: in another dialect, or with calls of another kind."""
+        if self.client is None or self.upstream is None:
+            return False
+        custom = any(tool.kind == "custom" for tool in self.reply.tools.values())
+        return custom or not (self.client.name == self.upstream.name == "openai_chat")
 
     def answer(self, observe: Observer | None = None, *, hears: bool = True) -> Answer:
         """The part that mends one choice. Who `hears` is told every piece of text, not only repairs and blocks."""
@@ -68,6 +104,12 @@ class Plan:
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens
+        if self._grammar_name is not None:
+            from moonshim.grammar.families import grammar_for
+
+            return grammar_for(
+                self._grammar_name, channel, tools=self._declared.tools, calls=self._calls, tokens=tokens
+            )
         match kimi_generation(self.model):
             case "k2":
                 return KimiK2Grammar(channel, names=names, tokens=tokens, calls=self._calls)
@@ -79,25 +121,32 @@ class Plan:
 
 def plan_for(
     *,
-    model: str,
+    plan: Plan | None = None,
+    model: str | None = None,
     tools: Tools | None = None,
     tool_choice: Any = None,
     history: Iterable[Mapping[str, Any] | Message] | None = None,
     options: KimiOptions | None = None,
 ) -> Plan:
-    """A plan from what people have at hand: OpenAI dicts or canonical values."""
+    """A plan from what people have at hand: OpenAI dicts or canonical values; or the one that they have."""
+    if plan is not None:
+        if not isinstance(plan, Plan):
+            raise InvalidInput(f"plan must be what prepare_request gave, not {type(plan).__name__}", field="plan")
+        if any(one is not None for one in (model, tools, tool_choice, history, options)):
+            raise InvalidInput("a plan already says model, tools, history and options", field="plan")
+        return plan
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
     given = None if tools is None else _listed(tools, (Mapping, Tool), "tools", "tool definitions")
     past = _listed(history or (), (Mapping, Message), "history", "messages")
     if options is None:
-        options = KimiOptions.mending() if is_kimi_model(model) else _PASS_THROUGH
-    _check_options(options)
+        options = KimiOptions.mending() if is_kimi_model(model) else PASS_THROUGH
+    check_options(options)
     declared = None if given is None else declared_tools(given)
     return Plan(model, declared, tool_choice, past, options, offered=given is None or bool(given))
 
 
-def _check_options(options: object) -> None:
+def check_options(options: object) -> None:
     if not isinstance(options, KimiOptions):
         hint = "; make them with KimiOptions.from_json(…)" if isinstance(options, Mapping) else ""
         raise InvalidInput(f"options must be KimiOptions, not {type(options).__name__}{hint}", field="options")

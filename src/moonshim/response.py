@@ -28,6 +28,7 @@ from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
 from moonshim.repair.log import RepairLog
 from moonshim.repair.slip import Slip
+from moonshim.translating import EventCollector, Translator, keep_fields
 
 __all__ = ["Mended", "mend_response"]
 
@@ -47,7 +48,8 @@ class Mended(Struct, frozen=True):
 def mend_response(
     body: dict[str, Any],
     *,
-    model: str,
+    plan: Plan | None = None,
+    model: str | None = None,
     tools: Tools | None = None,
     tool_choice: Any = None,
     history: Iterable[Mapping[str, Any] | Message] | None = None,
@@ -56,11 +58,14 @@ def mend_response(
     """A response as it came -> as an OpenAI client expects it. The body that was passed stays as it is.
 
     Where a stream would end in an error event, the body gets an `error` beside what
-    was said, and the choice has no finish reason.
+    was said, and the choice has no finish reason. With the `plan` of `prepare_request`, the
+    body is read in the host's dialect and written in the client's.
     """
     if not isinstance(body, dict):
         raise InvalidInput(f"body must be a dict, not {type(body).__name__}", field="body")
-    plan = plan_for(model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+    plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+    if plan.translates:
+        return _translated(body, plan)
     log = RepairLog()
     choices = body.get("choices")
     if body.get("error"):
@@ -80,6 +85,19 @@ def mend_response(
         out |= failures[0] if failures else {}
     message, ending = (first.message, first.ending) if first else (Message("ai"), None)
     return Mended(out, log.repairs, message, ending, dict(log.counts))
+
+
+def _translated(body: dict[str, Any], plan: Plan) -> Mended:
+    collector = EventCollector()
+    translator: Translator[None] = Translator(plan, encoder=collector)
+    translator.whole(body)
+    translator.end()
+    assert plan.client is not None
+    written = plan.client.encode_response(collector.events, plan.reply)
+    if plan.client is plan.upstream and not isinstance(translator.ending(), Failed):
+        written = keep_fields(body, written)
+    log = translator.log
+    return Mended(written, log.repairs, translator.message(), translator.ending(), dict(log.counts))
 
 
 class _WholeChoice:

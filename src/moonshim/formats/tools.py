@@ -79,8 +79,9 @@ def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list
 def parse_tools(definitions: Iterable[Mapping[str, Any]], format: str) -> list[Tool]:
     """Canonical tools from the definitions of a format; what cannot be read raises `InvalidInput`.
 
-    >>> parse_tools([{"name": "ls", "input_schema": {"type": "object"}}], "anthropic")
-    [Tool(name='ls', description=None, parameters={'type': 'object'}, extras={})]
+    >>> (tool,) = parse_tools([{"name": "ls", "input_schema": {"type": "object"}}], "anthropic")
+    >>> tool.name, tool.parameters
+    ('ls', {'type': 'object'})
     """
     parse = _PARSE[_SHAPES[check_format(format)]]
     return [parse(_definition(given, i), f"tools[{i}]") for i, given in enumerate(_listed(definitions))]

@@ -7,6 +7,7 @@ from typing import Final
 
 from moonshim.events import BlockDelta, CallPiece, Failed, Finished, Repaired
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.heard import Signed
 from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
 from moonshim.repair.blocks import Blocks
@@ -92,6 +93,17 @@ class Answer:
         """The host sent an entry of a native tool delta."""
         self._interrupt(None, slip)
         self._native.feed(piece, slip, mended)
+
+    def close_call(self, index: int, slip: Slip) -> None:
+        """The host said that the native call with this index is whole."""
+        self._native.close(index, slip)
+
+    def sign(self, signed: Signed, slip: Slip) -> None:
+        """The host said what it wants back beside the reasoning that it has just told."""
+        grammar = self._grammars.get("reasoning")
+        if grammar is not None and grammar.held:
+            self._handle("reasoning", grammar.held, grammar.flush(), "", slip)
+        self._blocks.sign(signed, slip)
 
     # -- at a glance: the same rules for the common case, without the bookkeeping of frames ---
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned
 from moonshim.grammar.events import Channel
+from moonshim.heard import Signed
 from moonshim.repair.slip import Slip
 
 __all__ = ["Blocks"]
@@ -44,6 +45,19 @@ class Blocks:
         if self.speaking is not None:
             slip.put(BlockClosed(self.current))
             self.speaking = None
+
+    def sign(self, signed: Signed, slip: Slip) -> None:
+        """What belongs to the reasoning being told; without any, it is a thought that is not shown."""
+        shown = self.speaking == "reasoning"
+        if not shown and signed.signature is None and not signed.details:
+            return
+        if not shown:
+            self.hush(slip)
+            self.current = self._next()
+            slip.put(BlockOpened(self.current, "reasoning"))
+        slip.put(BlockSigned(self.current, signed.signature, signed.details, signed.field))
+        if not shown:
+            slip.put(BlockClosed(self.current))
 
     def open_call(self, slip: Slip) -> int:
         self.hush(slip)

@@ -42,6 +42,11 @@ class Declared:
         self.names: frozenset[str] | None = None if tools is None else frozenset(self.by_name)
         self._sorted = sorted(self.by_name)
 
+    @property
+    def tools(self) -> list[Tool] | None:
+        """The tools, or None when nobody knows."""
+        return None if self.names is None else list(self.by_name.values())
+
     def knows(self, name: str) -> bool:
         return name in self.by_name
 

@@ -79,6 +79,20 @@ class NativeCalls:
             return None
         return slot.call if slot.call.block >= 0 and not slot.call.ended else None
 
+    def close(self, index: int, slip: Slip) -> None:
+        """The host says that this call is whole. If its arguments are not, the end of the answer decides about it."""
+        slot = self._by_index.get(index)
+        if slot is None:
+            return
+        self.settle_names(slip)
+        call = slot.call
+        if call is None or call.raw is not None:
+            return
+        self._desk.settle(call, slip)
+        if call.arguments.complete and call in self._open:
+            self._open.remove(call)
+            self._desk.end(call, slip, closed=False)
+
     def finish(self, slip: Slip) -> None:
         """No more deltas: every call is as whole as it will be."""
         self.settle_names(slip)

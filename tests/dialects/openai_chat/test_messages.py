@@ -199,7 +199,7 @@ def test_parts_come_in_the_order_reasoning_content_calls() -> None:
     assert parsed.parts == (
         Reasoning("hm"),
         Text("look"),
-        Media("image", data="iVBO", media_type="image/png", extras={"openai_chat": {"inner": {"detail": "high"}}}),
+        Media("image", data="iVBO", media_type="image/png", detail="high"),
         ToolCall("hist_tool_1", "ls", '{"a":1}', "call_1"),
     )
 

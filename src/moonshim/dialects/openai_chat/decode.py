@@ -5,6 +5,7 @@ Only the first choice is read: no other dialect can tell of several.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from moonshim.conversation import Usage
@@ -81,17 +82,15 @@ class _Reasoning:
         for one in details if isinstance(details, list) else ():
             if isinstance(one, dict):
                 self._add(one)
-        if not text:
-            text = _summary(details)
         if text and not self._open:
             self._open = True
-            fields = reasoning_fields(delta) or ("reasoning_details",)
-            self._field = fields[0] if fields[0] != "reasoning_content" else None
+            field = reasoning_fields(delta)[0]
+            self._field = field if field != "reasoning_content" else None
         return [Spoke("reasoning", text)] if text else []
 
     def close(self) -> list[Heard]:
         """The reasoning is over, as far as one can tell: something else begins."""
-        details, field = tuple(self._details.values()), self._field
+        details, field = _wanted_back(self._details.values()), self._field
         self._details, self._field, self._open = {}, None, False
         return [Signed(None, details, field)] if details or field else []
 
@@ -106,12 +105,22 @@ class _Reasoning:
             known[name] = known[name] + value if grows and isinstance(known.get(name), str) else value
 
 
-def _summary(details: Any) -> str:
-    """The text of entries that only sum up what was thought (Kimi's coding endpoint)."""
-    if not isinstance(details, list):
-        return ""
-    texts = (one.get("summary") for one in details if isinstance(one, dict))
-    return "".join(text for text in texts if isinstance(text, str))
+def _wanted_back(entries: Iterable[Json]) -> tuple[Json, ...]:
+    """What has to go back to the host beside the text, which is told (and mended) by itself.
+
+    A signed entry stays whole. Of those that only carry text, the first one's form is
+    kept, and nothing at all when that is the usual one.
+    """
+    out: list[Json] = []
+    formed = False
+    for entry in entries:
+        if entry.get("signature") or not {"text", "summary"} & entry.keys():
+            out.append(entry)
+        elif not formed:
+            formed = True
+            form = {name: value for name, value in entry.items() if name not in ("text", "summary")}
+            out += [form] if form.get("type") != "reasoning.text" else []
+    return tuple(out)
 
 
 def decode_response(body: Json) -> list[Heard]:

@@ -48,7 +48,14 @@ def text_of(field: str, value: Any) -> str:
         return value if isinstance(value, str) else ""
     if not isinstance(value, list):
         return ""
-    return "".join(one["text"] for one in value if isinstance(one, dict) and isinstance(one.get("text"), str))
+    return "".join(one[key] for one in value if (key := _text_key(one)))
+
+
+def _text_key(entry: Any) -> str:
+    """Where an entry of `reasoning_details` has its text: Kimi's coding endpoint only sums up what was thought."""
+    if not isinstance(entry, dict):
+        return ""
+    return next((key for key in ("text", "summary") if isinstance(entry.get(key), str)), "")
 
 
 def reasoning_fields(delta: Mapping[str, Any]) -> tuple[str, ...]:
@@ -76,10 +83,11 @@ def _details(value: Any, text: str, *, whole: bool) -> list[Any]:
     written: list[Any] = []
     told = False
     for one in entries:
-        if not (isinstance(one, dict) and isinstance(one.get("text"), str)):
+        key = _text_key(one)
+        if not key:
             written += [one] if whole else []
         elif whole or (text and not told):
-            written.append({**one, "text": "" if told else text})
+            written.append({**one, key: "" if told else text})
             told = True
     return written
 

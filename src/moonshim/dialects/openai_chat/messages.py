@@ -41,6 +41,8 @@ _SPEAKERS: Final[dict[str, Speaker]] = {
 }
 _ROLES: Final[dict[Speaker, str]] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 _REASONING: Final = ("reasoning_content", "reasoning")
+_TEXT_KEYS: Final = {"reasoning.text": "text", "reasoning.summary": "summary", "summary": "summary", "text": "text"}
+"""Under which name the entries of `reasoning_details` have their text, by type."""
 
 
 # --- dicts -> canonical -----------------------------------------------------------------------------------------
@@ -267,7 +269,7 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
         details = [copied(one) for part in reasoning for one in part.details]
         for field in fields[:1] or kept.get("reasoning", ["reasoning_content"]):
             if field == "reasoning_details":
-                details = details or ([{"type": "reasoning.text", "text": text}] if text else [])
+                details = with_text(details, text)
             else:
                 out[field] = text
         out |= {"reasoning_details": details} if details else {}
@@ -275,6 +277,16 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
     if calls or slots:
         out["tool_calls"] = render_calls(calls, slots, ids.custom)
     return _with_fields(out, kept)
+
+
+def with_text(details: list[Json], text: str) -> list[Json]:
+    """Entries of `reasoning_details` that say this text: where one has the form for it and no text, there."""
+    if not text or any(isinstance(one.get(key), str) for one in details for key in ("text", "summary")):
+        return details
+    for place, one in enumerate(details):
+        if key := _TEXT_KEYS.get(str(one.get("type"))):
+            return [*details[:place], {**one, key: text}, *details[place + 1 :]]
+    return [{"type": "reasoning.text", "text": text}, *details]
 
 
 def _put_content(out: Json, parts: Sequence[Content], kept: Json, empty: str | None) -> None:

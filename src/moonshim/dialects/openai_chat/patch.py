@@ -31,7 +31,7 @@ _FINAL: Final = frozenset(
     }
 )
 """Errors of hosts that asking again does not help."""
-_DETAIL: Final = frozenset({"type", "text", "index", "id", "format"})
+_DETAIL: Final = frozenset({"type", "text", "summary", "index", "id", "format"})
 """What an entry of `reasoning_details` needs to carry text; without text it carries nothing."""
 _TOLD: Final = frozenset({"content", "tool_calls", "finish_reason", *REASONING_FIELDS})
 
@@ -83,7 +83,10 @@ def says_nothing(chunk: Mapping[str, Any]) -> bool:
 
 def _is_blank(key: str, value: Any) -> bool:
     if key == "reasoning_details" and isinstance(value, list):
-        return all(isinstance(one, dict) and one.keys() <= _DETAIL and not one.get("text") for one in value)
+        return all(
+            isinstance(one, dict) and one.keys() <= _DETAIL and not (one.get("text") or one.get("summary"))
+            for one in value
+        )
     return value is None or value in ("", [])
 
 

@@ -42,13 +42,18 @@ class Segment(Struct):
 
 
 class SegmentBuilder:
-    """Keeps what spans frames: which block speaks how. `numbers` tells the number of each call by its block."""
+    """Keeps what spans frames: which block speaks how.
 
-    __slots__ = ("_kinds", "_numbers")
+    `numbers` tells the number of each call by its block, `names` what the client calls
+    the tools that go by another name at the host.
+    """
 
-    def __init__(self, numbers: Mapping[int, int]) -> None:
+    __slots__ = ("_kinds", "_names", "_numbers")
+
+    def __init__(self, numbers: Mapping[int, int], names: Mapping[str, str] | None = None) -> None:
         self._kinds: dict[int, BlockKind] = {}
         self._numbers = numbers
+        self._names = names or {}
 
     def build(self, events: list[Event]) -> list[Segment]:
         segments: list[Segment] = []
@@ -57,6 +62,7 @@ class SegmentBuilder:
                 case BlockOpened(index=index, kind="call", call_id=call_id, name=name):
                     native = not event.is_from_markers
                     odd = "" if native else "read from markers"
+                    name = self._names.get(name or "", name)
                     piece = CallPiece(self._numbers[index], call_id, name, "", event.wire_extras or {}, odd)
                     self._for_call(segments, native=native).calls.append(piece)
                 case BlockOpened(index=index, kind=kind):

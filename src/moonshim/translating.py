@@ -1,0 +1,315 @@
+"""Mends an answer and writes it in the client's dialect: payloads of the host in, payloads for the client out.
+
+Where both sides speak the same dialect, a payload that says what the host's own said leaves
+as that came, and one that had to be changed keeps the host's other fields.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.conversation import Message, Usage
+from moonshim.dialect import Dialect, Encoder
+from moonshim.errors import InvalidInput
+from moonshim.events import CallPiece, Event, Failed, Finished, Opaque, Repaired, Started
+from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Signed, Spoke, Unread
+from moonshim.mending import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
+from moonshim.plan import Plan
+from moonshim.repair.log import RepairLog
+from moonshim.repair.slip import Slip
+
+__all__ = ["EventCollector", "Translator", "keep_fields"]
+
+Body: TypeAlias = dict[str, Any]
+Origin = TypeVar("Origin")
+_SHOWN: Final = 200
+
+
+class EventCollector:
+    """An encoder that writes nothing: it keeps the events, for an answer that goes out whole."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def feed(self, event: Event) -> list[Body]:
+        self.events.append(event)
+        return []
+
+
+class _Frame(Generic[Origin]):
+    """A payload of the host on its way, and what became of it."""
+
+    __slots__ = ("origin", "passes", "payload", "size", "slip")
+
+    def __init__(self, origin: Origin | None, payload: Body, slip: Slip) -> None:
+        self.origin = origin
+        self.payload = payload
+        self.slip = slip
+        self.size = 0
+        self.passes = False
+        """It says nothing that we have a word for, and leaves as it came."""
+
+
+class _Ending(Struct, Generic[Origin]):
+    event: Finished | Failed
+    frame: _Frame[Origin]
+
+
+class Translator(Generic[Origin]):
+    """Takes the host's payloads with their origin (the bytes they came in, say), and tells what may leave, in order.
+
+    What can be decided leaves at once. The ending waits until the host says that the stream
+    is over, since usage may come behind it.
+    """
+
+    def __init__(self, plan: Plan, *, collect: bool = True, encoder: Encoder | None = None) -> None:
+        if plan.client is None or plan.upstream is None:
+            raise InvalidInput("this plan was not made by prepare_request", field="plan")
+        self._upstream: Dialect = plan.upstream
+        self._decoder = plan.upstream.decoder()
+        self._encoder = encoder if encoder is not None else plan.client.encoder(plan.reply)
+        self._same = plan.client.name == plan.upstream.name and encoder is None
+        self.log = RepairLog()
+        self._choice = Choice(0, plan, self.log, collect=collect)
+        self._queue: deque[_Frame[Origin]] = deque()
+        self._parked = 0
+        self._usage: Usage | None = None
+        self._ending: _Ending[Origin] | None = None
+        self._raw_reason: Ended | None = None
+        self._closed = False
+        self.saw_chunks = False
+
+    # -- what people ask for ---------------------------------------------------------
+
+    @property
+    def usage(self) -> Body | None:
+        """The usage as the host told it."""
+        return self._usage.raw if self._usage is not None else None
+
+    def message(self, index: int = 0) -> Message:
+        """What was said so far."""
+        return self._choice.message if index == 0 else Message("ai")
+
+    def ending(self, index: int = 0) -> Finished | Failed | None:
+        """How the answer ended, once it has."""
+        return self._choice.answer.ending if index == 0 else None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer has ended well."""
+        return isinstance(self._choice.answer.ending, Finished)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has ended well, and all of it has left."""
+        return self._closed and self.finished
+
+    # -- what comes ------------------------------------------------------------------
+
+    def feed(self, payload: Body, origin: Origin) -> list[Released[Origin]]:
+        """A payload came."""
+        return self._hear(self._decoder.feed(payload), payload, origin)
+
+    def whole(self, body: Body) -> None:
+        """A whole response came."""
+        self._hear(self._upstream.decode_response(body), body, None)
+
+    def passing(self, origin: Origin) -> list[Released[Origin]]:
+        """Something that is no payload came (a comment): it ends the waiting, and passes."""
+        self._choice.answer.leave()
+        return [*self._leave(), Released(origin)]
+
+    def done(self, origin: Origin | None) -> list[Released[Origin]]:
+        """The host said that the stream is over."""
+        return self._hear([*self._decoder.flush(), Over()], {}, origin)
+
+    def end(self) -> list[Released[Origin]]:
+        """The input ended."""
+        released = self._hear(self._decoder.flush(), {}, None)
+        if self._closed:
+            return released
+        frame = self._frame({}, None)
+        if self._ending is None and self._choice.answer.ending is None:
+            self._flush_halves(frame)
+            self._choice.answer.break_off(frame.slip)
+        self._queue.append(frame)
+        self._choice.answer.leave()
+        return released + self._leave() + self._close(frame)
+
+    def _frame(self, payload: Body, origin: Origin | None) -> _Frame[Origin]:
+        return _Frame(origin, payload, Slip(self._choice.observe))
+
+    def _hear(self, heard: list[Heard], payload: Body, origin: Origin | None) -> list[Released[Origin]]:
+        frame = self._frame(payload, origin)
+        over = False
+        for one in heard:
+            over = self._take(one, frame) or over
+        self._queue.append(frame)
+        self._parked += frame.size
+        if over or not self._same or self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
+            self._choice.answer.leave()
+        released = self._leave()
+        return released + self._close(frame) if over else released
+
+    def _take(self, heard: Heard, frame: _Frame[Origin]) -> bool:
+        """What the host says goes to the answer, with this frame's slip; whether the stream is over."""
+        answer, slip = self._choice.answer, frame.slip
+        if self._closed:
+            self.log.add(Repaired("after_done", str(frame.payload)[:_SHOWN]), 0)
+            return False
+        match heard:
+            case Began():
+                self.saw_chunks = True
+                self._count(heard.usage)
+                slip.put(Started(heard.id, heard.model, heard.created, heard.usage))
+            case Spoke(channel=channel, text=text):
+                self.saw_chunks = True
+                frame.size += len(text)
+                text = self._choice.carry.join(channel, text, slip)
+                if text:
+                    answer.say(channel, text, slip)
+            case CallPiece():
+                self.saw_chunks = True
+                key = ("arguments", heard.index)
+                answer.call(replace(heard, arguments=self._choice.carry.join(key, heard.arguments, slip)), slip)
+            case CallClosed(index=index):
+                answer.close_call(index, slip)
+            case Signed():
+                answer.sign(heard, slip)
+            case Counted(usage=usage):
+                self._count(usage)
+            case Ended():
+                self.saw_chunks = True
+                self._raw_reason = self._raw_reason or heard
+                self._flush_halves(frame)
+                answer.finish(heard.reason, slip)
+            case Broke(failed=failed):
+                answer.abandon(failed, slip)
+                self._ending = _Ending(failed, frame)
+                return True
+            case Over():
+                self._flush_halves(frame)
+                if answer.ending is None:
+                    self._over(frame)
+                return True
+            case Unread(payload=payload, known=known):
+                frame.passes = frame.passes or self._same
+                if not known:
+                    self.log.add(Repaired("not_said" if not self._same else "not_a_chunk", str(payload)[:_SHOWN]), 0)
+                slip.put(Opaque(payload))
+            case _:
+                assert_never(heard)
+        return False
+
+    def _over(self, frame: _Frame[Origin]) -> None:
+        """The stream is over, and nobody said why: an answer is an answer, silence is not."""
+        if self.saw_chunks:
+            self._choice.answer.finish(None, frame.slip)
+        else:
+            self._choice.answer.break_off(frame.slip)
+
+    def _flush_halves(self, frame: _Frame[Origin]) -> None:
+        for channel, rest in self._choice.carry.flush(frame.slip):
+            if channel in ("text", "reasoning"):
+                self._choice.answer.say(channel, rest, frame.slip)
+
+    def _count(self, usage: Usage | None) -> None:
+        """A later count takes the place of an earlier one, number by number."""
+        if usage is None:
+            return
+        known = self._usage
+        if known is None:
+            self._usage = usage
+            return
+        numbers = {
+            name: value if (value := getattr(usage, name)) is not None else getattr(known, name)
+            for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+        }
+        self._usage = Usage(**numbers, raw=known.raw | usage.raw)
+
+    # -- what leaves -----------------------------------------------------------------
+
+    def _leave(self) -> list[Released[Origin]]:
+        released = []
+        while self._queue and not self._queue[0].slip.waiting:
+            frame = self._queue.popleft()
+            self._parked -= frame.size
+            released += self._release(frame)
+        return released
+
+    def _release(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
+        payloads: list[Body] = []
+        for event in frame.slip.events:
+            if isinstance(event, (Finished, Failed)):
+                self._ending = _Ending(event, frame)
+            elif not isinstance(event, Repaired):
+                payloads += self._encoder.feed(event)
+        if self._ending is not None and self._ending.frame is frame and not payloads:
+            return []  # It may leave as it came, when the ending does.
+        if frame.passes and not payloads and frame.origin is not None:
+            return [Released(frame.origin)]
+        return self._matched(payloads, [frame])
+
+    def _close(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
+        """The ending goes out; nothing comes after it."""
+        ending, self._closed = self._ending, True
+        if ending is None:
+            return []
+        event = ending.event
+        if isinstance(event, Finished):
+            said = self._raw_reason
+            event = replace(
+                event,
+                raw_reason=said.raw if said is not None else None,
+                stop_sequence=said.stop_sequence if said is not None else None,
+                usage=self._usage,
+            )
+        frames = [ending.frame] if ending.frame is frame else [ending.frame, frame]
+        return self._matched(self._encoder.feed(event), frames)
+
+    def _matched(self, payloads: list[Body], frames: list[_Frame[Origin]]) -> list[Released[Origin]]:
+        if not self._same:
+            return [Released(None, payloads)] if payloads else []
+        released: list[Released[Origin]] = []
+        left = [frame for frame in frames if frame.origin is not None]
+        for payload in payloads:
+            twin = next((one for one in left if one.payload.get("type") == payload.get("type")), None)
+            if twin is None:
+                released.append(Released(None, [payload]))
+                continue
+            left.remove(twin)
+            kept = keep_fields(twin.payload, payload)
+            released.append(Released(twin.origin) if kept is twin.payload else Released(None, [kept]))
+        return released
+
+
+def keep_fields(came: Body, goes: Body) -> Body:
+    """What came, if it says all that is to go out; else that, with the fields of what came that it says nothing of."""
+    return came if _says_all(came, goes) else _kept(came, goes)
+
+
+def _says_all(came: Any, goes: Any) -> bool:
+    """Whether what came says all that is to go out; what is empty need not be said."""
+    if isinstance(came, dict) and isinstance(goes, dict):
+        if not goes and came:
+            return False
+        return all(_says_all(came[key], value) if key in came else not value for key, value in goes.items())
+    if isinstance(came, list) and isinstance(goes, list):
+        return len(came) == len(goes) and all(map(_says_all, came, goes))
+    return type(came) is type(goes) and bool(came == goes)
+
+
+def _kept(came: Body, goes: Body) -> Body:
+    """What is to go out, with the fields of the host's own payload that it says nothing of."""
+    out = dict(came)
+    for key, value in goes.items():
+        known = came.get(key)
+        if isinstance(known, dict) and isinstance(value, dict) and value and known.get("type") == value.get("type"):
+            out[key] = _kept(known, value)
+        else:
+            out[key] = value
+    return out
