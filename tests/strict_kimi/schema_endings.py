@@ -41,23 +41,29 @@ def _below(schema: Json) -> Iterator[tuple[Path, Json]]:
         yield ("anyOf",), branch
 
 
-def depth_behind(root: Json, reference: str) -> int:
+def depth_behind(root: Json, reference: str, known: dict[str, int]) -> int:
     """How many levels of properties stand behind a reference, each definition entered once on the way."""
     target = resolve(root, reference)
-    return 0 if target is None or reference == "#" else _depth(root, target, frozenset({reference}))
+    return 0 if target is None or reference == "#" else _depth(root, target, frozenset({reference}), known)[0]
 
 
-def _depth(root: Json, schema: Json, entered: frozenset[str]) -> int:
-    deepest = 0
+def _depth(root: Json, schema: Json, entered: frozenset[str], known: dict[str, int]) -> tuple[int, bool]:
+    """The depth, and whether it is the same from everywhere, which is what may be remembered."""
+    deepest, certain = 0, True
     reference = schema.get("$ref")
-    if isinstance(reference, str) and reference not in entered:
-        target = resolve(root, reference)
-        if target is not None:
-            deepest = _depth(root, target, entered | {reference})
+    if isinstance(reference, str) and reference in entered:
+        certain = False
+    elif isinstance(reference, str) and (target := resolve(root, reference)) is not None:
+        if reference not in known:
+            deepest, certain = _depth(root, target, entered | {reference}, known)
+            if certain:
+                known[reference] = deepest
+        deepest = known.get(reference, deepest)
     for name, below in _below(schema):
         if name != ("items",):  # Moonshot does not look behind items here
-            deepest = max(deepest, (name[0] == "properties") + _depth(root, below, entered))
-    return deepest
+            depth, sure = _depth(root, below, entered, known)
+            deepest, certain = max(deepest, (name[0] == "properties") + depth), certain and sure
+    return deepest, certain
 
 
 def check_references(root: Json) -> None:

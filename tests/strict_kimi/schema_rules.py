@@ -97,6 +97,7 @@ class _Walk:
         self._root = root
         self._limits = limits
         self._keys = 0
+        self._known: dict[str, int] = {}
         self.deepest = 0
 
     def visit(self, schema: Json, path: Path, depth: int) -> None:
@@ -114,7 +115,7 @@ class _Walk:
 
     def _note_depth(self, schema: Json, depth: int) -> None:
         reference = schema.get("$ref")
-        behind = depth_behind(self._root, reference) if isinstance(reference, str) else 0
+        behind = depth_behind(self._root, reference, self._known) if isinstance(reference, str) else 0
         self.deepest = max(self.deepest, depth + behind)
 
     def _descend(self, schema: Json, path: Path, depth: int) -> None:

@@ -9,7 +9,14 @@ from typing import Any, Final
 from tests.strict_kimi.contracts import Contract
 from tests.strict_kimi.schema_rules import check_schema
 
-__all__ = ["INVALID_SCHEMA", "check_choice", "check_dynamic_tools", "check_messages_tools", "check_tools"]
+__all__ = [
+    "INVALID_NAME",
+    "INVALID_SCHEMA",
+    "check_choice",
+    "check_dynamic_tools",
+    "check_messages_tools",
+    "check_tools",
+]
 
 INVALID_NAME: Final = (
     "function name is invalid, must start with a letter and can contain letters, numbers, underscores, and dashes"
