@@ -18,7 +18,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from conformance import kimi, report, source_documents
+from conformance import kimi, report, source_documents, tool_schema_rules
 from conformance.reasons import KIMI, SOURCE_DOCUMENTS
 from conformance.replies import Json
 from conformance.verdicts import FAULTS, Suite, judge
@@ -33,10 +33,16 @@ SUITES: Final = (
         source_documents.area_of,
         SOURCE_DOCUMENTS,
     ),
+    Suite(
+        "tool_schema_rules.jsonl",
+        tool_schema_rules.check,
+        tool_schema_rules.key_of,
+        tool_schema_rules.area_of,
+        {},
+    ),
 )
 LATER: Final = {
     "other_formats.jsonl": "the other marker families come with issue 3",
-    "tool_schema_rules.jsonl": "schemas that Moonshot refuses come with issues 3 and 5",
     "k3_prompts": "rendering prompts comes with issue 5",
 }
 
