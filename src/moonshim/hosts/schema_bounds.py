@@ -14,7 +14,7 @@ _DEPTH: Final = 30
 _SIZE: Final = 120_000
 _KEYS: Final = 3000
 _STEPS: Final = 20_000
-"""How many levels are looked at for the depth behind references before it counts as too deep."""
+"""How many references are followed through circles before the depth counts as too deep."""
 _ANYTHING: Final = ["string", "number", "boolean", "null", "object", "array"]
 _NESTED: Final = 100
 _PREFIX: Final = "#/$defs/"
@@ -66,22 +66,61 @@ def _check_keys(schema: Json) -> None:
 
 def _check_depth(schema: Json) -> None:
     """Levels of properties, those behind references too, each definition entered once on the way."""
+    levels = {"#": schema, **{f"{_PREFIX}{name}": each for name, each in schema.get("$defs", {}).items()}}
+    reach = {name: _reach(level) for name, level in levels.items()}
+    known = _known_depths(reach)
     steps = 0
-    waiting: list[tuple[str, Json, int, frozenset[str]]] = [
-        ("", schema, 0, frozenset()),
-        *((f"$defs.{name}", each, 0, frozenset()) for name, each in schema.get("$defs", {}).items()),
-    ]
+    for start in levels:
+        # What the root says of itself is not entered again; a definition may still lead back to it.
+        waiting = [(start, 0, frozenset() if start == "#" else frozenset({start}))]
+        while waiting:
+            name, depth, entered = waiting.pop()
+            own, edges = reach[name]
+            steps += name not in known
+            if steps > _STEPS or depth + known.get(name, own) > _DEPTH:
+                raise TooMuch(
+                    f"schema depth exceeds maximum limit of {_DEPTH}",
+                    "root" if start == "#" else start[2:].replace("/", "."),
+                )
+            if name not in known:
+                waiting += (
+                    (target, depth + offset, entered | {target})
+                    for target, offset in edges.items()
+                    if target not in entered and (name, target) != ("#", "#")
+                )
+
+
+def _reach(level: Json) -> tuple[int, dict[str, int]]:
+    """How deep one level goes by itself, and how deep in it each reference stands."""
+    deepest, edges = 0, dict[str, int]()
+    waiting = [(level, 0)]
     while waiting:
-        path, level, depth, entered = waiting.pop()
-        steps += 1
-        if depth > _DEPTH or steps > _STEPS:
-            raise TooMuch(f"schema depth exceeds maximum limit of {_DEPTH}", path or "root")
-        reference = level.get("$ref")
-        if reference is not None and reference != "#" and reference not in entered:
-            waiting.append((path, _target(schema, reference), depth, entered | {reference}))
-        for step, below in _below(level):
-            deeper = depth + step.startswith("properties.")
-            waiting.append((f"{path}.{step}".lstrip("."), below, deeper, entered))
+        part, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if "$ref" in part:
+            edges[part["$ref"]] = max(depth, edges.get(part["$ref"], 0))
+        waiting += ((below, depth + step.startswith("properties.")) for step, below in _below(part))
+    return deepest, edges
+
+
+def _known_depths(reach: dict[str, tuple[int, dict[str, int]]]) -> dict[str, int]:
+    """The depth of all that leads into no circle, each computed once."""
+    users: dict[str, list[str]] = {}
+    for name, (_, edges) in reach.items():
+        for target in edges:
+            users.setdefault(target, []).append(name)
+    missing = {name: len(edges) for name, (_, edges) in reach.items()}
+    ready = [name for name, count in missing.items() if not count]
+    known: dict[str, int] = {}
+    while ready:
+        name = ready.pop()
+        own, edges = reach[name]
+        known[name] = max([own, *(offset + known[target] for target, offset in edges.items())])
+        for user in users.get(name, ()):
+            missing[user] -= 1
+            if not missing[user]:
+                ready.append(user)
+    return known
 
 
 def _target(schema: Json, reference: str) -> Json:
