@@ -1,0 +1,123 @@
+"""A request of any client -> a request that this host accepts for this model, with every change and its reason.
+
+The order of the steps is stated here and nowhere else. Each looks at what was said before and
+never at what comes later (law 10), and changes nothing in a request that is right already:
+that comes back equal, and conditioning a second time changes nothing more.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Request, Text, Tool
+from moonshim.errors import InvalidInput
+from moonshim.hosts.called_tools import Mend, condition_calls
+from moonshim.hosts.chat_shapes import condition_shapes
+from moonshim.hosts.dynamic_tools import declare_in_messages
+from moonshim.hosts.empty_messages import drop_empty, join_turns
+from moonshim.hosts.history_ids import condition_ids
+from moonshim.hosts.kept import CHAT
+from moonshim.hosts.legacy_functions import condition_functions
+from moonshim.hosts.legal_messages import legal
+from moonshim.hosts.lost_reasoning import Recall, condition_reasoning
+from moonshim.hosts.media import condition_media, move_media
+from moonshim.hosts.needs import Needs
+from moonshim.hosts.parameters import condition_parameters
+from moonshim.hosts.placed import Placed, back_in, placed
+from moonshim.hosts.role_tool import check_results, mend_results
+from moonshim.hosts.system_prompts import condition_roles, strip_billing, system_as_text
+from moonshim.hosts.tools import ToolDesk
+from moonshim.options import KimiOptions
+
+__all__ = ["Conditioned", "condition"]
+
+OPENING = "[The conversation begins with the assistant]"
+
+
+class Conditioned(Struct, frozen=True):
+    """What to send, what was changed, and how to read the names in the answer."""
+
+    request: Request
+    changes: list[Change]
+    tools: dict[str, Tool]
+    """The client's tools by the names under which the host knows them."""
+
+
+def condition(
+    request: Request,
+    needs: Needs,
+    options: KimiOptions,
+    *,
+    recall: Recall | None = None,
+    mend_arguments: Mend | None = None,
+) -> Conditioned:
+    """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
+
+    >>> from moonshim.hosts.detect import needs_for
+    >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"), Text(""))),))
+    >>> made = condition(asked, needs_for(host="kimi-coding", model="k3"), KimiOptions())
+    >>> made.request.messages[0].parts, made.changes[0].rule
+    ((Text(text='hi'),), 'empty_text')
+    """
+    changes: list[Change] = []
+    messages = placed(request)
+    if options.accept_role_tool:
+        check_results(messages)
+    else:
+        messages = mend_results(messages, changes)
+    desk = ToolDesk(needs, changes)
+    tools = None if request.tools is None else desk.declare(request.tools)
+    messages, more = declare_in_messages(messages, desk, changes, accepted=needs.dynamic_tools)
+    messages = _conditioned(messages, needs, desk, recall, mend_arguments, changes)
+    # In Messages the system prompt is no message.
+    if not any(needs.dialect == CHAT or one.message.speaker != "system" for one in messages):
+        raise InvalidInput("there is nothing to send: no message says anything", field="messages")
+    made = back_in(request, messages)
+    if more:
+        tools = (tools or ()) + more
+    if tools is not request.tools:
+        # A list that has become empty is not sent at all: hosts refuse an empty one.
+        made = replace(made, tools=tools or None)
+    choice = desk.choose(request.tool_choice)
+    if choice is not request.tool_choice:
+        made = replace(made, tool_choice=choice)
+    made, found = condition_parameters(made, needs, options)
+    return Conditioned(made, changes + found, desk.by_name)
+
+
+def _conditioned(
+    messages: list[Placed],
+    needs: Needs,
+    desk: ToolDesk,
+    recall: Recall | None,
+    mend: Mend | None,
+    changes: list[Change],
+) -> list[Placed]:
+    messages = condition_functions(messages, changes)
+    messages = condition_roles(messages, changes)
+    messages = strip_billing(messages, changes)
+    messages = condition_media(messages, needs, changes)
+    messages = join_turns(messages, needs, changes)
+    # Before names and identifiers are the host's: whoever remembers the reasoning knows those of the client.
+    messages = condition_reasoning(messages, needs, recall, changes)
+    messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
+    messages = drop_empty(messages, needs, changes)
+    if not needs.system_anywhere:
+        messages = system_as_text(messages, changes)
+    messages = legal(messages, changes)
+    if needs.dialect == CHAT:
+        messages = condition_shapes(messages, changes)
+        messages = move_media(messages, changes)
+    messages = condition_ids(messages, needs.history_ids, changes)
+    return _opened(messages, changes) if needs.merges_roles else messages
+
+
+def _opened(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """A conversation that begins with the model gets a first word of the user: Messages wants that."""
+    first = next((number for number, one in enumerate(messages) if one.message.speaker != "system"), None)
+    if first is None or messages[first].message.speaker != "ai":
+        return messages
+    one = messages[first]
+    changes.append(Change("opening", "the first message has to be the user's: one that says who begins", one.place))
+    return [*messages[:first], one.as_message(Message("human", (Text(OPENING),))), *messages[first:]]

@@ -1,0 +1,82 @@
+"""Empty text, messages that say nothing, and thoughts that stand alone -> gone, or where they belong."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from moonshim.hosts.kept import CHAT, fields_of, holds_unknown, kept_of, only
+from moonshim.hosts.needs import Needs
+from moonshim.hosts.placed import Placed
+
+__all__ = ["drop_empty", "join_turns"]
+
+
+def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+    """Take out empty text where the host refuses it, and messages that say nothing, which all hosts refuse.
+
+    The content of a tool result may be empty, and a message that the model is to go on with, too.
+    """
+    out = list[Placed]()
+    for one in messages:
+        if _is_empty(one.message, needs):
+            role = {"ai": "assistant", "human": "user"}.get(one.message.speaker, one.message.speaker)
+            changes.append(Change("empty_message", f"a message of role {role} says nothing: left out", one.place))
+            continue
+        message = one.message
+        if _drops_text(message, needs):
+            message = only(message, lambda part: not isinstance(part, Text) or bool(part.text))
+            if message is not one.message:
+                changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
+        out.append(one.as_message(message))
+    return out
+
+
+def _says(part: Part) -> bool:
+    match part:
+        case Text(text=text):
+            return bool(text)
+        case Reasoning():
+            return False
+        case ToolCall() | ToolResult() | Media():
+            return True
+
+
+def _is_empty(message: Message, needs: Needs) -> bool:
+    if any(map(_says, message.parts)) or holds_unknown(message, needs.dialect):
+        return False
+    if needs.dialect != CHAT and not message.parts and kept_of(message, needs.dialect):
+        return False  # blocks that only this dialect knows
+    fields = fields_of(message)
+    return not fields.get("partial") and not fields.get("tools")
+
+
+def _drops_text(message: Message, needs: Needs) -> bool:
+    if fields_of(message).get("tools") or not any(map(_says, message.parts)):
+        return False
+    calling = any(isinstance(part, ToolCall) for part in message.parts)
+    return needs.drops_empty_text or (calling and needs.empty_content == "omit")
+
+
+def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+    """The model's messages that follow each other become one: all of them where the host wants roles to alternate,
+    elsewhere those that are only thoughts, which belong to what comes next."""
+    out = list[Placed]()
+    for one in messages:
+        before = out[-1] if out else None
+        if (
+            before is not None
+            and before.message.speaker == one.message.speaker == "ai"
+            and (needs.merges_roles or _only_thinks(before.message))
+        ):
+            changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", one.place))
+            thoughts = tuple(part for part in before.message.parts if part != Text(""))
+            joined = replace(one.message, parts=thoughts + one.message.parts)
+            out[-1] = replace(before, message=joined)
+        else:
+            out.append(one)
+    return out
+
+
+def _only_thinks(message: Message) -> bool:
+    return bool(message.parts) and not any(map(_says, message.parts)) and not holds_unknown(message, CHAT)

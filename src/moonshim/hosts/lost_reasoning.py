@@ -1,0 +1,152 @@
+"""The reasoning of former turns -> in the field that the host reads; lost reasoning is asked for, or made up for.
+
+What stands in for lost reasoning is the mildest thing that the host accepts: nothing, an empty
+text, a blank. Never words, which the model would read as its own thoughts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Part, Reasoning, ToolCall
+from moonshim.hosts.kept import kept_of
+from moonshim.hosts.needs import Needs
+from moonshim.hosts.placed import Placed, Tally
+from moonshim.seal import is_sealed
+
+__all__ = ["Recall", "condition_reasoning"]
+
+Recall: TypeAlias = Callable[[Message], Reasoning | None]
+"""A message of the model with calls, as the client sent it -> what the model thought then, if anybody knows."""
+
+_REDACTED: Final = "redacted_thinking"
+_TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
+
+
+def condition_reasoning(
+    messages: list[Placed], needs: Needs, recall: Recall | None, changes: list[Change]
+) -> list[Placed]:
+    """Each message depends on itself alone, and on what `recall` says of it."""
+    desk = _Desk(needs, recall)
+    out = [one.as_message(desk.made(one)) if one.message.speaker == "ai" else one for one in messages]
+    changes.extend(desk.tally.changes())
+    return out
+
+
+class _Desk:
+    def __init__(self, needs: Needs, recall: Recall | None) -> None:
+        self._needs, self._recall = needs, recall
+        self.tally = Tally()
+
+    def made(self, one: Placed) -> Message:
+        message, needs = one.message, self._needs
+        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+        calling = any(isinstance(part, ToolCall) for part in message.parts)
+        if needs.reasoning_in is None or needs.keeps_reasoning == "none":
+            return self._dropped(one, "the model takes no reasoning of former turns") if thoughts else message
+        if needs.keeps_reasoning == "calls" and not calling:
+            return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
+        if calling and not any(map(_says, thoughts)):
+            thoughts = self._found(one, thoughts)
+        if not thoughts:
+            return message
+        shaped = [self._shaped(thought, message, one.place) for thought in self._joined(thoughts, one.place)]
+        return self._put(message, shaped, first=calling and needs.lost_reasoning is not None, place=one.place)
+
+    def _dropped(self, one: Placed, why: str) -> Message:
+        self.tally.add("reasoning_dropped", f"{why}: not sent", one.place)
+        return replace(one.message, parts=tuple(p for p in one.message.parts if not isinstance(p, Reasoning)))
+
+    def _found(self, one: Placed, thoughts: list[Reasoning]) -> list[Reasoning]:
+        """What was thought before these calls: remembered, or what the host takes for it."""
+        recalled = None if self._recall is None else self._recall(one.message)
+        if recalled is not None:
+            self.tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", one.place)
+            return [recalled]
+        lost = self._needs.lost_reasoning
+        if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
+            return thoughts
+        shown = {"": "an empty text", " ": "a blank"}[lost]
+        self.tally.add("reasoning_lost", f"the host wants reasoning beside calls, and it is lost: {shown}", one.place)
+        return [Reasoning(lost)]
+
+    def _joined(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
+        """Chat has one text for all reasoning of a message; blocks stay apart, since each may be signed."""
+        if len(thoughts) == 1 or self._needs.reasoning_in == "thinking":
+            return thoughts
+        self.tally.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
+        text = "\n".join(thought.text for thought in thoughts if thought.text)
+        details = tuple(one for thought in thoughts for one in thought.details)
+        return [replace(thoughts[0], text=text, details=details)]
+
+    def _shaped(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
+        wanted = self._needs.reasoning_in
+        details = tuple(map(_unnumbered, filter(self._takes, thought.details)))
+        if details != thought.details:
+            self.tally.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
+        signature = thought.signature if wanted == "thinking" or details else None
+        if signature is not None and is_sealed(signature):
+            signature = None
+        if signature != thought.signature:
+            self.tally.add("reasoning_signature", "a signature that says nothing to this host is not sent", place)
+        field = self._field(thought, bool(details), message)
+        if field != thought.field:
+            self.tally.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
+        if (details, signature, field) == (thought.details, thought.signature, thought.field):
+            return thought
+        return replace(thought, details=details, signature=signature, field=field)
+
+    def _takes(self, entry: dict[str, Any]) -> bool:
+        """Whether an entry of the details is of use to this host, and not one of our own tokens."""
+        if any(is_sealed(entry.get(key)) for key in _TOKENS):
+            return False
+        if self._needs.reasoning_in == "thinking":
+            return entry.get("type") == _REDACTED
+        return self._needs.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
+
+    def _field(self, thought: Reasoning, detailed: bool, message: Message) -> str | None:
+        """Under which name it goes; None where the way it came is right."""
+        names = (
+            [thought.field] if thought.field is not None else kept_of(message).get("reasoning", ["reasoning_content"])
+        )
+        match self._needs.reasoning_in:
+            case "reasoning_content" | "reasoning" as wanted:
+                return thought.field if names == [wanted] else wanted
+            case "reasoning_details":
+                if names == ["reasoning"] or (detailed and names in ([], ["reasoning_details"])):
+                    return thought.field
+                return "reasoning_details" if detailed else "reasoning"
+            case "echo" if not detailed and names in ([], ["reasoning_details"]):
+                return "reasoning_content"
+        return thought.field
+
+    def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:
+        """The message with these thoughts where thoughts were, or before everything else."""
+        came = [part for part in message.parts if isinstance(part, Reasoning)]
+        blocks = self._needs.reasoning_in == "thinking"
+        out_of_place = blocks and first and bool(came) and not isinstance(message.parts[0], Reasoning)
+        if out_of_place:
+            self.tally.add("reasoning_first", "reasoning stands before everything else in a message with calls", place)
+        if len(came) == len(thoughts) and not out_of_place:
+            left = iter(thoughts)
+            parts = tuple(next(left) if isinstance(part, Reasoning) else part for part in message.parts)
+        else:
+            others: tuple[Part, ...] = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+            parts = (*thoughts, *others)
+        if all(new is old for new, old in zip(parts, message.parts, strict=False)) and len(parts) == len(message.parts):
+            return message
+        return replace(message, parts=parts)
+
+
+def _says(thought: Reasoning) -> bool:
+    return bool(thought.text or thought.signature or thought.details)
+
+
+def _unnumbered(entry: dict[str, Any]) -> dict[str, Any]:
+    """Without the index of the stream, which Kimi refuses to take back; that of OpenRouter's entries belongs there."""
+    if "index" not in entry or str(entry.get("type", "")).startswith("reasoning."):
+        return entry
+    return {key: value for key, value in entry.items() if key != "index"}

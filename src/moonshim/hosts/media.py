@@ -1,0 +1,120 @@
+"""Images, sounds and documents -> what the host can see; what it cannot is said as text, or refused."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Media, Message, Part, Text, ToolResult
+from moonshim.errors import CannotExpress
+from moonshim.hosts.needs import Needs
+from moonshim.hosts.placed import Placed
+
+__all__ = ["condition_media", "move_media"]
+
+_TEXTUAL: Final = re.compile(
+    r"(?:text/[^;]*|application/(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|[^;]*\+(?:json|xml)))(?:;.*)?",
+    re.IGNORECASE,
+)
+P = TypeVar("P", bound=Part)
+
+
+def condition_media(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+    """Say documents of text as text where the host takes no files. `CannotExpress` for what would be lost."""
+    desk = _Desk(needs, changes)
+    return [
+        one.as_message(desk.seen(one))
+        if any(isinstance(part, (Media, ToolResult)) for part in one.message.parts)
+        else one
+        for one in messages
+    ]
+
+
+class _Desk:
+    def __init__(self, needs: Needs, changes: list[Change]) -> None:
+        self._needs, self._changes = needs, changes
+
+    def seen(self, one: Placed) -> Message:
+        parts = tuple(self._part(part, one.place) for part in one.message.parts)
+        if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
+            return one.message
+        return replace(one.message, parts=parts)
+
+    def _part(self, part: Part, place: str | None) -> Part:
+        if isinstance(part, Media):
+            return self._shown(part, place)
+        if isinstance(part, ToolResult) and any(isinstance(inner, Media) for inner in part.parts):
+            inner = tuple(self._shown(p, place) if isinstance(p, Media) else p for p in part.parts)
+            return part if inner == part.parts else replace(part, parts=inner)
+        return part
+
+    def _shown(self, media: Media, place: str | None) -> Text | Media:
+        if media.kind in self._needs.media:
+            return media
+        text = _text_of(media)
+        if text is None:
+            what = "a document that is not text" if media.kind == "file" else f"{_ARTICLES[media.kind]} {media.kind}"
+            raise CannotExpress(
+                f"this model cannot be shown {what} ({self._needs.host}, {self._needs.generation})", field=place
+            )
+        self._changes.append(Change("document_text", "a document is sent as its text: the host takes no files", place))
+        return Text(f"# {media.name}\n\n{text}" if media.name else text)
+
+
+_ARTICLES: Final = {"image": "an", "audio": "an", "video": "a", "file": "a"}
+
+
+def _text_of(media: Media) -> str | None:
+    """The text of a document, when it is one."""
+    if media.kind != "file" or media.data is None or _TEXTUAL.fullmatch(media.media_type or "") is None:
+        return None
+    try:
+        return base64.b64decode(media.data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def move_media(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """Media inside tool results go into a user message directly behind the results, which say where to look.
+
+    Chat knows only text in a tool message.
+    """
+    out, waiting = list[Placed](), list[Part]()
+    for number, one in enumerate(messages):
+        parts = list[Part]()
+        for part in one.message.parts:
+            if isinstance(part, ToolResult):
+                part = _pointing(part, waiting)
+            elif waiting:
+                parts += waiting
+                waiting = []
+            parts.append(part)
+        if not all(new is old for new, old in zip(parts, one.message.parts, strict=False)):
+            changes.append(
+                Change("media_moved", "Chat has only text in tool messages: media stand in the next message", one.place)
+            )
+            one = one.saying(*parts)
+        out.append(one)
+        behind = messages[number + 1].message if number + 1 < len(messages) else None
+        if waiting and not (behind is not None and any(isinstance(part, ToolResult) for part in behind.parts)):
+            out.append(Placed(Message("human", tuple(waiting)), one.turn, one.place))
+            waiting = []
+    return out
+
+
+def _pointing(result: ToolResult, waiting: list[Part]) -> ToolResult:
+    """The result with pointers in the place of its media, which go to those that wait."""
+    parts = list[Text | Media]()
+    for part in result.parts:
+        if isinstance(part, Text):
+            parts.append(part)
+            continue
+        number = 1 + sum(isinstance(one, Media) for one in waiting)
+        named = f" of tool {result.name}" if result.name else ""
+        waiting += (Text(f"[{part.kind} {number}: from the result{named}]"), part)
+        parts.append(Text(f"[{part.kind} {number}: see the next message]"))
+    return replace(result, parts=tuple(parts)) if len(parts) and tuple(parts) != result.parts else result

@@ -1,0 +1,84 @@
+"""Tool messages that came without an identifier or without content -> refused, or mended."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Text, ToolCall, ToolResult
+from moonshim.errors import InvalidInput
+from moonshim.hosts.kept import lacks, only_said
+from moonshim.hosts.placed import Placed
+
+__all__ = ["check_results", "mend_results"]
+
+
+def check_results(messages: list[Placed]) -> None:
+    """`acceptRoleTool`: a tool message needs `tool_call_id`, and `content`, which may be empty."""
+    for number, one in enumerate(messages):
+        for part in one.message.parts:
+            if not isinstance(part, ToolResult):
+                continue
+            missing = [
+                field
+                for field, has in (("tool_call_id", _has_id), ("content", _has_content))
+                if not has(one.message, part)
+            ]
+            if missing:
+                place = f"messages[{number}]" if one.place is None else one.place
+                raise InvalidInput("Tool messages must have tool_call_id and content", field=f"{place}.{missing[0]}")
+
+
+def mend_results(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """What is missing is filled in: empty content, and the identifier of a call of the same turn that nobody answers.
+
+    Among several such calls the one with the result's name goes first, then the one that was made first.
+    """
+    out = list[Placed]()
+    for _, turn in groupby(messages, key=attrgetter("turn")):
+        out += _mended_turn(list(turn), changes)
+    return out
+
+
+def _mended_turn(turn: list[Placed], changes: list[Change]) -> list[Placed]:
+    if not any(_odd(one.message) for one in turn):
+        return turn
+    parts = [(one.message, part) for one in turn for part in one.message.parts]
+    claimed = {part.call_id for message, part in parts if isinstance(part, ToolResult) and _has_id(message, part)}
+    unclaimed = [part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed]
+    return [_mended(one, unclaimed, changes) if _odd(one.message) else one for one in turn]
+
+
+def _odd(message: Message) -> bool:
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    return any(not _has_id(message, part) or not _has_content(message, part) for part in results)
+
+
+def _mended(one: Placed, unclaimed: list[ToolCall], changes: list[Change]) -> Placed:
+    message, parts = one.message, list(one.message.parts)
+    for number, part in enumerate(parts):
+        if not isinstance(part, ToolResult):
+            continue
+        if not _has_content(message, part):
+            changes.append(Change("result_content", "a tool result came without content: it is empty", one.place))
+            part = replace(part, parts=(Text(""),))
+        if not _has_id(message, part):
+            changes.append(Change("result_id", "a tool result came without an id: it gets that of its call", one.place))
+            named = [call for call in unclaimed if call.name == part.name] or unclaimed
+            if named:
+                unclaimed.remove(named[0])
+                part = replace(part, call_id=named[0].id, name=named[0].name)
+            part = replace(part, wire_id=None)
+        parts[number] = part
+    said = only_said(message, "content", "tool_call_id")
+    return one.as_message(replace(said, parts=tuple(parts)))
+
+
+def _has_id(message: Message, result: ToolResult) -> bool:
+    return not lacks(message, "tool_call_id") if result.wire_id is None else result.wire_id != ""
+
+
+def _has_content(message: Message, result: ToolResult) -> bool:
+    return bool(result.parts) or not lacks(message, "content")

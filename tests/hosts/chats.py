@@ -1,0 +1,62 @@
+"""Chat bodies -> what a host is sent of them: parsed, conditioned, and rendered again."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from moonshim.conversation import Change, Request
+from moonshim.dialects.openai_chat.request import parse_request, render_request
+from moonshim.hosts.condition import Conditioned, condition
+from moonshim.hosts.detect import needs_for
+from moonshim.options import KimiOptions
+from moonshim.seal import Sealer
+
+__all__ = ["Json", "ai", "body", "call", "made", "parsed", "rules", "sent", "sent_messages", "tool", "user"]
+
+Json: TypeAlias = dict[str, Any]
+
+
+def user(content: Any = "hi", **more: Any) -> Json:
+    return {"role": "user", "content": content, **more}
+
+
+def ai(*calls: Json, **fields: Any) -> Json:
+    return {"role": "assistant", **fields, **({"tool_calls": list(calls)} if calls else {})}
+
+
+def call(id: Any = "c1", name: str = "ls", arguments: Any = "{}") -> Json:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def tool(id: Any = "c1", content: Any = "done", **more: Any) -> Json:
+    return {"role": "tool", "tool_call_id": id, "content": content, **more}
+
+
+def body(*messages: Json, **fields: Any) -> Json:
+    return {"model": "kimi-k2.6", "messages": list(messages), **fields}
+
+
+def parsed(given: Json) -> Request:
+    return parse_request(given, Sealer())[0]
+
+
+def made(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> Conditioned:
+    request = given if isinstance(given, Request) else parsed(given)
+    overrides, options = more.pop("overrides", None), more.pop("options", KimiOptions())
+    needs = needs_for(host=host, model=model, upstream=more.pop("upstream", "openai_chat"), overrides=overrides)
+    return condition(request, needs, options, **more)
+
+
+def sent(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> Json:
+    return render_request(made(given, host, model, **more).request)[0]
+
+
+def sent_messages(*messages: Json, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> list[Json]:
+    found: list[Json] = sent(body(*messages), host, model, **more)["messages"]
+    return found
+
+
+def rules(changes: list[Change]) -> list[str]:
+    """The rules of the changes to messages and tools: those to parameters are tested elsewhere."""
+    others = ("tool_choice_default", "cache_key", "include_usage", "tool_choice")
+    return [change.rule for change in changes if change.rule not in others]
