@@ -14,8 +14,11 @@ from functools import partial
 import msgspec
 
 import moonshim
+from bench.requests import REQUESTS
 from bench.workloads import CHUNK, NAMES, TOOLS, arguments, as_native, as_speech, marked_call, plain_text
 from moonshim.grammar.kimi_k2 import KimiK2Grammar
+from moonshim.registry import dialect_named
+from moonshim.seal import Sealer
 
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
 
@@ -103,6 +106,24 @@ def row(label: str, chunks: int, floor: float, cost: float) -> None:
     print(f"{label:24}{chunks:>10,}{floor:>11.4f}s{cost:>11.4f}s{cost / chunks * 1e6:>10.2f}us{cost / floor:>8.2f}")
 
 
+def request_table() -> None:
+    print("A request of 200 messages, 100 tools and 1 MB: parsed and rendered in its own dialect, beside one msgspec")
+    print("decode and encode of the same bytes (target: at most 4 times); and prepared for a host, start to end\n")
+    print(f"{'':24}{'bytes':>12}{'dec+enc':>12}{'parse':>12}{'render':>12}{'ratio':>8}{'prepare':>12}")
+    sealer = Sealer()
+    for name, make in REQUESTS.items():
+        data = msgspec.json.encode(make())
+        body, dialect = msgspec.json.decode(data), dialect_named(name)
+        request, _ = dialect.parse_request(body, sealer)
+        floor = cpu(lambda data=data: msgspec.json.encode(msgspec.json.decode(data)), 20)
+        parse = cpu(partial(dialect.parse_request, body, sealer), 20)
+        render = cpu(partial(dialect.render_request, request), 20)
+        prepare = cpu(partial(moonshim.prepare_request, body, dialect=name, host="moonshot"), 5)
+        times = "".join(f"{one * 1000:>10.2f}ms" for one in (floor, parse, render))
+        print(f"{name:24}{len(data):>12,}{times}{(parse + render) / floor:>8.2f}{prepare * 1000:>10.2f}ms")
+    print()
+
+
 def memory_table() -> None:
     print("Memory of one stream with collect=False: peak above the start (target: under 64 KiB)\n")
     kinds: tuple[tuple[str, Callable[[], Iterable[bytes]]], ...] = (
@@ -152,6 +173,7 @@ def main() -> None:
     sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not arguments_given.quick}
     grammar_table(sizes)
     mender_table(sizes)
+    request_table()
     memory_table()
     startup_table()
 
