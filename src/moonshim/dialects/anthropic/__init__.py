@@ -1,0 +1,1 @@
+"""Anthropic Messages, the protocol of Claude Code: requests, streams, whole messages, errors."""

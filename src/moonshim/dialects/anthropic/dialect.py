@@ -1,0 +1,30 @@
+"""Anthropic Messages, both ways."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.dialect import Dialect
+from moonshim.dialects.anthropic.decode import MessagesDecoder, decode_response
+from moonshim.dialects.anthropic.encode import MessagesEncoder, encode_response
+from moonshim.dialects.anthropic.errors import render_problem
+from moonshim.dialects.anthropic.messages import parse_messages, render_messages
+from moonshim.dialects.anthropic.parts import DIALECT
+from moonshim.dialects.anthropic.request import parse_request, render_request
+
+__all__ = ["ANTHROPIC"]
+
+ANTHROPIC: Final = Dialect(
+    name=DIALECT,
+    parse_request=parse_request,
+    render_request=render_request,
+    parse_messages=parse_messages,
+    render_messages=render_messages,
+    decoder=MessagesDecoder,
+    decode_response=decode_response,
+    encoder=MessagesEncoder,
+    encode_response=encode_response,
+    render_problem=render_problem,
+    names_events=True,
+    done=None,
+)

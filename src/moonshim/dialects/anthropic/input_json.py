@@ -1,0 +1,122 @@
+"""The input of one tool_use block -> the text of its arguments, wherever the host says it.
+
+Hosts give the input with the start of the block, in deltas, or both. Both means one of two
+things: the deltas say it all again (then they count, since they are what the protocol
+promises), or they go on where the start stopped (then the two are joined):
+
+| start | deltas | arguments |
+|---|---|---|
+| `{"a": 1}` | none, or `{}` | `{"a":1}` |
+| none, null, `{}` | `{"a": 1}` | `{"a": 1}` |
+| `{"a": 1}` | `{"a": 1}` | `{"a": 1}`, from the deltas |
+| `{"a": 1}` | `, "b": 2}` or `"b": 2}` | `{"a":1, "b": 2}` |
+| `'{"a": '` | `1}` | `{"a": 1}` |
+| none | none | `{}` |
+
+What comes behind the value is left for those who mend arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.dialects.anthropic.parts import json_written
+from moonshim.json_scan import ValueScanner
+
+__all__ = ["InputText"]
+
+_SPACE: Final = " \t\r\n"
+
+
+class InputText:
+    """Takes the start and the deltas; what it gives, joined, is the arguments.
+
+    Deltas pass at once, unless the start had something to say: then the first characters
+    wait until it is clear what they are, and without deltas the start comes out at the end.
+
+    >>> text = InputText({"pattern": "*.c"})
+    >>> text.feed(', "path"') + text.feed(': "src"}') + text.finish()
+    '{"pattern":"*.c", "path": "src"}'
+    >>> text = InputText({"pattern": "*.c"})
+    >>> text.feed('{"patt') + text.feed('ern": "*.h"}') + text.finish()
+    '{"pattern": "*.h"}'
+    """
+
+    __slots__ = ("_decided", "_held", "_said", "_start")
+
+    def __init__(self, start: Any) -> None:
+        self._start = _start_text(start)
+        self._held = ""
+        self._said = False
+        self._decided = not self._start
+
+    def feed(self, text: str) -> str:
+        """A delta came: what can go out now."""
+        if not self._decided:
+            self._held += text
+            text = self._decide()
+        self._said = self._said or bool(text.strip(_SPACE))
+        return text
+
+    def finish(self) -> str:
+        """The block is over: what is left."""
+        rest = ""
+        if not self._decided:
+            # A string or an empty object that never became more: the start says it better.
+            self._decided, rest = True, self._start
+        elif not self._said:
+            rest = "{}"
+        self._said = True
+        return rest
+
+    def _decide(self) -> str:
+        held = self._held.lstrip(_SPACE)
+        if _is_cut(self._start):
+            return self._take(self._start + held) if held else ""
+        while held.startswith("{"):
+            inside = held[1:].lstrip(_SPACE)
+            if not inside.startswith("}"):
+                # Before the next character it may still be an empty object.
+                self._held = "{"
+                return self._take("{" + inside) if inside else ""
+            held = inside[1:].lstrip(_SPACE)
+        self._held = held
+        match held[:1]:
+            case "," | "}" if self._start.endswith("}"):
+                return self._take(self._start[:-1] + held)
+            case '"' if self._start.endswith("}"):
+                if len(held) == 1:
+                    return ""
+                # The whole input once more, as a string; or the next key, without its comma.
+                again = held[1] in "{["
+                return self._take(held if again else f"{self._start[:-1]},{held}")
+        return "" if "null".startswith(held) else self._take(self._start + held)
+
+    def _take(self, text: str) -> str:
+        self._decided, self._held = True, ""
+        return text
+
+
+def _start_text(start: Any) -> str:
+    if start is None or start == {}:
+        return ""
+    if isinstance(start, str):
+        text = start.strip(_SPACE)
+        return "" if text in ("{}", "null") else text
+    try:
+        return json_written(start)
+    except ValueError:
+        return ""
+
+
+def _is_cut(text: str) -> bool:
+    """Whether this is the beginning of an object, and no more."""
+    scanner, at = ValueScanner(), 0
+    if not text.startswith("{"):
+        return False
+    while at < len(text):
+        at = scanner.scan(text, at)
+        if not scanner.inside:
+            return False
+        at += at < len(text)  # A `<` is none of our business.
+    return True
