@@ -26,6 +26,7 @@ _OF_TYPE: Final[dict[str, frozenset[str]]] = {
     "null": frozenset({"enum"}),
 }
 _KNOWN: Final = frozenset().union(*_OF_TYPE.values(), NOTES, ROOT_ONLY, {"type", "default"})
+LARGEST: Final = 1.7976931348623157e308
 _RANGES: Final = {"array": ("minItems", "maxItems"), "string": ("minLength", "maxLength")}
 
 
@@ -151,12 +152,12 @@ def _ordered(schema: Json, low: str, high: str, path: Path) -> None:
 
 
 def _whole(value: float, path: Path) -> None:
-    if not math.isfinite(value) or math.floor(value) != value:
+    if not abs(value) <= LARGEST or math.floor(value) != value:
         raise Refused("not a valid integer", path)
 
 
 def _finite(value: float, path: Path) -> None:
-    if not math.isfinite(value):
+    if not abs(value) <= LARGEST:
         raise Refused("invalid number: NaN or Infinity not allowed", path)
 
 

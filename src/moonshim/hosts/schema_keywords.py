@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any, Final
 
-from moonshim.hosts.schema_merge import Json, same
+from moonshim.hosts.schema_merge import Json, is_number, same
 
 __all__ = ["ELSEWHERE", "noted", "supported", "told"]
 
@@ -124,8 +124,8 @@ def _tuple(words: Json, notes: list[str], changes: list[str]) -> None:
         return
     rest, most = words.pop("items", True), words.get("maxItems")
     if rest is False:
-        words["maxItems"] = min(most, len(prefix)) if _is_number(most) else len(prefix)
-    bounded = rest is False or (_is_number(most) and most <= len(prefix))
+        words["maxItems"] = min(most, len(prefix)) if is_number(most) else len(prefix)
+    bounded = rest is False or (is_number(most) and most <= len(prefix))
     if prefix and (bounded or rest is not True):
         words["items"] = {"anyOf": prefix if bounded else [*prefix, rest]}
     elif not prefix and rest is not True:
@@ -147,7 +147,7 @@ def _exclusive(words: Json, notes: list[str], changes: list[str]) -> None:
             continue
         value = words.pop(word)
         bound = words.get(limit) if value is True else value
-        if not _is_number(bound) or not math.isfinite(bound):
+        if not is_number(bound):
             changes.append(f"{word} was left out")
             continue
         if words.get("type") == "integer":
@@ -157,10 +157,6 @@ def _exclusive(words: Json, notes: list[str], changes: list[str]) -> None:
             notes.append(f"{word}: {bound}")
             changes.append(f"{word} became {limit}, and that it is excluded was moved into the description")
         before = words.get(limit)
-        if _is_number(before):
+        if is_number(before):
             bound = max(bound, before) if step > 0 else min(bound, before)
         words[limit] = bound
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

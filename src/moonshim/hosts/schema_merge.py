@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeAlias
 
-__all__ = ["NOTES", "Json", "Nothing", "merge", "same", "type_names"]
+__all__ = ["NOTES", "Json", "Nothing", "is_number", "merge", "same", "type_names"]
 
 Json: TypeAlias = dict[str, Any]
 
 NOTES: Final = ("title", "description", "default")
 """Words that say nothing about which values are allowed."""
+_LARGEST: Final = 1.7976931348623157e308
 _LOWER: Final = ("minimum", "minLength", "minItems")
 _UPPER: Final = ("maximum", "maxLength", "maxItems")
 
 
 class Nothing(Exception):
     """No value at all is allowed here."""
+
+    path: str | None = None
+    """Where, once it is known."""
 
 
 def merge(first: Json, second: Json, lost: list[str]) -> Json:
@@ -46,12 +50,17 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True))
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that a double can hold: Moonshot reads all numbers as doubles."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
 def type_names(given: Any) -> list[Any]:
     return given if isinstance(given, list) else [given]
 
 
 def _tighter(word: str, one: Any, other: Any) -> Any:
-    numbers = [value for value in (one, other) if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [value for value in (one, other) if is_number(value)]
     if len(numbers) < 2:
         return numbers[0] if numbers else one
     return max(numbers) if word in _LOWER else min(numbers)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_definitions import Definitions
 from moonshim.hosts.schema_keywords import ELSEWHERE, noted, supported, told
-from moonshim.hosts.schema_merge import NOTES, Json, Nothing, merge, same, type_names
-from moonshim.hosts.schema_values import WORDS_OF, enum_branches, enum_stands, mend_ranges
+from moonshim.hosts.schema_merge import NOTES, Json, Nothing, is_number, merge, same, type_names
+from moonshim.hosts.schema_values import WORDS_OF, enum_branches, enum_stands, kind_of, mend_ranges
 
 __all__ = ["MOST_BRANCHES", "Rewrite"]
 
@@ -40,15 +39,15 @@ class Rewrite:
         """The root with all definitions that it needs."""
         try:
             out = self._schema(root, "", frozenset())
-        except Nothing:
-            raise self._cannot("", "no value is allowed by it") from None
+        except Nothing as nothing:
+            raise self._cannot(nothing.path or "", "no value is allowed by it") from None
         definitions: Json = {}
         while waiting := self._definitions.next_waiting():
             name, target, place = waiting
             try:
                 definitions[name] = self._schema(target, place, frozenset())
-            except Nothing:
-                raise self._cannot(place, "no value is allowed by it") from None
+            except Nothing as nothing:
+                raise self._cannot(nothing.path or place, "no value is allowed by it") from None
         self._root_words(root, out, definitions)
         return out
 
@@ -86,6 +85,9 @@ class Rewrite:
             if "anyOf" in words:
                 return self._alternatives(words, path, inside)
             return self._typed(words, path, inside)
+        except Nothing as nothing:
+            nothing.path = nothing.path or path
+            raise
         finally:
             self._nested -= 1
 
@@ -285,8 +287,8 @@ class Rewrite:
         values = words["enum"]
         if not isinstance(values, list):
             raise self._cannot(path, "enum must be an array")
-        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-            raise self._cannot(path, "enum has a number that is not finite")
+        if any(kind_of(value) in ("integer", "number") and not is_number(value) for value in values):
+            raise self._cannot(path, "enum has a number that is too large or none at all")
         if enum_stands(words, types) and values:
             return self._single(words, types[0], path, inside) if types and len(types) == 1 else dict(words)
         self._changed(path, "enum was divided by the types of its values" if values else "enum is empty")

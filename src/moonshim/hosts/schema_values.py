@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from moonshim.hosts.schema_merge import Json, Nothing
+from moonshim.hosts.schema_merge import Json, Nothing, is_number
 
 __all__ = ["LONGEST_ENUM", "WORDS_OF", "enum_branches", "enum_stands", "kind_of", "mend_ranges"]
 
@@ -94,7 +94,7 @@ def mend_ranges(words: Json, type_: str, changes: list[str]) -> None:
             if word not in words:
                 continue
             value = words[word]
-            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            if not is_number(value):
                 del words[word]
                 changes.append(f"{word} was left out, since it is no number")
                 continue
