@@ -1,0 +1,159 @@
+"""The body of an error, in the shape of whichever host -> what it tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.json_text import decode_object
+
+__all__ = ["Told", "masked", "read_body"]
+
+Json: TypeAlias = dict[str, Any]
+
+LONGEST_MESSAGE: Final = 2000
+_READ: Final = 4 * LONGEST_MESSAGE
+_DEEPEST: Final = 4
+"""How many wrappings are taken off: OpenRouter hands on what OpenRouter handed on."""
+_TITLE: Final = re.compile(r"<(?:title|h1)[^<>]{0,200}>([^<]{1,300})</", re.IGNORECASE)
+_PAGE: Final = re.compile(r"\s*(?:<!doctype\s+html|<html|<head|<body|<center|<h1)", re.IGNORECASE)
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd\ud800-\udfff]+")
+_SECRETS: Final = (
+    (re.compile(r"\b(Bearer|Basic|Token)\s+[A-Za-z0-9._~+/*=-]{8,}", re.IGNORECASE), r"\1 …"),
+    (re.compile(r"\bsk-[A-Za-z0-9_.*-]{4,}"), "sk-…"),
+    (re.compile(r"\b(gsk_|fw_|hf_|xai-|nvapi-|tgp_v1_)[A-Za-z0-9_.*-]{12,}"), r"\1…"),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+"), "eyJ…"),
+    (re.compile(r"""((?:api[_-]?key|x-api-key)["']?\s*[:=]\s*["']?)[^\s"',;&]{8,}""", re.IGNORECASE), r"\1…"),
+)
+# What hosts say when they only pass on what another one has said.
+_WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
+
+
+class Told(Struct, frozen=True):
+    """What an error says about itself."""
+
+    message: str = ""
+    type: str | None = None
+    code: str | None = None
+    param: str | None = None
+    request_id: str | None = None
+    status: int | None = None
+    """A status that the body itself names."""
+
+
+def read_body(body: bytes, status: int) -> Told:
+    """What is told; never raises, and the message is never empty.
+
+    >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
+    Told(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
+    >>> read_body(b"<html><head><title>502 Bad Gateway</title></head></html>", 502).message
+    'the host answered 502 with a web page: 502 Bad Gateway'
+    """
+    data = body.strip()
+    if data.startswith(b"data:"):  # an error in the frame of a stream
+        data = data[5:].split(b"\n", 1)[0].strip()
+    value = _first_object(data)
+    told = _told(value, 0) if value is not None else Told(_text(body, status))
+    message = _shortened(masked(_UNPRINTABLE.sub("", told.message[:_READ])).strip())
+    if not message:
+        message = f"the host answered {status} without a message"
+    return Told(message, told.type, told.code, told.param, told.request_id, told.status)
+
+
+def masked(text: str) -> str:
+    """The text without the keys in it.
+
+    >>> masked("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
+    'Incorrect API key provided: sk-… Bearer …'
+    """
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _first_object(data: bytes) -> Json | None:
+    if data.startswith(b"["):  # one error, in a list
+        data = data[1:].rstrip().removesuffix(b"]")
+    return decode_object(data) if data.lstrip().startswith(b"{") else None
+
+
+def _text(body: bytes, status: int) -> str:
+    text = body[:_READ].decode("utf-8", "replace")
+    if _PAGE.match(text):
+        title = _TITLE.search(text)
+        return f"the host answered {status} with a web page" + (f": {' '.join(title[1].split())}" if title else "")
+    return text
+
+
+def _told(value: Json, depth: int) -> Told:
+    """One wrapping after the other; what is inside knows better."""
+    error = value.get("error")
+    if isinstance(error, str):
+        inner: Json = value | {"message": error} if not value.get("message") else value
+    else:
+        inner = error if isinstance(error, dict) else value
+    message, param = _message(inner)
+    code, numeric = inner.get("code"), None
+    if isinstance(code, int) and not isinstance(code, bool):
+        numeric, code = (code, None) if 400 <= code <= 599 else (None, str(code))
+    told = Told(
+        message,
+        _word(inner.get("type")),
+        _word(code),
+        _word(inner.get("param")) or param,
+        _word(value.get("request_id")),
+        numeric,
+    )
+    if depth < _DEEPEST and (wrapped := _wrapped(inner, message)) is not None:
+        deeper = _told(wrapped, depth + 1)
+        if deeper.message:
+            return Told(
+                deeper.message,
+                deeper.type or told.type,
+                deeper.code or told.code,
+                deeper.param or told.param,
+                told.request_id or deeper.request_id,
+                told.status or deeper.status,
+            )
+    return told
+
+
+def _wrapped(inner: Json, message: str) -> Json | None:
+    """The error that this one hands on: OpenRouter's `metadata.raw`, or a message that is JSON itself."""
+    metadata = inner.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if isinstance(raw, dict):
+        return raw
+    for text in (raw, message):
+        if isinstance(text, str) and text.lstrip().startswith("{"):
+            found = decode_object(text.encode("utf-8", "surrogatepass"))
+            if found is not None:
+                return found
+    if isinstance(raw, str) and message.lower().strip(" .") in _WRAPPERS:
+        return {"message": raw}
+    return None
+
+
+def _message(inner: Json) -> tuple[str, str | None]:
+    for key in ("message", "detail", "msg", "title", "error_msg"):
+        match inner.get(key):
+            case str(text) if text.strip():
+                return text, None
+            case [{"msg": str(text)} as first, *_]:  # FastAPI: where, and what
+                where = first.get("loc")
+                steps = where if isinstance(where, list) else []
+                return text, ".".join(str(step) for step in steps if step != "body") or None
+            case {"error": str(text)} | {"message": str(text)} | {"error": {"message": str(text)}}:
+                return text, None
+    return "", None
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

@@ -1,0 +1,320 @@
+"""Errors of all hosts become problems that say what went wrong, how long to wait, and nothing secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moonshim.errors import ProblemKind
+from moonshim.hosts.detect import needs_for
+from moonshim.hosts.overflow import read_overflow
+from moonshim.hosts.problem_body import LONGEST_MESSAGE
+from moonshim.hosts.problems import read_problem
+
+Json = dict[str, Any]
+
+
+def openai(message: str, type: str = "invalid_request_error", **more: Any) -> Json:
+    return {"error": {"message": message, "type": type, **more}}
+
+
+MISSING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 3"
+INNER = msgspec.json.encode(openai(MISSING)).decode()
+
+# name: status, body, kind, message, code
+ERRORS: dict[str, tuple[int, Json | list[Any] | bytes, str, str, str | None]] = {
+    "Moonshot": (400, openai(MISSING), "invalid_request", MISSING, "invalid_request_error"),
+    "Moonshot is overloaded": (
+        429,
+        openai("The engine is currently overloaded, please try again later", "engine_overloaded_error"),
+        "overloaded",
+        "The engine is currently overloaded, please try again later",
+        "engine_overloaded_error",
+    ),
+    "Moonshot limits the rate": (
+        429,
+        openai("Your account reached max RPM: 3", "rate_limit_reached_error"),
+        "rate_limit",
+        "Your account reached max RPM: 3",
+        "rate_limit_reached_error",
+    ),
+    "Moonshot wants money": (
+        429,
+        openai("You exceeded your current token quota", "exceeded_current_quota_error"),
+        "quota",
+        "You exceeded your current token quota",
+        "exceeded_current_quota_error",
+    ),
+    "money, told by the message alone": (
+        403,
+        {"message": "Sorry, your account has insufficient balance"},
+        "quota",
+        "Sorry, your account has insufficient balance",
+        None,
+    ),
+    "Kimi Code does not know the client": (
+        403,
+        openai("Kimi For Coding is currently only available for Coding Agents", "access_terminated_error"),
+        "permission",
+        "Kimi For Coding is currently only available for Coding Agents",
+        "access_terminated_error",
+    ),
+    "too large": (
+        413,
+        openai("Request exceeds the maximum size"),
+        "too_large",
+        "Request exceeds the maximum size",
+        "invalid_request_error",
+    ),
+    "SiliconFlow": (400, {"code": 20015, "message": MISSING, "data": None}, "invalid_request", MISSING, "20015"),
+    "Anthropic's shape": (
+        400,
+        {"type": "error", "error": {"type": "invalid_request_error", "message": MISSING}},
+        "invalid_request",
+        MISSING,
+        "invalid_request_error",
+    ),
+    "Anthropic is overloaded": (
+        529,
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        "overloaded",
+        "Overloaded",
+        "overloaded_error",
+    ),
+    "OpenRouter hands on": (
+        400,
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {"raw": INNER, "provider_name": "Moonshot AI"},
+            }
+        },
+        "invalid_request",
+        MISSING,
+        "invalid_request_error",
+    ),
+    "OpenRouter hands on a value": (
+        400,
+        {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": openai(MISSING)}}},
+        "invalid_request",
+        MISSING,
+        "invalid_request_error",
+    ),
+    "OpenRouter hands on words": (
+        502,
+        {"error": {"message": "Provider returned error", "code": 502, "metadata": {"raw": "no such host"}}},
+        "server",
+        "no such host",
+        None,
+    ),
+    "an error whose message is an error": (
+        400,
+        {"error": {"message": INNER}},
+        "invalid_request",
+        MISSING,
+        "invalid_request_error",
+    ),
+    "Groq": (
+        400,
+        openai("'messages.39' : property 'content' is missing", code="bad"),
+        "invalid_request",
+        "'messages.39' : property 'content' is missing",
+        "bad",
+    ),
+    "vLLM": (
+        404,
+        {"object": "error", "message": "The model does not exist.", "type": "NotFoundError", "code": 404},
+        "not_found",
+        "The model does not exist.",
+        "NotFoundError",
+    ),
+    "a word and nothing else": (400, {"error": "no"}, "invalid_request", "no", None),
+    "DeepInfra": (500, {"detail": {"error": "inference failed"}}, "server", "inference failed", None),
+    "a key that is wrong": (
+        401,
+        openai("Invalid Authentication", "invalid_authentication_error"),
+        "authentication",
+        "Invalid Authentication",
+        "invalid_authentication_error",
+    ),
+    "in a list": (400, [openai("no")], "invalid_request", "no", "invalid_request_error"),
+    "in the frame of a stream": (500, b'data: {"error":{"message":"broke"}}\n\n', "server", "broke", None),
+    "in a response that went well": (
+        200,
+        {"error": {"message": "slow down", "code": 429}},
+        "rate_limit",
+        "slow down",
+        None,
+    ),
+    "plain text": (502, b"upstream connect error\n", "server", "upstream connect error", None),
+    "a web page": (
+        503,
+        b"<!DOCTYPE html>\n<html><head><title>\n 503 Service Unavailable</title><style>a{}</style></head></html>",
+        "overloaded",
+        "the host answered 503 with a web page: 503 Service Unavailable",
+        None,
+    ),
+    "a web page without a title": (
+        500,
+        b"<html><p>x</p></html>",
+        "server",
+        "the host answered 500 with a web page",
+        None,
+    ),
+    "nothing": (504, b"", "timeout", "the host answered 504 without a message", None),
+    "an object that says nothing": (400, {"a": 1}, "invalid_request", "the host answered 400 without a message", None),
+    "bytes that are no text": (500, b"\x1f\x8b\x00\xff\xfe", "server", "the host answered 500 without a message", None),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "message", "code"), ERRORS.values(), ids=ERRORS.keys())
+def test_the_problem_is(status: int, body: Json | list[Any] | bytes, kind: str, message: str, code: str | None) -> None:
+    problem = read_problem(status, body if isinstance(body, bytes) else msgspec.json.encode(body), {})
+    assert (problem.kind, problem.message, problem.code) == (kind, message, code)
+
+
+def test_the_wrong_field_is_named() -> None:
+    fast = b'{"detail":[{"loc":["body","messages",0,"role"],"msg":"field required","type":"missing"}]}'
+    assert read_problem(422, fast, {}).param == "messages.0.role"
+    assert read_problem(400, msgspec.json.encode(openai("no", param="top_p")), {}).param == "top_p"
+
+
+# The words of each host, and the numbers in them.
+OVERFLOWS = [
+    msgspec.json.decode(line) for line in (Path(__file__).parent / "overflows.jsonl").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize("case", OVERFLOWS, ids=[case["who"] for case in OVERFLOWS])
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+def test_an_overflow_is_known(case: Json, status: int) -> None:
+    problem = read_problem(status, msgspec.json.encode(openai(case["message"])), {})
+    found = (problem.kind, problem.status, problem.tokens, problem.limit)
+    assert found == ("context_overflow", 400, case["tokens"], case["limit"])
+
+
+def test_a_limit_that_the_host_does_not_tell_is_that_of_the_row() -> None:
+    body = msgspec.json.encode(openai("too much", code="context_length_exceeded"))
+    problem = read_problem(400, body, {}, needs_for(host="groq", model="kimi-k2-0905"))
+    assert (problem.kind, problem.tokens, problem.limit) == ("context_overflow", None, 262_144)
+    assert read_problem(400, b"no", {}, needs_for(model="k3")).limit is None
+
+
+OTHERS = [
+    "max_tokens is too large: 300000. This model supports at most 16384 completion tokens",
+    "Rate limit reached: tokens per minute (TPM): Limit 6000, Requested 8000. Please try again in 2s",
+    "function name is too long",
+    "thinking is enabled but reasoning_content is missing",
+]
+
+
+@pytest.mark.parametrize("message", OTHERS)
+def test_other_complaints_are_no_overflow(message: str) -> None:
+    assert read_overflow(message) is None
+
+
+# status, headers, message -> seconds
+WAITS: dict[str, tuple[int, dict[str, str], str, float | None]] = {
+    "seconds": (429, {"Retry-After": "12"}, "x", 12.0),
+    "half a second": (503, {"retry-after": "0.5"}, "x", 0.5),
+    "milliseconds": (429, {"retry-after-ms": "1500", "retry-after": "9"}, "x", 1.5),
+    "a date cannot be read without a clock": (429, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, "x", 5.0),
+    "nothing said": (429, {}, "x", 5.0),
+    "overloaded": (529, {}, "x", 5.0),
+    "no reason to wait": (400, {}, "x", None),
+    "told with another status": (500, {"retry-after": "3"}, "x", 3.0),
+    "words of Groq": (429, {}, "Please try again in 7.5s. Visit", 7.5),
+    "more words of Groq": (429, {}, "Please try again in 1m2.5s.", 62.5),
+    "milliseconds in words": (429, {}, "try again in 500ms", 0.5),
+    "words of Moonshot": (429, {}, "please try again after 1 seconds", 1.0),
+    "for ever is a day": (429, {"retry-after": "999999999"}, "x", 86_400.0),
+    "less than nothing": (429, {"retry-after": "-1"}, "x", 5.0),
+    "no number": (429, {"retry-after": "nan"}, "x", 5.0),
+}
+
+
+@pytest.mark.parametrize(("status", "headers", "message", "seconds"), WAITS.values(), ids=WAITS.keys())
+def test_how_long_to_wait(status: int, headers: dict[str, str], message: str, seconds: float | None) -> None:
+    assert read_problem(status, msgspec.json.encode(openai(message)), headers).retry_after == seconds
+
+
+def test_the_request_is_known_by_the_first_of_its_names() -> None:
+    headers = {"CF-Ray": "c", "X-Trace-Id": "t", "Request-Id": "r"}
+    assert read_problem(500, b"", headers).request_id == "t"
+    assert read_problem(500, b"", {"CF-Ray": "c"}).request_id == "c"
+    assert read_problem(500, b'{"type":"error","error":{"message":"x"},"request_id":"b"}', {}).request_id == "b"
+    assert read_problem(500, b"", {}).request_id is None
+
+
+SECRETS = [
+    "Incorrect API key provided: sk-abcdEFGH12345678.",
+    "bad header Authorization: Bearer abcdEFGH12345678",
+    "x-api-key: abcdEFGH12345678 is wrong",
+    "key gsk_abcdEFGH12345678 is not known",
+    'config {"api_key": "abcdEFGH12345678"}',
+    "token eyJhbGciOiJIUzI1NiJ9.abcdEFGH12345678.zzzz",
+]
+
+
+@pytest.mark.parametrize("message", SECRETS)
+@pytest.mark.parametrize("plain", [True, False])
+def test_keys_do_not_travel(message: str, plain: bool) -> None:
+    body = message.encode() if plain else msgspec.json.encode(openai(message))
+    assert "EFGH12345678" not in read_problem(401, body, {}).message
+
+
+def test_words_that_only_look_like_keys_stay() -> None:
+    told = "the task-manager-tool and risk-assessment-tool are unknown, as is basic auth"
+    assert read_problem(400, told.encode(), {}).message == told
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(read_problem(400, b"x" * 100_000, {}).message) == LONGEST_MESSAGE
+
+
+LONG = [
+    "-eyJ",
+    "<title> ",
+    "Bearer ",
+    "sk-",
+    "api_key = ",
+    "maximum context length is 1 tokens ",
+    "try again in 1m",
+    " ",
+]
+
+
+@pytest.mark.parametrize("word", LONG)
+def test_long_and_nasty_messages_are_read(word: str) -> None:
+    for start in ("", "<html>"):
+        problem = read_problem(500, (start + word * 200_000).encode(), {})
+        assert 0 < len(problem.message) <= LONGEST_MESSAGE
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 600) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "detail", "code", "type", "param", "metadata", "raw", "msg", "loc"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.integers(-1, 999), json_values.map(msgspec.json.encode) | st.binary(), st.text(max_size=9))
+def test_anything_is_a_problem_and_nothing_raises(status: int, body: bytes, header: str) -> None:
+    problem = read_problem(status, body, {"Retry-After": header, "x-request-id": header})
+    assert problem.kind in get_args(ProblemKind)
+    assert 400 <= problem.status <= 599
+    assert problem.message
+    assert problem.retry_after is None or problem.retry_after >= 0
