@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from moonshim.conversation import Tool
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.grammar.raw_values import escaped
 from tests.properties.test_linear import assert_linear, calls_made
 
 SIZES: Final = [1, 2, 3, 7, 1000]
@@ -169,6 +170,22 @@ def assert_prompt(family: Family, text: str, longest: int, **settings: Any) -> N
             said += one.text
         assert said + grammar.held == text[:at]
         assert len(grammar.held) <= longest
+
+
+def assert_streams(family: Family, opening: str, value: str) -> None:
+    """A string is passed on as it arrives, but for what may be the beginning of its end."""
+    grammar = family("text", tools=TOOLS)
+    grammar.feed(opening)
+    written = ""
+    for at, char in enumerate(value, 1):
+        written += "".join(one.text for one in grammar.feed(char) if isinstance(one, CallGrew))
+        # The first line break may be the format's.
+        assert any(
+            written == escaped(text[:stop])
+            for text in (value, value.removeprefix("\n"))
+            for stop in range(max(0, at - 4), at + 1)
+        )
+        assert not grammar.held
 
 
 def assert_linear_work(family: Family, text: Callable[[int], str], size: int) -> None:

@@ -19,6 +19,7 @@ from tests.grammar.raw_text import (
     assert_laws,
     assert_linear_work,
     assert_prompt,
+    assert_streams,
     by_size,
     merged,
     run,
@@ -48,7 +49,8 @@ SOUP: Final = soups(
     *('<｜DSML｜parameter name="Q" string="false">', '<|DSML|parameter name="list">', "<｜DSML｜", '{"Q": 1}', '["Q'),
     *("<think>", "</think>"),
 )
-HALVES: Final = ("<｜DSML｜", "<｜DSML｜invoke name=", "</｜DSML｜param")
+# A whole name could be completed by the other pieces.
+HALVES: Final = ("<｜DSML｜", "<｜DSML｜invok", "</｜DSML｜param")
 WORK: Final[dict[str, Callable[[int], str]]] = {
     "speech": lambda count: "a < b <｜DSML｜ " * count,
     "half a tag": lambda count: '<｜DSML｜invoke name="x' * count,
@@ -73,6 +75,11 @@ def test_soup_loses_no_letter_at_any_chunking(text: str, cuts: list[int], channe
 @given(st.lists(st.sampled_from([*FRAGMENTS, *HALVES]), max_size=20).map("".join))
 def test_text_is_said_at_once_but_for_the_beginning_of_a_tag(text: str) -> None:
     assert_prompt(DeepseekDsmlGrammar, text, NAME_LIMIT)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join))
+def test_a_string_is_passed_on_as_it_arrives(value: str) -> None:
+    assert_streams(DeepseekDsmlGrammar, OPEN + '<｜DSML｜parameter name="a" string="true">', value)
 
 
 @pytest.mark.parametrize("text", WORK.values(), ids=WORK.keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.grammar.events import Channel, Found
+from moonshim.grammar.events import CallGrew, Channel, Found, Noticed
 from moonshim.grammar.gemma import GemmaGrammar
+from moonshim.grammar.raw_values import HOLD_LIMIT
 from moonshim.grammar.tag_patterns import NAME_LIMIT
 from tests.grammar.raw_text import (
     CUTS,
@@ -19,6 +21,7 @@ from tests.grammar.raw_text import (
     assert_laws,
     assert_linear_work,
     assert_prompt,
+    assert_streams,
     by_size,
     merged,
     run,
@@ -63,6 +66,21 @@ def test_vector_at_every_chunk_size(text: str, expected: list[Found], made: dict
     assert run(GemmaGrammar, by_size(text, size), **made) == merged(expected)
 
 
+@pytest.mark.parametrize("size", [5, 1000, 1_000_000])
+class TestLimits:
+    def test_a_text_without_quotes_that_is_too_long_is_a_string_all_the_same(self, size: int) -> None:
+        value = "x" * (HOLD_LIMIT + 30)
+        found = run(GemmaGrammar, by_size(f"{OPEN}{{text:{value},count:1}}", size))
+        assert Noticed("value_as_string", value[:HOLD_LIMIT]) in found
+        written = "".join(one.text for one in found if isinstance(one, CallGrew))
+        assert json.loads(written) == {"text": value, "count": 1}
+
+    @pytest.mark.parametrize("lead", ["", QUOTE])
+    def test_a_key_without_end_is_reported_in_pieces(self, size: int, lead: str) -> None:
+        found = run(GemmaGrammar, by_size(f"{OPEN}{{{lead}" + "x" * (HOLD_LIMIT + 3) + f"{lead},count:1}}", size))
+        assert [one.detail for one in found if isinstance(one, Noticed)] == ["x" * HOLD_LIMIT, "xxx"]
+
+
 @settings(max_examples=examples(2000))
 @given(SOUP, CUTS, st.sampled_from(["text", "reasoning"]), st.booleans())
 def test_soup_loses_no_letter_at_any_chunking(text: str, cuts: list[int], channel: Channel, calls: bool) -> None:
@@ -72,6 +90,11 @@ def test_soup_loses_no_letter_at_any_chunking(text: str, cuts: list[int], channe
 @given(st.lists(st.sampled_from([*FRAGMENTS, *HALVES]), max_size=20).map("".join))
 def test_text_is_said_at_once_but_for_the_beginning_of_a_tag(text: str) -> None:
     assert_prompt(GemmaGrammar, text, NAME_LIMIT)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join))
+def test_a_string_is_passed_on_as_it_arrives(value: str) -> None:
+    assert_streams(GemmaGrammar, f"{OPEN}{{a:{QUOTE}", value)
 
 
 @pytest.mark.parametrize("text", WORK.values(), ids=WORK.keys())

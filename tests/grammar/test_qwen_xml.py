@@ -21,6 +21,7 @@ from tests.grammar.raw_text import (
     assert_laws,
     assert_linear_work,
     assert_prompt,
+    assert_streams,
     by_cuts,
     by_size,
     merged,
@@ -152,6 +153,11 @@ def test_soup_loses_no_letter_at_any_chunking(text: str, cuts: list[int], channe
 @given(st.lists(st.sampled_from([*FRAGMENTS, "<tool_cal", "<function", "=x>"]), max_size=20).map("".join))
 def test_text_is_said_at_once_but_for_the_beginning_of_a_tag(text: str) -> None:
     assert_prompt(QwenXmlGrammar, text, NAME_LIMIT)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join))
+def test_a_string_is_passed_on_as_it_arrives(value: str) -> None:
+    assert_streams(QwenXmlGrammar, f"{OPEN}<parameter=text>", value)
 
 
 WORK = {

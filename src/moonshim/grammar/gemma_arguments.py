@@ -210,16 +210,18 @@ class GemmaArguments:
             return
         self._pieces.append(text)
         self._size += len(text)
-        if self._size > HOLD_LIMIT:
-            raw = self._take()
-            if self._mode == _SCALAR:
+        if self._mode == _SCALAR:
+            if self._size > HOLD_LIMIT:
+                raw = self._take()
                 out.append(Noticed("value_as_string", raw[:HOLD_LIMIT]))
                 self._grow(self._lead() + '"' + escaped(raw), out)
                 self._mode = _LONG_SCALAR
-            else:
-                out += [
-                    Noticed("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, len(raw), HOLD_LIMIT)
-                ]
+        elif self._size >= HOLD_LIMIT:
+            raw = self._take()
+            whole = len(raw) - len(raw) % HOLD_LIMIT
+            out += [Noticed("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
+            self._pieces.append(raw[whole:])
+            self._size = len(raw) - whole
 
     # -- strings -------------------------------------------------------------------------
 
@@ -232,7 +234,7 @@ class GemmaArguments:
             if self._mode == _STRING:
                 self._grow(escaped(text[pos:stop]), out)
             else:
-                self._pieces.append(text[pos:stop])
+                self._keep(text[pos:stop], out)
         if not over:
             return ~stop if stop < len(text) else stop
         if self._mode == _STRING:

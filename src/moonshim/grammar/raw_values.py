@@ -124,10 +124,8 @@ class ValueWriter:
             self._undecided = not kinds.isdisjoint(_STARTS) or "string" in kinds
             out.append(CallGrew(lead))
 
-    def begin_object(self, out: list[Found]) -> None:
+    def begin_object(self) -> None:
         """All arguments come as one object, of which the `{` is next."""
-        if self._body == "arguments":
-            out.append(CallGrew("}"))
         self._body, self._key = "object", ""
         self.phase = CONTAINER
 

@@ -158,7 +158,7 @@ class TaggedGrammar:
             pos = self._speech.skip(text, pos, out)
             if self._calling and self.format.objects and self._writer.empty and text.startswith("{", pos):
                 self._speech.pause()
-                self._writer.begin_object(out)
+                self._writer.begin_object()
                 self._in_value = True
                 return pos
             if pos == len(text):
