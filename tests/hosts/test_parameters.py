@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.conversation import Change, Message, Request, Sampling, Text, Thinking, Tool, ToolChoice
+from moonshim.dialects.anthropic import request as anthropic
 from moonshim.dialects.openai_chat.request import parse_request, render_request
 from moonshim.errors import InvalidOption
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.parameters import cache_key_of, condition_parameters
-from moonshim.hosts.table import GENERATIONS, HOSTS
+from moonshim.hosts.table import DIALECTS, GENERATIONS, HOSTS
 from moonshim.options import KimiOptions
 from moonshim.seal import Sealer
-from tests.strict_kimi.request_rules import check_chat
+from tests.strict_kimi.request_rules import check_chat, check_messages
 
 Json = dict[str, Any]
 OPTIONS = KimiOptions()
@@ -249,11 +250,45 @@ def test_the_default_of_the_choice_is_an_option() -> None:
 
 
 def test_messages_upstreams_always_have_a_limit_of_tokens() -> None:
-    for model in ("kimi-k2.6", "claude-sonnet-5"):
-        needs = needs_for(model=model, upstream="anthropic")
-        conditioned, changes = condition_parameters(Request(model=model, stream=True), needs, OPTIONS)
+    needs = needs_for(model="kimi-k2.6", upstream="anthropic")
+    for asked in (Sampling(), Sampling(max_tokens=300_000)):
+        request = Request(model="kimi-k2.6", stream=True, sampling=asked)
+        conditioned, changes = condition_parameters(request, needs, OPTIONS)
         assert conditioned.sampling == Sampling(max_tokens=32_768)
         assert [change.rule for change in changes] == ["max_tokens"]
+
+
+CLAUDE_CODE: Json = {
+    "thinking": {"type": "adaptive"},
+    "output_config": {"effort": "medium"},
+    "max_tokens": 32_000,
+    "temperature": 1,
+    "context_management": {"edits": []},
+}
+# generation: what becomes of thinking and output_config
+CLAUDE_CODE_OVER = {
+    "k2": {},
+    "k2-thinking": {},
+    "k2.5": {"thinking": {"type": "enabled"}},
+    "k2.7": {"thinking": {"type": "enabled"}},
+    "k3": {"output_config": {"effort": "high"}},
+    "k3.1": {"output_config": {"effort": "high"}},
+    "other": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}},
+}
+
+
+@pytest.mark.parametrize(("generation", "expected"), CLAUDE_CODE_OVER.items())
+@pytest.mark.parametrize("host", ["moonshot-anthropic", "kimi-coding"])
+def test_claude_code_over_messages(host: str, generation: str, expected: Json) -> None:
+    body = {"model": MODELS[generation], "messages": [{"role": "user", "content": "hi"}]} | CLAUDE_CODE
+    request, _ = anthropic.parse_request(body, Sealer())
+    needs = needs_for(host=host, model=request.model, upstream="anthropic")
+    conditioned, _ = condition_parameters(request, needs, OPTIONS)
+    out, _ = anthropic.render_request(conditioned)
+    assert {key: out[key] for key in ("thinking", "output_config") if key in out} == expected
+    assert out["context_management"] == {"edits": []}
+    if generation != "other":
+        assert check_messages(out, generation=generation, host=host) == []
 
 
 def test_a_client_of_another_dialect_hears_the_usage_also_from_an_unknown_host() -> None:
@@ -329,16 +364,18 @@ requests = st.builds(
 )
 
 
-@given(st.sampled_from(HOSTS), st.sampled_from(GENERATIONS[:-1]), requests)
-def test_whatever_is_asked_for_the_host_accepts(host: str, generation: str, request: Request) -> None:
+@given(st.sampled_from(HOSTS), st.sampled_from(DIALECTS), st.sampled_from(GENERATIONS[:-1]), requests)
+def test_whatever_is_asked_for_the_host_accepts(host: str, dialect: str, generation: str, request: Request) -> None:
     asked = msgspec.structs.replace(
         request, model=MODELS[generation], messages=(Message("human", (Text("hi"),)),), places=("messages[0]",)
     )
-    needs = needs_for(host=host, model=asked.model)
+    needs = needs_for(host=host, model=asked.model, upstream=dialect)
     conditioned, changes = condition_parameters(asked, needs, OPTIONS)
     assert condition_parameters(conditioned, needs, OPTIONS) == (conditioned, [])
     assert all(change.detail and change.place for change in changes)
-    if needs.dialect == "openai_chat":
+    if dialect == "openai_chat" and needs.dialect == dialect:
         refused = check_chat(render_request(conditioned)[0], generation=generation, host=host)
-        # Hosts without Moonshot's checks take more stop sequences than the validator lets pass.
-        assert [reason for reason in refused if needs.stop_limit or "stop" not in reason] == []
+    else:
+        refused = check_messages(anthropic.render_request(conditioned)[0], generation=generation, host=needs.host)
+    # Hosts without Moonshot's checks take more stop sequences than the validator lets pass.
+    assert [reason for reason in refused if needs.stop_limit or "stop" not in reason] == []

@@ -187,10 +187,11 @@ _DIALECT_ROWS: Final = (
             "empty_content": "omit",
             "system_anywhere": False,
             "merges_roles": True,
-            "default_max_tokens": 32_768,  # the field is not optional; KIMI 3: the default of K2.5 and K2.6
         },
         dialects=("anthropic",),
     ),
+    # The field is not optional. KIMI 3: the default of K2.5 and K2.6. For other models the dialect has a number.
+    Row({"default_max_tokens": 32_768}, generations=_KIMI, dialects=("anthropic",)),
     Row(
         {"tool_name_pattern": r"^[a-zA-Z0-9_-]+$", "tool_name_limit": 128},
         generations=("other",),
