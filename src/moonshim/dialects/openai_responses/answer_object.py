@@ -1,0 +1,103 @@
+"""What a response object repeats of its request, and how it tells usage and errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from moonshim.conversation import Request, Usage
+from moonshim.dialects.openai_responses.content import Json
+from moonshim.dialects.openai_responses.request import kept_fields
+from moonshim.events import Failed
+
+__all__ = ["echo", "response_id", "write_error", "write_usage"]
+
+_ECHOED: Final[dict[str, Any]] = {
+    "background": False,
+    "conversation": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": None,
+    "store": True,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": None,
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+    "metadata": {},
+}
+"""What a response repeats of its request, and says where that said nothing."""
+_OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def echo(request: Request) -> Json:
+    """The fields of a request that every response object repeats, as they came."""
+    came = kept_fields(request)
+    said = {key: value if came.get(key) is None else came[key] for key, value in _ECHOED.items()}
+    if isinstance(said["conversation"], str):
+        said["conversation"] = {"id": said["conversation"]}
+    if isinstance(said["text"], dict) and "format" not in said["text"]:
+        said["text"] = {"format": {"type": "text"}, **said["text"]}
+    return said
+
+
+def response_id(id: str) -> str:
+    """The identifier of a response, from any.
+
+    >>> response_id("chatcmpl-1.a"), response_id("resp_1")
+    ('resp_chatcmpl-1_a', 'resp_1')
+    """
+    return id if id.startswith("resp_") else f"resp_{_OTHER.sub('_', id)}"
+
+
+def write_usage(usage: Usage) -> Json:
+    """Usage as Responses tells it.
+
+    >>> write_usage(Usage(10, 5, cached_tokens=8))["input_tokens_details"]["cached_tokens"]
+    8
+    """
+    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
+    written = usage.raw.get("cache_creation_input_tokens")
+    return {
+        "input_tokens": asked,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens or 0,
+            "cache_write_tokens": written if isinstance(written, int) else 0,
+        },
+        "output_tokens": answered,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": asked + answered,
+    }
+
+
+_CODES: Final = {
+    "context_overflow": "context_length_exceeded",
+    "context_length_exceeded": "context_length_exceeded",
+    "rate_limit": "rate_limit_exceeded",
+    "rate_limit_error": "rate_limit_exceeded",
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "quota": "insufficient_quota",
+    "insufficient_quota": "insufficient_quota",
+    "content_policy_violation": "invalid_prompt",
+}
+"""Codes that clients act on; Codex sends everything else again."""
+
+
+def write_error(failed: Failed) -> Json:
+    """The error of a response that broke off: a code that clients act on, and the host's own word as its type.
+
+    >>> write_error(Failed("engine_overloaded", "Busy."))
+    {'code': 'server_error', 'message': 'Busy.', 'type': 'engine_overloaded', 'param': None}
+    """
+    code = _CODES.get(failed.code, "server_error" if failed.retryable else "invalid_prompt")
+    return {"code": code, "message": failed.message, "type": failed.code, "param": None}

@@ -1,0 +1,140 @@
+"""Events become the payloads of a Responses stream, or one whole response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from moonshim.dialect import Reply
+from moonshim.dialects.openai_responses.answer_object import echo, response_id, write_error, write_usage
+from moonshim.dialects.openai_responses.content import Json
+from moonshim.dialects.openai_responses.encode_items import OutputItem, open_item
+from moonshim.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+    Opaque,
+    Repaired,
+    Started,
+)
+
+__all__ = ["ResponsesEncoder", "encode_response"]
+
+_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponsesEncoder:
+    """Writes one answer: created, each block as an item of its own, and one ending with the whole output.
+
+    Events are numbered from 0 and items from 0, in the order they opened; identifiers
+    are made of the host's own for the answer, so that the same answer has the same.
+    """
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._number = 0
+        self._object: Json = {}
+        self._items: list[OutputItem] = []
+        self._places: dict[int, int] = {}
+        """Blocks that are open, and the places of their items."""
+
+    def feed(self, event: Event) -> list[Json]:
+        """The payloads that tell this event."""
+        match event:
+            case Started():
+                return self._start(event)
+            case BlockOpened(index=index):
+                begin = self._started()
+                self._places[index] = place = len(self._items)
+                self._items.append(open_item(event, self._reply, f"{self._object['id'][5:]}_{place}"))
+                return [*begin, *self._placed(place, self._items[place].opened())]
+            case BlockDelta(index=index, text=text):
+                place = self._places[index]
+                return self._placed(place, self._items[place].grown(text))
+            case BlockSigned(index=index):
+                self._items[self._places[index]].signed(event)
+                return []
+            case BlockClosed(index=index, complete=complete):
+                place = self._places.pop(index)
+                return self._placed(place, self._items[place].closed(complete=complete))
+            case Finished() | Failed():
+                return [*self._started(), *self._close_all(), *self._end(event)]
+            case Repaired() | Opaque():
+                return []
+            case _:
+                assert_never(event)
+
+    def _start(self, started: Started) -> list[Json]:
+        if self._object:
+            return []
+        self._object = {
+            "id": response_id(started.id or self._reply.id),
+            "object": "response",
+            "created_at": self._reply.created if started.created is None else started.created,
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "model": self._reply.model,
+            "output": [],
+            **echo(self._reply.request),
+            "usage": None,
+        }
+        return self._numbered(
+            [{"type": f"response.{word}", "response": self._object} for word in ("created", "in_progress")]
+        )
+
+    def _started(self) -> list[Json]:
+        return [] if self._object else self._start(Started())
+
+    def _close_all(self) -> list[Json]:
+        """Blocks that are still open when an answer breaks off."""
+        places, self._places = list(self._places.values()), {}
+        return [one for place in places for one in self._placed(place, self._items[place].closed(complete=False))]
+
+    def _end(self, ending: Finished | Failed) -> list[Json]:
+        status, changed = "completed", Json()
+        if isinstance(ending, Failed):
+            status, changed = "failed", {"error": write_error(ending)}
+        else:
+            reason = _INCOMPLETE.get(ending.reason)
+            if reason is not None:
+                status, changed = "incomplete", {"incomplete_details": {"reason": reason}}
+            changed["usage"] = None if ending.usage is None else write_usage(ending.usage)
+        output = [item.whole for item in self._items]
+        return self._numbered(
+            [
+                {
+                    "type": f"response.{status}",
+                    "response": {**self._object, **changed, "status": status, "output": output},
+                }
+            ]
+        )
+
+    def _placed(self, place: int, payloads: list[Json]) -> list[Json]:
+        for payload in payloads:
+            payload["output_index"] = place
+        return self._numbered(payloads)
+
+    def _numbered(self, payloads: list[Json]) -> list[Json]:
+        for payload in payloads:
+            payload["sequence_number"] = self._number
+            self._number += 1
+        return payloads
+
+
+def encode_response(events: Sequence[Event], reply: Reply) -> Json:
+    """The whole response that these events tell: what the last payload of a stream has.
+
+    >>> encode_response([Finished("stop")], Reply(model="kimi-k3"))["status"]
+    'completed'
+    """
+    encoder, last = ResponsesEncoder(reply), Json()
+    for event in events:
+        for payload in encoder.feed(event):
+            last = payload
+    response: Json = last.get("response", {})
+    return response

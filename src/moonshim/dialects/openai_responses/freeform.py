@@ -1,0 +1,123 @@
+"""Arguments `{"input": "…"}`, piece by piece, become the free text in them, piece by piece."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moonshim.dialects.openai_responses.items import input_of
+
+__all__ = ["InputReader"]
+
+_START: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_PARTS: Final = ("{", '"', "i", "n", "p", "u", "t", '"', ":", '"')
+_PLAIN: Final = re.compile(r'[^"\\]+')
+_ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_CODE: Final = re.compile(r"[0-9a-fA-F]{4}")
+
+
+class InputReader:
+    """Reads the arguments of one call of a custom tool, whatever the chunking, in one look at each character.
+
+    The text goes out as it comes. Arguments that begin otherwise are held until they
+    are whole: another object that has an `input` gives that, anything else is the text
+    itself. Members behind the input are no part of it and are passed over; escapes that
+    JSON does not have, and raw line breaks, are taken for what they are.
+
+    >>> reader = InputReader()
+    >>> [reader.feed(piece) for piece in ('{"inp', 'ut": "a\\\\', 'nb', '"}')], reader.close()
+    (['', 'a', '\\nb', ''], '')
+    """
+
+    __slots__ = ("_held", "_high", "_state")
+
+    def __init__(self) -> None:
+        self._state = "start"
+        self._held: list[str] = []
+        self._high = ""
+        """The first half of a character that is escaped as two."""
+
+    def feed(self, piece: str) -> str:
+        """What the text grows by."""
+        match self._state:
+            case "start":
+                text = "".join([*self._held, piece])
+                found = _START.match(text)
+                if found is not None:
+                    self._state, self._held = "text", []
+                    return self._text(text[found.end() :])
+                self._held = [text]
+                if not _could_start(text):
+                    self._state = "other"
+                return ""
+            case "text":
+                return self._text("".join([*self._held, piece]))
+            case "other":
+                self._held.append(piece)
+        return ""
+
+    def close(self) -> str:
+        """The arguments are whole, or as whole as they will ever be: what was held back."""
+        held, self._held = "".join(self._held), []
+        state, self._state = self._state, "done"
+        if state == "text":
+            # Cut off in the middle of an escape: it stays as it is.
+            return self._lone() + held
+        return "" if state == "done" else input_of(held)
+
+    def _text(self, text: str) -> str:
+        out, pos, end = list[str](), 0, len(text)
+        self._held = []
+        while pos < end:
+            plain = _PLAIN.match(text, pos)
+            if plain is not None:
+                out += [self._lone(), plain[0]]
+                pos = plain.end()
+                continue
+            if text[pos] == '"':
+                self._state = "done"
+                out.append(self._lone())
+                break
+            length = 6 if text[pos + 1 : pos + 2] == "u" else 2
+            if pos + length > end:
+                self._held = [text[pos:]]
+                break
+            out.append(self._escape(text[pos : pos + length]))
+            pos += length
+        return "".join(out)
+
+    def _escape(self, escape: str) -> str:
+        if escape[1] != "u":
+            return self._lone() + _ESCAPES.get(escape[1], escape)
+        digits = escape[2:]
+        if _CODE.fullmatch(digits) is None:
+            return self._lone() + escape
+        code = int(digits, 16)
+        if self._high and 0xDC00 <= code < 0xE000:
+            high, self._high = ord(self._high), ""
+            return chr(0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00))
+        lone = self._lone()
+        if 0xD800 <= code < 0xDC00:
+            self._high = chr(code)
+            return lone
+        return lone + chr(code)
+
+    def _lone(self) -> str:
+        """Half a character that its other half did not follow."""
+        high, self._high = self._high, ""
+        return high
+
+
+def _could_start(text: str) -> bool:
+    """Whether more text can make this the beginning of such arguments."""
+    tokens = iter(_PARTS)
+    wanted, inside = next(tokens), False
+    for char in text:
+        if char.isspace() and not inside:
+            continue
+        if char != wanted:
+            return False
+        if char == '"':
+            inside = not inside
+        wanted = next(tokens, "")
+    return True

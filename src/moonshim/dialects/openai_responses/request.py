@@ -1,0 +1,193 @@
+"""A Responses request becomes a canonical request, and the other way round, unchanged in all that Responses can say.
+
+`Request.extras` keeps, under the name of this dialect, the `fields` of the body as they
+came, all but the input: also those that only whoever holds earlier answers can act on
+(`previous_response_id`, `conversation`, `prompt`), and the tools as they were declared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Request, Sampling, Text, Tool
+from moonshim.dialects.openai_responses.choice import parse_choice, render_choice
+from moonshim.dialects.openai_responses.content import DIALECT, Json
+from moonshim.dialects.openai_responses.fields import FIELDS, unsayable
+from moonshim.dialects.openai_responses.messages import Reading, with_canonical_ids
+from moonshim.dialects.openai_responses.names import Names
+from moonshim.dialects.openai_responses.tools import parse_tools, render_tools
+from moonshim.dialects.openai_responses.writing import Writing, kept_items
+from moonshim.errors import InvalidInput
+from moonshim.seal import Sealer
+
+__all__ = ["kept_fields", "parse_request", "render_request"]
+
+_KNOWN: Final = frozenset({"model", "input", "instructions", "tools", "tool_choice"}).union(
+    *(field.keys for field in FIELDS.values())
+)
+_WITHOUT_INPUT: Final = ("previous_response_id", "conversation", "prompt")
+"""What a request may continue or be made from, so that it needs no input of its own."""
+_LOADING: Final = frozenset({"tool_search_output", "additional_tools"})
+"""Items that declare tools in the middle of a conversation."""
+_INSTRUCTIONS: Final[Json] = {DIALECT: {"instructions": True}}
+_BARE: Final[Json] = {DIALECT: {"bare": True}}
+
+
+def kept_fields(request: Request) -> Json:
+    """The fields of the client's body, as far as the request came in this dialect."""
+    kept = request.extras.get(DIALECT)
+    fields = kept.get("fields") if isinstance(kept, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+# --- body -> request --------------------------------------------------------------------------------------------
+
+
+def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+
+    >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Sealer())
+    >>> [(message.speaker, place) for message, place in zip(request.messages, request.places)]
+    [('system', 'instructions'), ('human', 'input')]
+    """
+    if not isinstance(body, dict):
+        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidInput("model must be a string", field="model")
+    tools = _parse_tools(body)
+    names = Names(tools or ())
+    messages, places, changes = _parse_input(body, names, sealer)
+    values = {name: field.read(body) for name, field in FIELDS.items()}
+    sampling = {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("sampling.")}
+    fields = {key: value for key, value in body.items() if key != "input"}
+    kept: Json = {"fields": fields}
+    if not isinstance(body.get("input"), (str, list)):
+        kept["input"] = "null" if "input" in body else "missing"
+    request = Request(
+        model=model,
+        messages=tuple(messages),
+        tools=None if tools is None else tuple(tools),
+        tool_choice=parse_choice(body.get("tool_choice"), names),
+        sampling=Sampling(**sampling),
+        places=tuple(places),
+        extras={DIALECT: kept},
+        **values,
+    )
+    return request, changes
+
+
+def _parse_tools(body: Json) -> list[Tool] | None:
+    """The tools that are declared, and those that items of the input have loaded since, once each."""
+    given, taken = body.get("tools"), set[str]()
+    tools = None if given is None else parse_tools(given, "tools", taken)
+    items = body.get("input")
+    for number, item in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str) or kind not in _LOADING:
+            continue
+        loaded = parse_tools(item.get("tools") or [], f"input[{number}].tools", set())
+        known = {tool.name for tool in tools or ()}
+        tools = [*(tools or ()), *(_loaded(tool) for tool in loaded if tool.name not in known)]
+    return tools
+
+
+def _loaded(tool: Tool) -> Tool:
+    return replace(tool, extras={DIALECT: {**tool.extras[DIALECT], "loaded": True}})
+
+
+def _parse_input(body: Json, names: Names, sealer: Sealer) -> tuple[list[Message], list[str], list[Change]]:
+    messages, places = list[Message](), list[str]()
+    instructions, given = body.get("instructions"), body.get("input")
+    if instructions is not None and not isinstance(instructions, str):
+        raise InvalidInput("instructions must be a string", field="instructions")
+    if instructions is not None:
+        messages.append(Message("system", (Text(instructions),), _INSTRUCTIONS))
+        places.append("instructions")
+    if isinstance(given, str):
+        return [*messages, Message("human", (Text(given),), _BARE)], [*places, "input"], []
+    if given is None and any(body.get(key) is not None for key in _WITHOUT_INPUT):
+        return messages, places, []
+    if not isinstance(given, list):
+        raise InvalidInput("input must be a string or a list of items", field="input")
+    reading = Reading(names, sealer)
+    for item in given:
+        reading.add(item)
+    messages += with_canonical_ids(reading.messages())
+    return messages, places + reading.places, reading.changes
+
+
+# --- request -> body --------------------------------------------------------------------------------------------
+
+
+def render_request(request: Request) -> tuple[Json, list[Change]]:
+    """The body that makes this request, and what Responses cannot say of it."""
+    came, changes = kept_fields(request), list[Change]()
+    body: Json = {"model": request.model}
+    body |= {key: value for key, value in came.items() if key not in _KNOWN}
+    for field in FIELDS.values():
+        value, said = field.of(request), {key: came[key] for key in field.keys if key in came}
+        body |= said if said and field.read(came) == value else field.write(value, said)
+    now = Names(request.tools or ())
+    before = Names(parse_tools(came["tools"])) if isinstance(came.get("tools"), list) else Names()
+    _put_tools(body, request, came, before, now, changes)
+    _put_input(body, request, came, before, now, changes)
+    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
+    for key, value in request.put.items():
+        if value is None:
+            body.pop(key, None)
+        else:
+            body[key] = value
+    return body, changes
+
+
+def _put_tools(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:
+    if request.tools is not None:
+        tools = render_tools(request.tools, came.get("tools"), changes)
+        if tools or "tools" in came or not request.tools:
+            body["tools"] = tools
+    elif came.get("tools", 0) is None:
+        body["tools"] = None
+    if "tool_choice" in came and parse_choice(came["tool_choice"], before) == request.tool_choice:
+        body["tool_choice"] = came["tool_choice"]
+    elif request.tool_choice is not None:
+        body["tool_choice"] = render_choice(request.tool_choice, now)
+
+
+def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:
+    messages, places = list(request.messages), list(request.places)
+    if messages and _is_instructions(messages[0], came):
+        text = messages.pop(0).parts[0]
+        assert isinstance(text, Text)
+        body["instructions"] = text.text
+        del places[:1]
+    elif came.get("instructions", 0) is None:
+        body["instructions"] = None
+    kept = request.extras.get(DIALECT)
+    absent = kept.get("input") if isinstance(kept, dict) else None
+    if not messages and absent is not None:
+        body |= {"input": None} if absent == "null" else {}
+    elif len(messages) == 1 and _is_bare(messages[0]):
+        body["input"] = messages[0].parts[0].text  # type: ignore[union-attr]
+    else:
+        writing = Writing(messages, before, now, for_host=True)
+        named = zip(messages, [*places, *[""] * len(messages)], strict=False)
+        body["input"] = [item for message, place in named for item in writing.items(message, place)]
+        changes += writing.changes
+
+
+def _is_instructions(message: Message, came: Json) -> bool:
+    """Whether a first message is said as `instructions`: it was, or it came from elsewhere and is one text."""
+    if message.speaker != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
+        return False
+    return _marked(message, "instructions") or (not kept_items(message) and not came.get("instructions"))
+
+
+def _is_bare(message: Message) -> bool:
+    return _marked(message, "bare") and len(message.parts) == 1 and isinstance(message.parts[0], Text)
+
+
+def _marked(message: Message, mark: str) -> bool:
+    kept = message.extras.get(DIALECT)
+    return isinstance(kept, dict) and kept.get(mark) is True
