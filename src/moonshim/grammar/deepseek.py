@@ -43,9 +43,9 @@ _FENCE: Final = "```"
 _NOT_SPACE: Final = re.compile(r"\S")
 _NAME: Final = re.compile(r"[\w.\-$:/]+")
 _NAME_END: Final = re.compile(r"[\n{`]")
-_CLEAR_HEADER: Final = re.compile(r"\s*([\w.\-$:/]+)\s*(?:```[A-Za-z]{0,8}\s*)?")
-_FENCE_OPENS: Final = re.compile(r"```[A-Za-z]{0,8}(?![A-Za-z]|\Z)")
-_FENCE_MAY_OPEN: Final = re.compile(r"(?:`{1,2}|```[A-Za-z]{0,8})\Z")
+_CLEAR_HEADER: Final = re.compile(r"\s*([\w.\-$:/]+)\s*(?:```(?:json)?\s*)?")
+_FENCE_OPENS: Final = re.compile(r"```(?:json)?(?=[\s{\[\"])")
+_FENCE_MAY_OPEN: Final = re.compile(r"(?:`{1,2}|```(?:j(?:s(?:on?)?)?)?)\Z")
 _VALUE_STARTS: Final = re.compile(r'["{\[<]')
 
 # Where in the grammar the next character stands.

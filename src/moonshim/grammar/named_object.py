@@ -272,7 +272,8 @@ class NamedObject:
             return pos + 1
         if self._begun:
             self._end(out, closed=True)
-        elif self._waiting is None and self._bare is None:
+        elif self._waiting is None and self._bare is None and not self._extras:
+            # With other fields nobody knows whether one of them was meant to be the arguments.
             out += (found := call_without_arguments(self._name, self._wire_id, self._names, self._channel))
             self.phase = DONE if found else FAILED
         else:

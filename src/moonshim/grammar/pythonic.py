@@ -4,8 +4,8 @@
     list  = [ "<|python_start|>" ] "[" call { "," call } "]" [ "<|python_end|>" ]
     call  = name "(" [ key "=" literal { "," key "=" literal } ] ")"
 
-Without the marker a bracket is only a bracket, unless it does not follow a word, the
-first name in it is that of a declared tool, and its arguments have names.
+Without the marker a bracket is only a bracket, unless it stands in the answer and not
+behind a word, its first name is that of a declared tool, and its arguments have names.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _NOT_SPACE: Final = re.compile(r"\S")
 _NO_SEPARATOR: Final = re.compile(r"[^\s,;]")
 _NOT_NAME: Final = re.compile(r"[^\w.\-]")
 _NAME: Final = re.compile(r"[^\W\d][\w.\-]*")
+_NO_LIST_BEHIND: Final = ("_", ")", "]", '"', "'")
 _KEY: Final = re.compile(r"[^\W\d]\w*")
 _NOT_KEY: Final = re.compile(r"\W")
 
@@ -145,7 +146,8 @@ class PythonicGrammar:
         match marker.group():
             case "[":
                 last = self._speech.last
-                if last.isalnum() or last in ("_", ")", "]", '"', "'"):
+                # What a model only thinks of calling, it has not called.
+                if self._speech.channel != "text" or last.isalnum() or last in _NO_LIST_BEHIND:
                     self._speech.say("[", out)
                 else:
                     self._begin("", "[", bare=True)
@@ -171,7 +173,7 @@ class PythonicGrammar:
         """Before a name, and with the marker also before the bracket."""
         found = _NOT_SPACE.search(text, pos)
         stop = self._keep(text, pos, found.start() if found else len(text), out)
-        if found is None or stop < found.start():
+        if found is None or self._state == _OUTSIDE:
             return stop
         if text[stop] == "[" and not self._in_list and self._tag:
             self._in_list = True
@@ -205,7 +207,7 @@ class PythonicGrammar:
         if not self._word or text[pos].isspace():
             found = _NOT_SPACE.search(text, pos)
             stop = self._keep(text, pos, found.start() if found else len(text), out)
-            if found is None or stop < found.start():
+            if found is None or self._state == _OUTSIDE:
                 return stop
             pos = stop
         if text[pos] == ")" and not self._word:
