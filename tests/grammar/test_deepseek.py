@@ -1,0 +1,53 @@
+"""The DeepSeek grammar: calls of V3 and of V3.1, and every known way to lose a part of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from moonshim.grammar.deepseek import HEADER_LIMIT
+from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
+from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
+
+VECTORS = vectors("deepseek")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", VECTORS)
+def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
+    vector = VECTORS[case]
+    assert written(run(grammar_of("deepseek", vector), vector.text, (size,))) == vector.found
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "held"),
+    [
+        ("Hello", "Hello", ""),
+        ("Hello <", "Hello ", "<"),
+        ("a <｜tool▁calls▁begin｜", "a ", "<｜tool▁calls▁begin｜"),
+        ("a <｜tool▁cats", "a <｜tool▁cats", ""),
+    ],
+)
+def test_only_what_may_become_a_marker_is_held(text: str, said: str, held: str) -> None:
+    grammar = grammar_of("deepseek")
+    assert grammar.feed(text) == [Said("text", said)]
+    assert grammar.held == held
+
+
+def test_the_name_goes_out_when_it_is_certain_and_arguments_as_they_come() -> None:
+    grammar = grammar_of("deepseek")
+    assert grammar.feed("<｜tool▁call▁begin｜>ls") == []
+    assert grammar.feed("<｜tool▁sep｜>") == [CallBegan("text", "", "ls")]
+    assert grammar.feed('{"a": "x') == [CallGrew('{"a": "x')]
+    assert grammar.feed(' y"}') == [CallGrew(' y"}'), CallEnded(True)]
+    assert grammar.feed("<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>ls") == []
+    assert grammar.feed("\n```js") == [CallBegan("text", "", "ls")]
+    assert grammar.feed("on\n{") == [CallGrew("{")]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_header_over_the_limit_is_text(size: int) -> None:
+    text = "x" * (HEADER_LIMIT + 100)
+    assert run(grammar_of("deepseek"), f"<｜tool▁call▁begin｜>{text}", (size,)) == [
+        Noticed("unreadable_call", text[: HEADER_LIMIT + 1]),
+        Said("text", text),
+    ]

@@ -1,0 +1,79 @@
+"""The Hermes grammar: JSON between `<tool_call>` tags, and every known way to get it wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.grammar.named_object import EXTRA_LIMIT, HOLD_LIMIT
+from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
+
+VECTORS = vectors("hermes")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", VECTORS)
+def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
+    vector = VECTORS[case]
+    assert written(run(grammar_of("hermes", vector), vector.text, (size,))) == vector.found
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "held"),
+    [
+        ("Hello", "Hello", ""),
+        ("Hello <", "Hello ", "<"),
+        ("a </tool_call", "a ", "</tool_call"),
+        ("a <tool_cats", "a <tool_cats", ""),
+        ('a <tool_call>{"name": "ls', "a ", ""),
+    ],
+)
+def test_only_what_may_become_a_marker_is_held(text: str, said: str, held: str) -> None:
+    grammar = grammar_of("hermes")
+    assert grammar.feed(text) == [Said("text", said)]
+    assert grammar.held == held
+
+
+def test_a_call_begins_with_its_arguments_and_they_go_out_as_they_come() -> None:
+    grammar = grammar_of("hermes")
+    assert grammar.feed('<tool_call>{"name": "ls"') == []
+    assert grammar.feed(', "arguments":') == []
+    assert grammar.feed(" {") == [CallBegan("text", "", "ls"), CallGrew("{")]
+    assert grammar.feed('"a": "x') == [CallGrew('"a": "x')]
+    assert grammar.feed(" y") == [CallGrew(" y")]
+    assert grammar.feed('"}') == [CallGrew('"}')]
+    assert grammar.feed("}") == [CallEnded(True)]
+    assert grammar.feed("</tool_call>") == []
+
+
+@pytest.mark.parametrize("size", [7, 1000, 1_000_000])
+def test_an_object_waits_for_its_name_no_longer_than_its_limit(size: int) -> None:
+    body = '{"arguments": {"a": "' + "x" * HOLD_LIMIT + '"}, "name": "ls"}'
+    first, said = run(grammar_of("hermes"), f"<tool_call>{body}</tool_call>", (size,))
+    assert first == Noticed("unreadable_call", "<tool_call>" + body[:HOLD_LIMIT])
+    assert said == Said("text", body)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_long_field_that_means_nothing_is_told_in_pieces(size: int) -> None:
+    text = '<tool_call>{"name": "ls", "arguments": {}, "x": "' + "y" * 3000 + '"}</tool_call>'
+    told = [one.detail for one in run(grammar_of("hermes"), text, (size,)) if isinstance(one, Noticed)]
+    assert "".join(told) == '"x": "' + "y" * 3000 + '"'
+    assert max(map(len, told)) == EXTRA_LIMIT
+
+
+def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words() -> None:
+    grammar = grammar_of("hermes")
+    grammar.tags_are_text = True
+    assert run(grammar, "Write <think>so</think>.</think>") == [
+        Said("text", "Write <think>so</think>."),
+        Noticed("stray_marker", "</think>"),
+    ]
+
+
+def test_after_a_flush_the_grammar_reads_on_as_new() -> None:
+    grammar = grammar_of("hermes")
+    grammar.feed('<tool_call>{"name": "ls", "arguments": {"a')
+    grammar.flush()
+    vector = VECTORS["one call"]
+    assert written(run(grammar, vector.text)) == vector.found

@@ -1,0 +1,54 @@
+"""The grammar of Llama 3: objects that are calls by the tag, or by their place and their name."""
+
+from __future__ import annotations
+
+import pytest
+
+from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Said
+from moonshim.grammar.speech import GAP_LIMIT
+from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
+
+VECTORS = vectors("llama_json")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", VECTORS)
+def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
+    vector = VECTORS[case]
+    assert written(run(grammar_of("llama_json", vector), vector.text, (size,))) == vector.found
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ('{"na', '{"na'),
+        ('{"name": "read', '{"name": "read'),
+        ('{"name": "reads', ""),
+        ('{"nb', ""),
+        ('{"name": "ls", "parameters": ', '{"name": "ls", "parameters": '),
+        ('{"name": "ls", "parameters": {', ""),
+        ("a <|python_t", "<|python_t"),
+        ("a {", ""),
+    ],
+)
+def test_a_bare_object_is_held_only_while_it_may_be_a_call(text: str, held: str) -> None:
+    grammar = grammar_of("llama_json")
+    found = grammar.feed(text)
+    assert grammar.held == held
+    said = "".join(one.text for one in found if isinstance(one, Said))
+    assert said + held == text or CallBegan("text", "", "ls") in found
+
+
+def test_arguments_go_out_as_they_come() -> None:
+    grammar = grammar_of("llama_json")
+    assert grammar.feed('{"name": "ls", "parameters": {"a') == [CallBegan("text", "", "ls"), CallGrew('{"a')]
+    assert grammar.feed('": "x') == [CallGrew('": "x')]
+    assert grammar.feed('"}') == [CallGrew('"}')]
+    assert grammar.feed("}") == [CallEnded(True)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_separators_wait_no_longer_than_their_limit(size: int) -> None:
+    text = " ;" * GAP_LIMIT
+    found = run(grammar_of("llama_json"), '{"name": "ls", "parameters": {}}' + text, (size,))
+    assert found[2:] == [CallEnded(True), Said("text", text)]

@@ -1,0 +1,51 @@
+"""The Mistral grammar: the list of objects, the name before its arguments, and reasoning."""
+
+from __future__ import annotations
+
+import pytest
+
+from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.grammar.mistral import HEADER_LIMIT
+from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
+
+VECTORS = vectors("mistral")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", VECTORS)
+def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
+    vector = VECTORS[case]
+    assert written(run(grammar_of("mistral", vector), vector.text, (size,))) == vector.found
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "held"),
+    [
+        ("Hello", "Hello", ""),
+        ("Hello [", "Hello ", "["),
+        ("a [TOOL_CALLS", "a ", "[TOOL_CALLS"),
+        ("a [TOOLS", "a [TOOLS", ""),
+    ],
+)
+def test_only_what_may_become_a_marker_is_held(text: str, said: str, held: str) -> None:
+    grammar = grammar_of("mistral")
+    assert grammar.feed(text) == [Said("text", said)]
+    assert grammar.held == held
+
+
+def test_the_name_goes_out_when_it_is_certain_and_arguments_as_they_come() -> None:
+    grammar = grammar_of("mistral")
+    assert grammar.feed("[TOOL_CALLS]ls[CALL_ID]abc") == []
+    assert grammar.feed("[ARGS]") == [CallBegan("text", "abc", "ls")]
+    assert grammar.feed('{"a": "x') == [CallGrew('{"a": "x')]
+    assert grammar.feed(" y") == [CallGrew(" y")]
+    assert grammar.feed('"}') == [CallGrew('"}'), CallEnded(True)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_header_over_the_limit_is_text(size: int) -> None:
+    text = "x" * (HEADER_LIMIT + 100)
+    assert run(grammar_of("mistral"), f"[TOOL_CALLS]{text}", (size,)) == [
+        Noticed("unreadable_call", "[TOOL_CALLS]" + text[: HEADER_LIMIT + 1]),
+        Said("text", text),
+    ]
