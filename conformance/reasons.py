@@ -45,6 +45,8 @@ REASONS: Final[dict[str, Reason]] = {
     "thought_is_reasoning": _decision(
         "What stands between think tags is reasoning, closed or not, and no space is put in its place.", "clean"
     ),
+    "stray_end": _decision("The end of a call that never began is taken away, and that is told.", "content"),
+    "space_between_calls": _decision("White space between two calls belongs to neither, and vanishes.", "content"),
     "trimmed_at_times": _source(
         "The source trims white space in some cases and keeps it in their neighbours; ours is always kept.",
         "content",
@@ -66,6 +68,41 @@ REASONS: Final[dict[str, Reason]] = {
         broken_off=True,
     ),
     "no_arguments": _decision("A declared name without an arguments marker is a call with `{}`.", "calls"),
+    "end_missing_text": _decision(
+        "A call whose arguments are whole is recovered, also where the source keeps all of it as text.",
+        "calls",
+        "content",
+    ),
+    "cut_off_text": _decision(
+        "A call that breaks off is delivered as far as it came, and the answer then ends in an error, also where the "
+        "source keeps all of it as text.",
+        "calls",
+        "content",
+        broken_off=True,
+    ),
+    "cut_by_marker": _decision(
+        "Arguments that a marker cuts short are delivered as they came, and that is told: nothing is made up.",
+        "calls",
+        "content",
+    ),
+    "no_arguments_text": _decision(
+        "A declared name without arguments is a call with `{}`, also where the source keeps it as text.",
+        "calls",
+        "content",
+    ),
+    "fence_missing": _decision("A name and an object are a call, with a fence around the object or without.", "calls"),
+    "space_in_brackets": _decision("White space between brackets changes nothing.", "calls", "content"),
+    "bare_object": _decision(
+        "An object that begins the answer, and names a declared tool, is a call without the tag too.",
+        "calls",
+        "content",
+    ),
+    "bare_undeclared": _decision(
+        "Without markers only a list that begins with a declared tool is a list of calls.", "calls", "content"
+    ),
+    "second_call_missed": _source(
+        "The source misses the second call, and reads it in a neighbour.", "calls", "content"
+    ),
     "empty_is_object": _decision("Empty arguments become `{}`: a client has to parse them.", "steps"),
     "no_tools_wrappers": _decision(
         "Where no tools are declared K3's wrappers are taken off all the same; the source keeps them for a second "

@@ -18,7 +18,8 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from conformance import kimi, report, source_documents, tool_schema_rules
+from conformance import kimi, other_formats, report, source_documents, tool_schema_rules
+from conformance.other_reasons import OTHER_FORMATS
 from conformance.reasons import KIMI, SOURCE_DOCUMENTS
 from conformance.replies import Json
 from conformance.verdicts import FAULTS, Suite, judge
@@ -40,9 +41,9 @@ SUITES: Final = (
         tool_schema_rules.area_of,
         {},
     ),
+    Suite("other_formats.jsonl", other_formats.check, other_formats.key_of, other_formats.area_of, OTHER_FORMATS),
 )
 LATER: Final = {
-    "other_formats.jsonl": "the other marker families come with issue 3",
     "k3_prompts": "rendering prompts comes with issue 5",
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 from conformance import kimi, run
 from conformance.checked import Checked
+from conformance.other_reasons import OTHER_FORMATS
 from conformance.reasons import KIMI, REASONS, SOURCE_DOCUMENTS
 from conformance.replies import Reply
 from conformance.verdicts import Suite, judge
@@ -18,19 +19,21 @@ from conformance.verdicts import Suite, judge
 CALL = "<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
 
 
-@pytest.mark.parametrize("listed", [KIMI, SOURCE_DOCUMENTS], ids=["kimi", "source_documents"])
+@pytest.mark.parametrize(
+    "listed", [KIMI, SOURCE_DOCUMENTS, OTHER_FORMATS], ids=["kimi", "source_documents", "other_formats"]
+)
 def test_every_listed_row_has_one_reason_that_exists(listed: dict[str, tuple[str, ...]]) -> None:
     assert listed.keys() <= REASONS.keys()
     assert [key for key, count in Counter(key for keys in listed.values() for key in keys).items() if count > 1] == []
 
 
 def test_no_reason_is_left_over_and_each_is_a_sentence() -> None:
-    assert REASONS.keys() == KIMI.keys() | SOURCE_DOCUMENTS.keys()
+    assert REASONS.keys() == KIMI.keys() | SOURCE_DOCUMENTS.keys() | OTHER_FORMATS.keys()
     assert [code for code, reason in REASONS.items() if not reason.sentence.endswith(".")] == []
 
 
 def test_rows_are_listed_by_name_and_never_by_their_text() -> None:
-    names = [key for listed in (KIMI, SOURCE_DOCUMENTS) for keys in listed.values() for key in keys]
+    names = [key for listed in (KIMI, SOURCE_DOCUMENTS, OTHER_FORMATS) for keys in listed.values() for key in keys]
     assert [name for name in names if "<|" in name or " " in name] == []
 
 

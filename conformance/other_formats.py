@@ -1,0 +1,95 @@
+"""A row of `other_formats.jsonl` (a text of another model family) -> what we read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from conformance.checked import Checked, plain_arguments
+from conformance.replies import Call, Json, Reply
+from moonshim.assemble import Assembler
+from moonshim.conversation import Reasoning, Text, Tool, ToolCall
+from moonshim.events import Failed, Finished
+from moonshim.grammar.families import grammar_for
+from moonshim.history import declared_tools
+from moonshim.ids import IdRepairer
+from moonshim.options import KimiOptions
+from moonshim.repair.answer import Answer
+from moonshim.repair.names import Declared
+from moonshim.repair.slip import Slip
+
+__all__ = ["area_of", "check", "key_of"]
+
+_GRAMMARS: Final = {
+    "hermes": "hermes",
+    "qwen25": "hermes",
+    "qwen3_coder": "qwen_xml",
+    "deepseek_v3": "deepseek",
+    "deepseek_v3_1": "deepseek",
+    "llama3_json": "llama_json",
+    "pythonic": "pythonic",
+    "gemma4": "gemma",
+}
+
+
+def key_of(row: Json) -> str:
+    name: str = row["name"]
+    return name.replace("TOOLCALLING.", "")
+
+
+def area_of(row: Json) -> str:
+    family: str = row["family"]
+    return family
+
+
+def check(row: Json) -> Checked:
+    """The same text as it was given, letter by letter, and at once."""
+    pieces: list[str] = row["chunks"]
+    text = "".join(pieces)
+    finish = row.get("finish_reason") or "stop"
+    tools = declared_tools(row["tools"])
+    ways = {
+        "as given": _reply(pieces, row["family"], tools, finish),
+        "character by character": _reply(text, row["family"], tools, finish),
+        "at once": _reply([text], row["family"], tools, finish),
+    }
+    reply, expect = ways["as given"], row["expect"]
+    expected: Json = {
+        "content": expect["content"] or "",
+        "reasoning": expect["reasoning"] or "",
+        "calls": [_plain(call["name"], call["arguments"]) for call in expect["tool_calls"] or ()],
+    }
+    calls = [_plain(call.name, call.arguments) for call in reply.calls]
+    got = {"content": reply.content, "reasoning": reply.reasoning, "calls": calls}
+    return Checked(got, expected, ways=ways)
+
+
+def _plain(name: str, arguments: object) -> Json:
+    return {"name": name, "arguments": plain_arguments(arguments)}
+
+
+def _reply(pieces: Iterable[str], family: str, tools: list[Tool], finish: str) -> Reply:
+    """What one choice says in the end, through the grammar of the family and every repair of calls."""
+    grammar = grammar_for(_GRAMMARS[family], "text", tools=tools)
+    answer = Answer(Declared(tools), KimiOptions.mending(), IdRepairer([]), {"text": grammar})
+    assembler = Assembler()
+    slips: list[Slip] = []
+    for piece in (*pieces, None):
+        slip = Slip()
+        slips.append(slip)
+        if piece is None:
+            answer.finish(finish, slip)
+        elif piece:
+            answer.say("text", piece, slip)
+    for slip in slips:
+        for event in slip.events:
+            assembler.feed(event)
+    parts = assembler.message.parts
+    ending: Finished | Failed | None = assembler.ending
+    return Reply(
+        "".join(part.text for part in parts if isinstance(part, Text)),
+        "".join(part.text for part in parts if isinstance(part, Reasoning)),
+        tuple(Call(part.name, part.arguments, part.wire_id or "") for part in parts if isinstance(part, ToolCall)),
+        ending.reason if isinstance(ending, Finished) else None,
+        ending.code if isinstance(ending, Failed) else None,
+    )
