@@ -2,8 +2,9 @@
 
 The engine is pure: bytes or values in, bytes or values out, no input or output of its own.
 
-    mender = moonshim.Mender(model="kimi-k2.5", tools=tools, history=messages)
-    for data in response:
+    prepared = moonshim.prepare_request(body, dialect="anthropic", host="moonshot")
+    mender = moonshim.Mender(plan=prepared.plan)
+    for data in post(prepared.body):
         send(mender.feed(data))
     send(mender.flush())
 """
@@ -12,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moonshim.chunks import mend_chunks
-    from moonshim.conversation import Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
+    from moonshim.conversation import Change, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
     from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, UnknownFormat
     from moonshim.events import Failed, Finished, Repaired
     from moonshim.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
     from moonshim.ids import tool_id_strategy
     from moonshim.options import KimiOptions, ToolTokens
     from moonshim.pipeline import Mender
+    from moonshim.prepare import Prepared, prepare_request, translate_messages
     from moonshim.response import Mended, mend_response
 
 __all__ = [
     "CannotExpress",
+    "Change",
     "Failed",
     "Finished",
     "InvalidInput",
@@ -33,6 +36,7 @@ __all__ = [
     "Mender",
     "Message",
     "MoonshimError",
+    "Prepared",
     "Reasoning",
     "Repaired",
     "Text",
@@ -47,11 +51,14 @@ __all__ = [
     "mend_chunks",
     "mend_response",
     "parse_tools",
+    "prepare_request",
     "tool_id_strategy",
+    "translate_messages",
 ]
 
 _HOMES = {
     "CannotExpress": "errors",
+    "Change": "conversation",
     "Failed": "events",
     "Finished": "events",
     "InvalidInput": "errors",
@@ -62,6 +69,7 @@ _HOMES = {
     "Mender": "pipeline",
     "Message": "conversation",
     "MoonshimError": "errors",
+    "Prepared": "prepare",
     "Reasoning": "conversation",
     "Repaired": "events",
     "Text": "conversation",
@@ -76,7 +84,9 @@ _HOMES = {
     "mend_chunks": "chunks",
     "mend_response": "response",
     "parse_tools": "formats",
+    "prepare_request": "prepare",
     "tool_id_strategy": "ids",
+    "translate_messages": "prepare",
 }
 
 if not TYPE_CHECKING:

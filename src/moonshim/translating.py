@@ -27,6 +27,7 @@ __all__ = ["EventCollector", "Translator", "keep_fields"]
 Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
 _SHOWN: Final = 200
+_UNTOLD: Final = 8
 
 
 class EventCollector:
@@ -76,6 +77,7 @@ class Translator(Generic[Origin]):
         self.log = RepairLog()
         self._choice = Choice(0, plan, self.log, collect=collect)
         self._queue: deque[_Frame[Origin]] = deque()
+        self._untold: deque[_Frame[Origin]] = deque(maxlen=_UNTOLD)
         self._parked = 0
         self._usage: Usage | None = None
         self._ending: _Ending[Origin] | None = None
@@ -248,11 +250,9 @@ class Translator(Generic[Origin]):
                 self._ending = _Ending(event, frame)
             elif not isinstance(event, Repaired):
                 payloads += self._encoder.feed(event)
-        if self._ending is not None and self._ending.frame is frame and not payloads:
-            return []  # It may leave as it came, when the ending does.
         if frame.passes and not payloads and frame.origin is not None:
             return [Released(frame.origin)]
-        return self._matched(payloads, [frame])
+        return self._matched(payloads, frame)
 
     def _close(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
         """The ending goes out; nothing comes after it."""
@@ -268,23 +268,33 @@ class Translator(Generic[Origin]):
                 stop_sequence=said.stop_sequence if said is not None else None,
                 usage=self._usage,
             )
-        frames = [ending.frame] if ending.frame is frame else [ending.frame, frame]
-        return self._matched(self._encoder.feed(event), frames)
+        return self._matched(self._encoder.feed(event), frame)
 
-    def _matched(self, payloads: list[Body], frames: list[_Frame[Origin]]) -> list[Released[Origin]]:
+    def _matched(self, payloads: list[Body], frame: _Frame[Origin]) -> list[Released[Origin]]:
+        """What goes out, each payload as the host's own that said it, where there is one.
+
+        A payload may be told later than it came (a block is opened by its first word), so
+        frames that have told nothing yet are remembered, as many as can be of use.
+        """
         if not self._same:
             return [Released(None, payloads)] if payloads else []
         released: list[Released[Origin]] = []
-        left = [frame for frame in frames if frame.origin is not None]
+        if frame.origin is not None and frame not in self._untold:
+            self._untold.append(frame)
         for payload in payloads:
-            twin = next((one for one in left if one.payload.get("type") == payload.get("type")), None)
+            twin = next((one for one in self._untold if _is_twin(one.payload, payload)), None)
             if twin is None:
                 released.append(Released(None, [payload]))
                 continue
-            left.remove(twin)
+            while self._untold.popleft() is not twin:
+                pass
             kept = keep_fields(twin.payload, payload)
             released.append(Released(twin.origin) if kept is twin.payload else Released(None, [kept]))
         return released
+
+
+def _is_twin(came: Body, goes: Body) -> bool:
+    return came.get("type") == goes.get("type") and came.get("index") == goes.get("index")
 
 
 def keep_fields(came: Body, goes: Body) -> Body:
@@ -297,10 +307,17 @@ def _says_all(came: Any, goes: Any) -> bool:
     if isinstance(came, dict) and isinstance(goes, dict):
         if not goes and came:
             return False
-        return all(_says_all(came[key], value) if key in came else not value for key, value in goes.items())
+        return all(_says(came, key, value) for key, value in goes.items())
     if isinstance(came, list) and isinstance(goes, list):
         return len(came) == len(goes) and all(map(_says_all, came, goes))
     return type(came) is type(goes) and bool(came == goes)
+
+
+def _says(came: Body, key: str, value: Any) -> bool:
+    if key == "usage" and isinstance(value, dict) and isinstance(came.get(key), dict):
+        # How much of its count a host repeats, and when, is its own business.
+        return all(value.get(name, number) == number for name, number in came[key].items())
+    return _says_all(came[key], value) if key in came else not value
 
 
 def _kept(came: Body, goes: Body) -> Body:

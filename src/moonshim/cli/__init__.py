@@ -11,7 +11,10 @@ from moonshim.cli import console
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: Final = {"mend": "mend recorded streams of a Kimi model, and tell what was put right"}
+COMMANDS: Final = {
+    "mend": "mend recorded streams of a Kimi model, and tell what was put right",
+    "explain": "show what a host would be sent for a request, and why it differs",
+}
 """The name of a command is the name of its module, which has `main(argv) -> int`."""
 
 _EXAMPLES: Final = """\
@@ -19,6 +22,7 @@ examples:
   moonshim mend leaked.sse      the mended stream; what was put right is told on standard error
   curl -sN … | moonshim mend    the same, while it arrives
   moonshim mend --help          all that it can do
+  moonshim explain request.json --host moonshot     what that host would be sent, and why
 """
 
 

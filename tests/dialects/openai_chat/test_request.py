@@ -196,8 +196,11 @@ JSON = st.recursive(
     max_leaves=8,
 )
 FIELD = st.sampled_from(
-    "model messages tools tool_choice stop thinking reasoning response_format stream_options "
-    "temperature max_tokens metadata user chat_template_kwargs parallel_tool_calls n other".split()
+    [
+        *("model", "messages", "tools", "tool_choice", "stop", "thinking", "reasoning", "response_format"),
+        *("temperature", "max_tokens", "metadata", "user", "chat_template_kwargs", "parallel_tool_calls"),
+        *("stream_options", "n", "other"),
+    ]
 )
 
 

@@ -1,0 +1,192 @@
+"""`moonshim explain`: a request in, and out comes what its host would be sent, with every change and its reason.
+
+The document, with `--format json`:
+
+    {"from": "anthropic", "to": "openai_chat", "host": "moonshot", "generation": "k2.5", "model": "kimi-k2.5",
+     "body": {…},                                                  what would be sent
+     "changes": [{"rule": "…", "detail": "…", "place": "…"}]}      what is not sent as it came; `place` may be missing
+
+A request that is refused gives `{"error": …}` instead, in the words of the client's own dialect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from moonshim.cli import console
+from moonshim.conversation import Change
+from moonshim.errors import InvalidInput, InvalidOption, problem_of
+from moonshim.prepare import Prepared, prepare_request
+from moonshim.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
+from moonshim.sse import BYTE_ORDER_MARK
+
+__all__ = ["guess_dialect", "main"]
+
+LIMIT: Final = 64 * 1024 * 1024
+_USAGE: Final = """moonshim explain REQUEST.json [--from DIALECT] [--host NAME | --base-url URL]
+                        [--model NAME] [--to DIALECT] [--set CELL=VALUE] [--format text|json]"""
+_EPILOG: Final = """\
+examples:
+  moonshim explain request.json --host moonshot --model kimi-k2.6
+  moonshim explain claude-code.json --from anthropic --host vllm --model kimi-k2.5
+  moonshim explain request.json --base-url https://openrouter.ai/api/v1 --format json
+
+exit codes:
+  0  the request can be sent; what would be sent is shown
+  1  the request is refused, or could not be read; a line says why, and which field is wrong
+  2  the command was not understood"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim explain`; its exit code."""
+    parser = _parser()
+    given = parser.parse_args(list(argv))
+    try:
+        body = _read(given.request)
+    except (OSError, ValueError) as error:
+        name = "standard input" if given.request == "-" else given.request
+        why = getattr(error, "strerror", None) or error
+        console.say(f"moonshim explain: {console.safe(name)}: {console.safe(str(why))}")
+        return console.FAILED
+    dialect = given.from_ or guess_dialect(body)
+    in_json = given.format == "json"
+    try:
+        prepared = prepare_request(
+            body,
+            dialect=dialect,
+            upstream=given.to,
+            host=given.host,
+            base_url=given.base_url,
+            model=given.model,
+            overrides=_cells(given.set),
+        )
+    except InvalidOption as error:
+        parser.error(str(error))
+    except InvalidInput as error:
+        if error.field in ("host", "upstream", "base_url"):
+            parser.error(str(error))
+        _tell_refusal(error, dialect, in_json=in_json)
+        return console.FAILED
+    print(_as_json(prepared, dialect) if in_json else _as_text(prepared, dialect), flush=True)
+    return console.DONE
+
+
+def guess_dialect(body: Any) -> str:
+    """The dialect that a request is most likely written in.
+
+    >>> guess_dialect({"input": "hi"}), guess_dialect({"system": "s", "messages": []}), guess_dialect({"messages": []})
+    ('openai_responses', 'anthropic', 'openai_chat')
+    """
+    if not isinstance(body, dict):
+        return "openai_chat"
+    if "input" in body and "messages" not in body:
+        return "openai_responses"
+    tools = body.get("tools")
+    schemas = (
+        any(isinstance(tool, dict) and "input_schema" in tool for tool in tools if tool)
+        if isinstance(tools, list)
+        else False
+    )
+    return "anthropic" if schemas or "system" in body or "stop_sequences" in body else "openai_chat"
+
+
+def _read(name: str) -> Any:
+    if name == "-":
+        data = sys.stdin.buffer.read(LIMIT + 1) if sys.stdin is not None else b""
+    else:
+        with Path(name).open("rb") as file:
+            data = file.read(LIMIT + 1)
+    if len(data) > LIMIT:
+        raise ValueError(f"longer than {LIMIT >> 20} MiB")
+    try:
+        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+
+
+def _cells(settings: list[str]) -> dict[str, Any]:
+    """`CELL=VALUE`, where a value is JSON, or else a word."""
+    cells: dict[str, Any] = {}
+    for setting in settings:
+        cell, equals, value = setting.partition("=")
+        if not equals:
+            raise InvalidOption(f"--set takes CELL=VALUE, not {setting!r}", field=cell)
+        try:
+            cells[cell] = json.loads(value)
+        except ValueError:
+            cells[cell] = value
+    return cells
+
+
+def _as_json(prepared: Prepared, dialect: str) -> str:
+    needs = prepared.needs
+    return json.dumps(
+        {
+            "from": dialect,
+            "to": needs.dialect,
+            "host": needs.host,
+            "generation": needs.generation,
+            "model": prepared.body.get("model"),
+            "body": prepared.body,
+            "changes": msgspec.to_builtins(prepared.changes),
+        },
+        ensure_ascii=False,
+        indent=2,
+    )
+
+
+def _as_text(prepared: Prepared, dialect: str) -> str:
+    paint, needs = console.Paint(sys.stdout), prepared.needs
+    model = console.safe(str(prepared.body.get("model")))
+    kind = "not a Kimi model" if needs.generation == "other" else f"generation {needs.generation}"
+    lines = [
+        paint.bold(f"{dialect} -> {needs.dialect}") + f" for {needs.host}, model {model} ({kind})",
+        "",
+        paint.bold("What would be sent"),
+        json.dumps(prepared.body, ensure_ascii=False, indent=2),
+        "",
+    ]
+    count = len(prepared.changes)
+    if not count:
+        return "\n".join([*lines, paint.green("Nothing had to be changed.")])
+    lines.append(paint.bold(f"What was changed ({count})"))
+    return "\n".join([*lines, *(_line(change, paint) for change in prepared.changes)])
+
+
+def _line(change: Change, paint: console.Paint) -> str:
+    place = f"{console.safe(change.place)}: " if change.place else ""
+    return f"  {place}{console.safe(change.detail)} {paint.dim('(' + change.rule + ')')}"
+
+
+def _tell_refusal(error: InvalidInput, dialect: str, *, in_json: bool) -> None:
+    if in_json:
+        problem = dialect_named(dialect).render_problem(problem_of(error))
+        print(json.dumps(problem, ensure_ascii=False, indent=2), flush=True)
+    else:
+        where = f"{console.safe(error.field)}: " if error.field else ""
+        console.say(f"moonshim explain: the request is refused: {where}{console.safe(str(error))}")
+
+
+def _parser() -> console.Parser:
+    parser = console.Parser(
+        prog="moonshim explain",
+        usage=_USAGE,
+        description="What a host would be sent for a request, and why it differs from what the client said.",
+        epilog=_EPILOG,
+    )
+    add = parser.add_argument
+    add("request", metavar="REQUEST.json", help="the body of a request; - is standard input")
+    add("--from", dest="from_", choices=CLIENT_DIALECTS, help="its dialect; guessed from its fields otherwise")
+    add("--to", choices=UPSTREAM_DIALECTS, default="openai_chat", help="what the host speaks (openai_chat)")
+    add("--host", metavar="NAME", help="a row of the host table: moonshot, openrouter, vllm, …")
+    add("--base-url", metavar="URL", help="the host's address, when it is not named")
+    add("--model", metavar="NAME", help="what the host calls the model; as the request says otherwise")
+    add("--set", metavar="CELL=VALUE", action="append", default=[], help="override a cell of the host's row")
+    add("--format", choices=("text", "json"), default="text", help="for people, or for programs")
+    return parser

@@ -1,0 +1,155 @@
+"""A client's request -> what its host accepts, what was changed and why, and what the reply needs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Reasoning, Request, Tool
+from moonshim.dialect import Dialect, Reply
+from moonshim.errors import InvalidInput
+from moonshim.formats import is_kimi_model
+from moonshim.hosts.condition import condition
+from moonshim.hosts.detect import needs_for
+from moonshim.hosts.needs import Needs
+from moonshim.json_text import decode_object, encode
+from moonshim.options import KimiOptions
+from moonshim.plan import PASS_THROUGH, Plan, check_options
+from moonshim.registry import UPSTREAM_DIALECTS, dialect_named
+from moonshim.repair.arguments import SafeArguments
+from moonshim.repair.record import ArgumentsRecord
+from moonshim.seal import Sealer
+
+__all__ = ["MESSAGE_DIALECTS", "Prepared", "prepare_request", "translate_messages"]
+
+Recall: TypeAlias = Callable[[Message], Reasoning | None]
+
+
+class Prepared(Struct, frozen=True):
+    """A request that its host accepts."""
+
+    body: dict[str, Any]
+    """What to send."""
+    changes: list[Change]
+    """Everything that is not sent as it came: by which rule, where, and why."""
+    plan: Plan
+    """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
+    needs: Needs
+    """The row of the host table that was applied."""
+
+
+def prepare_request(
+    body: Any,
+    *,
+    dialect: str = "openai_chat",
+    upstream: str = "openai_chat",
+    host: str | None = None,
+    base_url: str | None = None,
+    model: str | None = None,
+    options: KimiOptions | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    secret: bytes | None = None,
+    recall: Recall | None = None,
+    reply_id: str | None = None,
+    created: int = 0,
+) -> Prepared:
+    """Make a request right for its host and model. The body that was passed stays as it is.
+
+    `dialect` is the client's, `upstream` the host's. The host is named, or found from
+    `base_url`; `overrides` sets cells of its row. `model` is what the host calls the model,
+    where the client calls it something else. `secret` keys what we mint (signatures,
+    encrypted content); `recall` is asked for reasoning that the client dropped; `reply_id`
+    and `created` name the answer where the host does not.
+
+    A request that cannot be understood, or not be made right, raises `InvalidInput` with the field.
+
+    >>> body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.2}
+    >>> prepared = prepare_request(body, host="moonshot")
+    >>> "temperature" in prepared.body, [change.place for change in prepared.changes]
+    (False, ['temperature'])
+    """
+    client = dialect_named(dialect)
+    speaks = dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
+    sealer = Sealer(secret)
+    asked, changes = client.parse_request(body, sealer)
+    request = asked if model is None else replace(asked, model=model)
+    needs = needs_for(host=host, base_url=base_url, model=request.model, upstream=upstream, overrides=overrides)
+    if needs.dialect != speaks.name:
+        speaks = dialect_named(needs.dialect)
+    if options is not None:
+        check_options(options)
+    made = condition(request, needs, options or KimiOptions(), recall=recall, mend_arguments=_mended_arguments)
+    out, unsaid = speaks.render_request(made.request)
+    reply = Reply(
+        model=asked.model,
+        id=reply_id if reply_id is not None else _digest(body),
+        created=created,
+        request=asked,
+        tools=made.tools,
+        sealer=sealer,
+    )
+    plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply)
+    return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
+
+
+def _plan(
+    request: Request,
+    needs: Needs,
+    options: KimiOptions | None,
+    tools: Mapping[str, Tool],
+    dialects: tuple[Dialect, Dialect],
+    reply: Reply,
+) -> Plan:
+    if options is None and is_kimi_model(request.model):
+        options = KimiOptions.mending(id_policy=needs.id_policy)
+    elif options is None:
+        options = PASS_THROUGH if needs.grammar is None else KimiOptions.mending(id_policy="keep")
+    asked_usage = reply.request.include_usage is True
+    return Plan(
+        request.model,
+        None if request.tools is None else list(request.tools),
+        request.tool_choice.mode if request.tool_choice is not None else None,
+        list(request.messages),
+        options,
+        offered=request.tools is None or bool(request.tools),
+        grammar=needs.grammar,
+        names={name: tool.name for name, tool in tools.items() if tool.name != name},
+        dialects=dialects,
+        reply=reply,
+        hides_usage=not asked_usage,
+    )
+
+
+def _digest(body: Any) -> str:
+    """Names an answer by its question: the same for the same, since the engine rolls no dice."""
+    return hashlib.sha256(encode(body)).hexdigest()[:24]
+
+
+def _mended_arguments(text: str) -> str | None:
+    """The arguments of a former call as the JSON object that they were meant to be, or None."""
+    arguments = SafeArguments(ArgumentsRecord())
+    mended = arguments.feed(text) + arguments.close(cut=False)
+    return mended if decode_object(mended.encode("utf-8", "replace")) is not None else None
+
+
+MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "vercel_ai")
+
+
+def translate_messages(messages: Iterable[Any], *, from_: str, to: str) -> list[Any]:
+    """The messages of one dialect in the words of another: identifiers, reasoning and media included.
+
+    >>> translate_messages([{"role": "user", "content": "hi"}], from_="openai_chat", to="anthropic")
+    [{'role': 'user', 'content': 'hi'}]
+    """
+    for field, name in (("from_", from_), ("to", to)):
+        if name not in MESSAGE_DIALECTS:
+            raise InvalidInput(f"{field} must be one of {', '.join(MESSAGE_DIALECTS)}, not {name!r}", field=field)
+    parse = import_module(f"moonshim.dialects.{from_}.messages").parse_messages
+    render = import_module(f"moonshim.dialects.{to}.messages").render_messages
+    translated: list[Any] = render(parse(messages))
+    return translated
