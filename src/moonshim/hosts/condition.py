@@ -15,7 +15,7 @@ from moonshim.errors import InvalidInput
 from moonshim.hosts.called_tools import Mend, condition_calls
 from moonshim.hosts.chat_shapes import condition_shapes
 from moonshim.hosts.dynamic_tools import declare_in_messages
-from moonshim.hosts.empty_messages import drop_empty, join_turns
+from moonshim.hosts.empty_messages import drop_empty, join_roles, join_turns
 from moonshim.hosts.history_ids import condition_ids
 from moonshim.hosts.kept import CHAT
 from moonshim.hosts.legacy_functions import condition_functions
@@ -108,9 +108,9 @@ def _conditioned(
     messages = legal(messages, changes)
     if needs.dialect == CHAT:
         messages = condition_shapes(messages, changes)
-        messages = move_media(messages, changes)
+    messages = move_media(messages, changes, results=needs.dialect == CHAT)
     messages = condition_ids(messages, needs.history_ids, changes)
-    return _opened(messages, changes) if needs.merges_roles else messages
+    return join_roles(_opened(messages, changes), changes) if needs.merges_roles else messages
 
 
 def _opened(messages: list[Placed], changes: list[Change]) -> list[Placed]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from moonshim.hosts.kept import CHAT, fields_of, holds_unknown, kept_of, only
+from moonshim.hosts.kept import CHAT, fields_of, holds_unknown, joined, kept_of, only, without
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.placed import Placed
 
-__all__ = ["drop_empty", "join_turns"]
+__all__ = ["drop_empty", "join_roles", "join_turns"]
 
 
 def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
@@ -25,7 +27,7 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
             continue
         message = one.message
         if _drops_text(message, needs):
-            message = only(message, lambda part: not isinstance(part, Text) or bool(part.text))
+            message = _with_full_results(only(message, lambda part: part != Text("")))
             if message is not one.message:
                 changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
         out.append(one.as_message(message))
@@ -45,17 +47,30 @@ def _says(part: Part) -> bool:
 def _is_empty(message: Message, needs: Needs) -> bool:
     if any(map(_says, message.parts)) or holds_unknown(message, needs.dialect):
         return False
-    if needs.dialect != CHAT and not message.parts and kept_of(message, needs.dialect):
-        return False  # blocks that only this dialect knows
     fields = fields_of(message)
     return not fields.get("partial") and not fields.get("tools")
 
 
 def _drops_text(message: Message, needs: Needs) -> bool:
-    if fields_of(message).get("tools") or not any(map(_says, message.parts)):
+    if fields_of(message).get("tools") or fields_of(message).get("partial"):
         return False
     calling = any(isinstance(part, ToolCall) for part in message.parts)
     return needs.drops_empty_text or (calling and needs.empty_content == "omit")
+
+
+def _with_full_results(message: Message) -> Message:
+    """The message whose results have no empty text in a list; a result that says nothing is an empty text itself."""
+    parts = list[Part]()
+    for part in message.parts:
+        if isinstance(part, ToolResult) and Text("") in part.parts:
+            listed = len(part.parts) > 1 or "content" in kept_of(message)
+            full = tuple(inner for inner in part.parts if inner != Text(""))
+            part = replace(part, parts=full or (Text(""),)) if listed else part
+        parts.append(part)
+    if all(new is old for new, old in zip(parts, message.parts, strict=True)):
+        return message
+    unknown = holds_unknown(message, CHAT)
+    return replace(message if unknown else without(message, "content"), parts=tuple(parts))
 
 
 def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
@@ -71,12 +86,28 @@ def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
         ):
             changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", one.place))
             thoughts = tuple(part for part in before.message.parts if part != Text(""))
-            joined = replace(one.message, parts=thoughts + one.message.parts)
-            out[-1] = replace(before, message=joined)
+            out[-1] = replace(before, message=replace(one.message, parts=thoughts + one.message.parts))
         else:
             out.append(one)
     return out
 
 
 def _only_thinks(message: Message) -> bool:
-    return bool(message.parts) and not any(map(_says, message.parts)) and not holds_unknown(message, CHAT)
+    thinks = any(isinstance(part, Reasoning) for part in message.parts)
+    return thinks and not any(map(_says, message.parts)) and not holds_unknown(message, CHAT)
+
+
+def join_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """Messages of the user, and results, that came apart are marked as one, for hosts that want roles to alternate."""
+    out = list[Placed]()
+    for one in messages:
+        message = one.message
+        if out and message.speaker in _USERS and out[-1].message.speaker in _USERS:
+            message = joined(out[-1].message, message)
+            if message is not one.message:
+                changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
+        out.append(one.as_message(message))
+    return out
+
+
+_USERS: Final = ("human", "tool")

@@ -2,7 +2,8 @@
 
 The forms are described in `dialects.openai_chat.messages`: `fields` and `omit` for the
 fields of the message, `content` and `calls` with a slot for each entry of a list. Other
-dialects find out by themselves what has changed.
+dialects find out by themselves what has changed; of Messages (`came`, `half`) only has to be
+known which messages it would leave apart, and what they hold that is no part.
 """
 
 from __future__ import annotations
@@ -14,11 +15,28 @@ from msgspec.structs import replace
 
 from moonshim.conversation import Media, Message, Part, Text
 
-__all__ = ["CHAT", "fields_of", "holds_unknown", "kept_of", "lacks", "only", "only_said", "without", "without_fields"]
+__all__ = [
+    "CHAT",
+    "fields_of",
+    "holds_unknown",
+    "joined",
+    "kept_of",
+    "lacks",
+    "only",
+    "only_said",
+    "without",
+    "without_fields",
+]
 
 Json: TypeAlias = dict[str, Any]
 
 CHAT: Final = "openai_chat"
+MESSAGES: Final = "anthropic"
+
+_KNOWN_BLOCKS: Final = (
+    *("text", "thinking", "redacted_thinking", "image", "document"),
+    *("tool_use", "tool_result", "search_result", "tool_reference"),
+)
 
 
 def kept_of(message: Message, dialect: str = CHAT) -> Json:
@@ -64,8 +82,33 @@ def only_said(message: Message, *names: str) -> Message:
 
 def holds_unknown(message: Message, dialect: str) -> bool:
     """Whether a part that only its dialect knows is in the message, so that it is not as empty as it looks."""
-    slots = kept_of(message, dialect).get("content")
+    kept = kept_of(message, dialect)
+    if dialect == MESSAGES:
+        came = kept.get("came")
+        blocks = came.get("content") if isinstance(came, dict) else None
+        return isinstance(blocks, list) and any(map(_is_unknown, blocks))
+    slots = kept.get("content")
     return isinstance(slots, list) and any(isinstance(slot, dict) and "raw" in slot for slot in slots)
+
+
+def _is_unknown(block: Json) -> bool:
+    source = block.get("source")
+    by_file = isinstance(source, dict) and source.get("type") == "file"
+    return by_file or block.get("type") not in _KNOWN_BLOCKS
+
+
+def joined(before: Message, message: Message) -> Message:
+    """The message as one that Messages joins to the one before it; itself when it would do so anyway.
+
+    Messages leaves two of one role apart if they came apart, as real hosts of it allow.
+    """
+    kept, earlier = kept_of(message, MESSAGES), kept_of(before, MESSAGES)
+    if "came" not in kept or "came" not in earlier or kept.get("half") == 2:
+        return message
+    others = {name: value for name, value in message.extras.items() if name != MESSAGES}
+    if message.speaker == "tool":
+        return replace(message, extras=others)
+    return replace(message, extras=others | {MESSAGES: kept | {"half": 2}})
 
 
 def only(message: Message, stays: Callable[[Part], bool]) -> Message:

@@ -180,7 +180,7 @@ def _tool(name: str | None) -> str:
 def _as_text(result: ToolResult, heading: str) -> list[Part]:
     """A result that has no call, in words: the first text of it goes behind the heading."""
     said = heading.format(tool=_tool(result.name))
-    first, *others = result.parts or (Text(""),)
+    first, *others = [part for part in result.parts if part != Text("")] or [Text("")]
     if isinstance(first, Text):
         return [Text(f"{said}\n{first.text}" if first.text else said), *others]
     return [Text(said), first, *others]

@@ -119,8 +119,10 @@ class _Desk:
                 if names == ["reasoning"] or (detailed and names in ([], ["reasoning_details"])):
                     return thought.field
                 return "reasoning_details" if detailed else "reasoning"
-            case "echo" if not detailed and names in ([], ["reasoning_details"]):
-                return "reasoning_content"
+            case "echo" if not detailed and "reasoning_content" not in names:
+                # A host that insists on reasoning insists on this name.
+                plain = "reasoning" in names and self._needs.lost_reasoning is None
+                return thought.field if plain else "reasoning_content"
         return thought.field
 
     def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:

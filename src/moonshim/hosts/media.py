@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -20,7 +20,6 @@ _TEXTUAL: Final = re.compile(
     r"(?:text/[^;]*|application/(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|[^;]*\+(?:json|xml)))(?:;.*)?",
     re.IGNORECASE,
 )
-P = TypeVar("P", bound=Part)
 
 
 def condition_media(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
@@ -78,43 +77,50 @@ def _text_of(media: Media) -> str | None:
         return None
 
 
-def move_media(messages: list[Placed], changes: list[Change]) -> list[Placed]:
-    """Media inside tool results go into a user message directly behind the results, which say where to look.
+def move_media(messages: list[Placed], changes: list[Change], *, results: bool) -> list[Placed]:
+    """Media go into a user message where they may not stand themselves, which says where to look.
 
-    Chat knows only text in a tool message.
+    Only the user shows things: those in messages of the model and of the system move, and with
+    `results` those in tool results, where Chat has only text. The user message stands directly
+    behind the message that they come from, or behind the results that follow it.
     """
     out, waiting = list[Placed](), list[Part]()
     for number, one in enumerate(messages):
         parts = list[Part]()
         for part in one.message.parts:
             if isinstance(part, ToolResult):
-                part = _pointing(part, waiting)
-            elif waiting:
+                part = _pointing(part, waiting) if results else part
+            elif isinstance(part, Media) and one.message.speaker in _BLIND:
+                part = _pointer(part, _BLIND[one.message.speaker], waiting)
+            elif waiting and one.message.speaker not in _BLIND:
+                # Results and words in one message: what the results showed stands between them.
                 parts += waiting
                 waiting = []
             parts.append(part)
         if not all(new is old for new, old in zip(parts, one.message.parts, strict=False)):
-            changes.append(
-                Change("media_moved", "Chat has only text in tool messages: media stand in the next message", one.place)
-            )
+            changes.append(Change("media_moved", "media may not stand here: they are in the next message", one.place))
             one = one.saying(*parts)
         out.append(one)
-        behind = messages[number + 1].message if number + 1 < len(messages) else None
-        if waiting and not (behind is not None and any(isinstance(part, ToolResult) for part in behind.parts)):
+        behind = messages[number + 1].message.parts if number + 1 < len(messages) else ()
+        if waiting and not any(isinstance(part, ToolResult) for part in behind):
             out.append(Placed(Message("human", tuple(waiting)), one.turn, one.place))
             waiting = []
     return out
 
 
+_BLIND: Final = {"ai": "the assistant", "system": "the system prompt"}
+
+
 def _pointing(result: ToolResult, waiting: list[Part]) -> ToolResult:
     """The result with pointers in the place of its media, which go to those that wait."""
-    parts = list[Text | Media]()
-    for part in result.parts:
-        if isinstance(part, Text):
-            parts.append(part)
-            continue
-        number = 1 + sum(isinstance(one, Media) for one in waiting)
-        named = f" of tool {result.name}" if result.name else ""
-        waiting += (Text(f"[{part.kind} {number}: from the result{named}]"), part)
-        parts.append(Text(f"[{part.kind} {number}: see the next message]"))
-    return replace(result, parts=tuple(parts)) if len(parts) and tuple(parts) != result.parts else result
+    if not any(isinstance(part, Media) for part in result.parts):
+        return result
+    whose = f"the result of tool {result.name}" if result.name else "the result"
+    parts = (_pointer(part, whose, waiting) if isinstance(part, Media) else part for part in result.parts)
+    return replace(result, parts=tuple(parts))
+
+
+def _pointer(media: Media, whose: str, waiting: list[Part]) -> Text:
+    number = len(waiting) // 2 + 1
+    waiting += (Text(f"[{media.kind} {number}: from {whose}]"), media)
+    return Text(f"[{media.kind} {number}: see the next message]")

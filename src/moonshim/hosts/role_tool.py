@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import groupby
 from operator import attrgetter
 
@@ -47,8 +48,27 @@ def _mended_turn(turn: list[Placed], changes: list[Change]) -> list[Placed]:
         return turn
     parts = [(one.message, part) for one in turn for part in one.message.parts]
     claimed = {part.call_id for message, part in parts if isinstance(part, ToolResult) and _has_id(message, part)}
-    unclaimed = [part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed]
+    unclaimed = _Unclaimed([part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed])
     return [_mended(one, unclaimed, changes) if _odd(one.message) else one for one in turn]
+
+
+class _Unclaimed:
+    """The calls of a turn that no result names, each to be taken once."""
+
+    def __init__(self, calls: list[ToolCall]) -> None:
+        self._queues: dict[str | None, deque[ToolCall]] = {None: deque(calls)}
+        for call in calls:
+            self._queues.setdefault(call.name, deque()).append(call)
+        self._taken: set[int] = set()
+
+    def take(self, name: str | None) -> ToolCall | None:
+        for queue in (self._queues.get(name), self._queues[None]):
+            while queue:
+                call = queue.popleft()
+                if id(call) not in self._taken:
+                    self._taken.add(id(call))
+                    return call
+        return None
 
 
 def _odd(message: Message) -> bool:
@@ -56,7 +76,7 @@ def _odd(message: Message) -> bool:
     return any(not _has_id(message, part) or not _has_content(message, part) for part in results)
 
 
-def _mended(one: Placed, unclaimed: list[ToolCall], changes: list[Change]) -> Placed:
+def _mended(one: Placed, unclaimed: _Unclaimed, changes: list[Change]) -> Placed:
     message, parts = one.message, list(one.message.parts)
     for number, part in enumerate(parts):
         if not isinstance(part, ToolResult):
@@ -66,10 +86,9 @@ def _mended(one: Placed, unclaimed: list[ToolCall], changes: list[Change]) -> Pl
             part = replace(part, parts=(Text(""),))
         if not _has_id(message, part):
             changes.append(Change("result_id", "a tool result came without an id: it gets that of its call", one.place))
-            named = [call for call in unclaimed if call.name == part.name] or unclaimed
-            if named:
-                unclaimed.remove(named[0])
-                part = replace(part, call_id=named[0].id, name=named[0].name)
+            call = unclaimed.take(part.name)
+            if call is not None:
+                part = replace(part, call_id=call.id, name=call.name)
             part = replace(part, wire_id=None)
         parts[number] = part
     said = only_said(message, "content", "tool_call_id")
