@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -163,11 +164,13 @@ def needs_for(
 
 def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
     """The overrides as the values that the cells take."""
-    if overrides is not None and not isinstance(overrides, Mapping):
+    if not overrides and (overrides is None or isinstance(overrides, Mapping)):
+        return {}
+    if not isinstance(overrides, Mapping):
         raise InvalidOption(f"overrides must be an object, not {type(overrides).__name__}", field="overrides")
-    kinds = {field.name: field.type for field in msgspec.structs.fields(Needs)}
+    kinds = _kinds()
     given: dict[str, Any] = {}
-    for cell, value in (overrides or {}).items():
+    for cell, value in overrides.items():
         if cell not in kinds:
             hint = _nearest(str(cell), kinds) or f"the cells are {', '.join(kinds)}"
             raise InvalidOption(f"the host table has no cell {cell!r}; {hint}", field=str(cell))
@@ -178,6 +181,12 @@ def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
             hint = f"; {near}" if near else ""
             raise InvalidOption(f"{cell} cannot be {value!r}: {error}{hint}", field=cell) from None
     return given
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """The annotation of each cell."""
+    return {field.name: field.type for field in msgspec.structs.fields(Needs)}
 
 
 def _one_of(name: object, names: tuple[str, ...], field: str) -> Any:

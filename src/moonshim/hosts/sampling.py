@@ -65,16 +65,19 @@ def fit_sampling(sampling: Sampling, needs: Needs, *, thinking: bool) -> tuple[S
 
 
 def _fit_tokens(tokens: int | None, needs: Needs, change: Note) -> None:
+    window, limit, usual = needs.context_window, needs.output_limit, needs.default_max_tokens
+    if limit is not None and usual is not None:
+        usual = min(limit, usual)
     if tokens is None:
-        if needs.default_max_tokens is not None:
-            change("max_tokens", needs.default_max_tokens, "max_tokens", "this host wants a limit of output tokens")
+        if usual is not None:
+            change("max_tokens", usual, "max_tokens", "this host wants a limit of output tokens")
         return
-    window, limit = needs.context_window, needs.output_limit
-    if not needs.clips_output and window is not None and tokens >= window:
+    fitting = tokens if limit is None else min(tokens, limit)
+    if not needs.clips_output and window is not None and fitting >= window:
         why = f"{tokens} output tokens leave no room for the prompt in a window of {window}"
-        change("max_tokens", needs.default_max_tokens, "max_tokens", why)
-    elif limit is not None and tokens > limit:
-        change("max_tokens", limit, "max_tokens", f"{tokens} is over the limit of {limit}")
+        change("max_tokens", usual, "max_tokens", why)
+    elif fitting != tokens:
+        change("max_tokens", fitting, "max_tokens", f"{tokens} is over the limit of {limit}")
 
 
 def _fit_stop(stop: tuple[str, ...], needs: Needs, change: Note) -> None:

@@ -291,12 +291,17 @@ _OWN_ROWS: Final = (
 _HOST_ROWS: Final = (
     # KIMI 3: OpenRouter has `reasoning` and `reasoning_details`; `reasoning: {effort, enabled}` asks for it.
     Row(
-        {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details", "thinking": "openrouter_reasoning"},
+        {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details"},
+        hosts=("openrouter",),
+        generations=(*_THINKING_K2, *_K3),
+        dialects=("openai_chat",),
+    ),
+    Row(
+        {"thinking": "openrouter_reasoning"},
         hosts=("openrouter",),
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
     ),
-    Row({"reasoning_in": "reasoning_details"}, hosts=("openrouter",), generations=("k2-thinking",)),
     # Moonshot, to which it may go, cannot switch K3 off.
     Row({"can_disable": False}, hosts=("openrouter",), generations=_K3),
     Row({"efforts": _OPENROUTER_EFFORTS}, hosts=("openrouter",), generations=_K3, dialects=("openai_chat",)),
