@@ -172,6 +172,14 @@ CASES: dict[str, tuple[str, str, Json, Json, list[str]]] = {
         {"stream": True, "stream_options": {"x": 1, "include_usage": True}},
         ["include_usage"],
     ),
+    "numbers that nobody can write": (
+        "moonshot",
+        "k2",
+        {"temperature": 10**400, "max_tokens": 10**5000, "thinking": {"budget_tokens": 10**5000}},
+        {"temperature": 1.0, "max_tokens": 262_144},
+        ["sampling_range", "max_tokens", "thinking"],
+    ),
+    "thinking that says nothing": ("moonshot", "k2.5", {"thinking": {}}, {}, ["thinking"]),
     "a schema that is missing": (
         "moonshot",
         "k3",

@@ -179,6 +179,12 @@ def test_the_problem_is(status: int, body: Json | list[Any] | bytes, kind: str, 
     assert (problem.kind, problem.message, problem.code) == (kind, message, code)
 
 
+def test_numbers_that_nobody_can_write_are_left_out() -> None:
+    huge = b"1" * 5000
+    problem = read_problem(400, b'{"code":' + huge + b',"detail":[{"msg":"no","loc":["a",' + huge + b"]}]}", {})
+    assert problem.code is None
+
+
 def test_the_wrong_field_is_named() -> None:
     fast = b'{"detail":[{"loc":["body","messages",0,"role"],"msg":"field required","type":"missing"}]}'
     assert read_problem(422, fast, {}).param == "messages.0.role"

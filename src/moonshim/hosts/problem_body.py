@@ -15,6 +15,7 @@ __all__ = ["Told", "masked", "read_body"]
 Json: TypeAlias = dict[str, Any]
 
 LONGEST_MESSAGE: Final = 2000
+_HUGE: Final = 10**15
 _READ: Final = 4 * LONGEST_MESSAGE
 _DEEPEST: Final = 4
 """How many wrappings are taken off: OpenRouter hands on what OpenRouter handed on."""
@@ -98,7 +99,7 @@ def _told(value: Json, depth: int) -> Told:
     message, param = _message(inner)
     code, numeric = inner.get("code"), None
     if isinstance(code, int) and not isinstance(code, bool):
-        numeric, code = (code, None) if 400 <= code <= 599 else (None, str(code))
+        numeric, code = (code, None) if 400 <= code <= 599 else (None, str(code) if abs(code) < _HUGE else None)
     told = Told(
         message,
         _word(inner.get("type")),
@@ -145,10 +146,14 @@ def _message(inner: Json) -> tuple[str, str | None]:
             case [{"msg": str(text)} as first, *_]:  # FastAPI: where, and what
                 where = first.get("loc")
                 steps = where if isinstance(where, list) else []
-                return text, ".".join(str(step) for step in steps if step != "body") or None
+                return text, ".".join(str(step) for step in steps if _is_step(step)) or None
             case {"error": str(text)} | {"message": str(text)} | {"error": {"message": str(text)}}:
                 return text, None
     return "", None
+
+
+def _is_step(step: Any) -> bool:
+    return (isinstance(step, str) and step != "body") or (isinstance(step, int) and abs(step) < _HUGE)
 
 
 def _word(value: Any) -> str | None:

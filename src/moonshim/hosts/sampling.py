@@ -23,6 +23,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
 _POSITIVE: Final = ("top_p", "n", "max_tokens")
 """What cannot be nothing, and is left out when it is."""
 _GREEDY: Final = 0.01
+_HUGE: Final = 10**15
 
 
 def fit_sampling(sampling: Sampling, needs: Needs, *, thinking: bool) -> tuple[Sampling, list[Change]]:
@@ -45,13 +46,13 @@ def fit_sampling(sampling: Sampling, needs: Needs, *, thinking: bool) -> tuple[S
         value, allowed = getattr(sampling, name), fixed.thinking if thinking else fixed.plain
         if value is not None and value not in allowed:
             only = " or ".join(f"{each:g}" for each in allowed) or "none"
-            change(name, None, "fixed_sampling", f"{name} {value:g} is refused here (only {only}): left out")
+            change(name, None, "fixed_sampling", f"{name} {_shown(value)} is refused here (only {only}): left out")
     for field, (least, most) in _RANGES.items() if kimi else ():
         value = getattr(sampling, field)
         most = needs.temperature_max or most if field == "temperature" else most
         if value is not None and field not in new and not least <= value <= most:
             near = min(max(value, least), most)
-            change(field, near, "sampling_range", f"{field} {value:g} is outside of {least:g} to {most:g}")
+            change(field, near, "sampling_range", f"{field} {_shown(value)} is outside of {least:g} to {most:g}")
     for field in _POSITIVE if kimi else ():
         value = new.get(field, getattr(sampling, field))
         if value is not None and value <= 0:
@@ -64,6 +65,11 @@ def fit_sampling(sampling: Sampling, needs: Needs, *, thinking: bool) -> tuple[S
     return (replace(sampling, **new) if new else sampling), changes
 
 
+def _shown(value: float) -> str:
+    """A number for people; one with hundreds of digits, which Python refuses to write, in words."""
+    return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
+
+
 def _fit_tokens(tokens: int | None, needs: Needs, change: Note) -> None:
     window, limit, usual = needs.context_window, needs.output_limit, needs.default_max_tokens
     if limit is not None and usual is not None:
@@ -74,10 +80,10 @@ def _fit_tokens(tokens: int | None, needs: Needs, change: Note) -> None:
         return
     fitting = tokens if limit is None else min(tokens, limit)
     if not needs.clips_output and window is not None and fitting >= window:
-        why = f"{tokens} output tokens leave no room for the prompt in a window of {window}"
+        why = f"{_shown(tokens)} output tokens leave no room for the prompt in a window of {window}"
         change("max_tokens", usual, "max_tokens", why)
     elif fitting != tokens:
-        change("max_tokens", fitting, "max_tokens", f"{tokens} is over the limit of {limit}")
+        change("max_tokens", fitting, "max_tokens", f"{_shown(tokens)} is over the limit of {limit}")
 
 
 def _fit_stop(stop: tuple[str, ...], needs: Needs, change: Note) -> None:

@@ -71,11 +71,14 @@ def _put_off(put: Json) -> bool:
 
 def spell_thinking(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
     """The request in the host's own spelling, through `Request.put`; what was right already stays as it came."""
-    if needs.thinking == "passed" or request.thinking == Thinking():
+    if needs.thinking == "passed":
+        return request, []
+    said = _said(request, needs)
+    # An object that says nothing (`thinking: {}`) is refused, the other fields are not even looked at.
+    if request.thinking == Thinking() and "thinking" not in said:
         return request, []
     changes: list[Change] = []
     wanted = _wanted(request.thinking, needs, changes)
-    said = _said(request, needs)
     fresh = _STYLES[needs.thinking](wanted, said) if needs.thinking else {}
     left = Thinking(effort=wanted.effort) if needs.thinking == "output_config" else Thinking()
     right = _without_accepted(said, needs) == fresh and (bool(said) or left == request.thinking)
@@ -118,16 +121,16 @@ def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
         keep = False
     budget = thinking.budget if enabled is not False else None
     if budget is not None and needs.thinking != "anthropic":
-        cannot(f"a budget of {budget} tokens cannot be said to this host: left out")
+        cannot("a budget of tokens cannot be said to this host: left out")
     return Wanted(enabled, word, budget, keep)
 
 
 def _said(request: Request, needs: Needs) -> Json:
-    """The client's own fields, when it speaks the dialect of the host."""
+    """The client's own fields, when it speaks the dialect of the host, less those that were put right already."""
     kept = request.extras.get(needs.dialect)
     fields = kept.get("fields") if isinstance(kept, dict) else None
     came = fields if isinstance(fields, dict) else {}
-    return {key: came[key] for key in _SPELLINGS[needs.dialect] if came.get(key) is not None}
+    return {key: came[key] for key in _SPELLINGS[needs.dialect] if came.get(key) is not None and key not in request.put}
 
 
 def _without_accepted(said: Json, needs: Needs) -> Json:
