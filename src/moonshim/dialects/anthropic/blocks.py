@@ -2,7 +2,7 @@
 
 `Writer.follow` is the one that keeps a message as it was: a part that says what its block
 said is written as that block, one that was changed is written fresh, with the unknown
-fields that stood beside it, and blocks that are no parts stay where they stood.
+fields that stood beside it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SAID: Final[dict[str, frozenset[str]]] = {
 """The fields of a block that its part has a say in."""
 
 
-def exactly(old: Part | None, new: Part) -> bool:
+def exactly(old: Part, new: Part) -> bool:
     """Whether a part still says what its block said, identifiers on the wire included."""
     match old, new:
         case ToolCall(), ToolCall():
@@ -50,7 +50,7 @@ def exactly(old: Part | None, new: Part) -> bool:
     return old == new
 
 
-def _alike(old: Part | None, new: Part) -> bool:
+def _alike(old: Part, new: Part) -> bool:
     match old, new:
         case ToolCall(), ToolCall():
             return (old.name, old.arguments) == (new.name, new.arguments)
@@ -69,13 +69,12 @@ def input_of(arguments: str) -> Json | None:
 class Writer:
     """Writes the parts of one conversation. `changes` tells what could not be said."""
 
-    def __init__(self, calls: Mapping[str, str | None], *, tokens: bool, plain: frozenset[str] = frozenset()) -> None:
+    def __init__(self, calls: Mapping[str, str | None], *, tokens: bool) -> None:
         """`calls`: the wire identifiers by canonical ones; `tokens`: whether signatures of our own may be written."""
         self.changes: list[Change] = []
         self.place = "messages"
         self._calls = calls
         self._tokens = tokens
-        self._plain = plain
 
     def fresh(self, parts: Sequence[Part]) -> list[Json]:
         """The blocks of these parts, whoever said them."""
@@ -83,33 +82,20 @@ class Writer:
 
     def follow(self, parts: Sequence[Part], entries: Sequence[Json]) -> list[Json]:
         """The blocks of these parts, as near to the blocks that they came from as can be."""
-        old = [parse_block(entry) for entry in entries]
-        out, at = list[Json](), 0
+        old, out = [parse_block(entry) for entry in entries], list[Json]()
         for part, found in zip(parts, _matched(parts, old), strict=True):
-            if found is None:
-                out += self._blocks(part)
-                continue
-            out += [entries[k] for k in range(at, found) if old[k] is None]
-            out += self._again(part, old[found], entries[found])
-            at = found + 1
-        return out + [entries[k] for k in range(at, len(old)) if old[k] is None]
+            out += self._blocks(part) if found is None else self._again(part, old[found], entries[found])
+        return out
 
     def as_it_came(self, block: Json) -> bool:
-        """Whether a block may go out as it is: no token of ours in it, and nothing that this host does not take."""
-        kind = block.get("type")
-        if kind in ("thinking", REDACTED):
-            return self._tokens or not is_sealed(block.get("signature") or block.get("data"))
-        if not self._plain:
-            return True
-        if kind == "tool_result" and isinstance(block.get("content"), list):
-            return all(self.as_it_came(entry) for entry in block["content"])
-        return kind not in self._plain
+        """Whether a block may go out as it is: not with a token of ours, unless it goes to a client."""
+        return self._tokens or not (is_sealed(block.get("signature")) or is_sealed(block.get("data")))
 
     def cannot_say(self, detail: str) -> None:
         """Note what was left out."""
         self.changes.append(Change("cannot_say", detail, self.place))
 
-    def _again(self, part: Part, old: Part | None, entry: Json) -> list[Json]:
+    def _again(self, part: Part, old: Part, entry: Json) -> list[Json]:
         if _alike(old, part) and self.as_it_came(entry):
             if isinstance(part, ToolCall) and part.wire_id is not None:
                 return [entry if entry.get("id") == part.wire_id else entry | {"id": part.wire_id}]
@@ -118,9 +104,8 @@ class Writer:
             return [entry]
         blocks = self._blocks(part)
         if blocks and blocks[0]["type"] == entry["type"]:
-            said = _SAID[entry["type"]]
-            others = {key: value for key, value in entry.items() if key not in said and key not in blocks[0]}
-            blocks[0] |= others
+            said = _SAID.get(entry["type"], entry.keys())
+            blocks[0] |= {key: value for key, value in entry.items() if key not in said and key not in blocks[0]}
         return blocks
 
     def _blocks(self, part: Part) -> list[Json]:
@@ -214,7 +199,7 @@ def _decoded(data: str) -> str | None:
         return None
 
 
-def _matched(parts: Sequence[Part], old: Sequence[Part | None]) -> list[int | None]:
+def _matched(parts: Sequence[Part], old: Sequence[Part]) -> list[int | None]:
     """For each part the block that it came from, in rising order: equal ones first, then changed ones between them.
 
     Linear: a block is looked at a bounded number of times, however the parts were shuffled.
@@ -225,8 +210,7 @@ def _matched(parts: Sequence[Part], old: Sequence[Part | None]) -> list[int | No
         part = old[index]
         for kind, following in next_of.items():
             following[index] = index if isinstance(part, kind) else following[index + 1]
-        if part is not None:
-            places.setdefault(_key(part), []).append(index)
+        places.setdefault(_key(part), []).append(index)
     found, last = list[int | None](), -1
     for part in parts:
         waiting = places.get(_key(part), [])

@@ -170,7 +170,7 @@ class MessagesEncoder:
         return {"type": "content_block_start", "index": block.number, "content_block": start}
 
     def _tool_use(self, opened: BlockOpened) -> Json:
-        given = opened.call_id or f"{self._id}_{self._count}"
+        given = opened.call_id or f"toolu_{self._id.removeprefix('msg_')}_{self._count}"
         whole = _LEGAL.fullmatch(given) is not None
         wire_id = self._ids.take(lambda mark: given + mark if whole else anthropic_id(given, mark))
         tool = self._reply.tools.get(opened.name or "")

@@ -85,22 +85,21 @@ def _parse_message(message: Any, place: str) -> list[Message]:
         raise InvalidInput("a message must be an object whose role is user, assistant or system", field=place)
     parts = _parse_content(message.get("content"), place)
     for index, part in enumerate(parts):
-        if part is not None and not isinstance(part, _HELD[speaker]):
+        if not isinstance(part, _HELD[speaker]):
             raise InvalidInput(f"a message of role {role} cannot hold this block", field=f"{place}.content[{index}]")
-    said = tuple(part for part in parts if part is not None)
-    results = tuple(part for part in said if isinstance(part, ToolResult))
+    results = tuple(part for part in parts if isinstance(part, ToolResult))
     if not results:
-        return [Message(speaker, said, {DIALECT: {"came": message}})]
-    if len(results) == len(said):
+        return [Message(speaker, tuple(parts), {DIALECT: {"came": message}})]
+    if len(results) == len(parts):
         return [Message("tool", results, {DIALECT: {"came": message}})]
-    rest = tuple(part for part in said if not isinstance(part, ToolResult))
+    rest = tuple(part for part in parts if not isinstance(part, ToolResult))
     return [
         Message("tool", results, {DIALECT: {"came": message, "half": 1}}),
         Message("human", rest, {DIALECT: {"came": message, "half": 2}}),
     ]
 
 
-def _parse_content(content: Any, place: str) -> list[Part | None]:
+def _parse_content(content: Any, place: str) -> list[Part]:
     if isinstance(content, str):
         return [Text(content)]
     if isinstance(content, list):
@@ -140,16 +139,14 @@ def write_messages(
     *,
     system_as_user: bool = True,
     tokens: bool = False,
-    plain: frozenset[str] = frozenset(),
 ) -> tuple[list[Json], list[Change]]:
     """The list of messages, and what could not be said.
 
     A message that came in this dialect stays a message of its own; others are joined to
     their neighbour of the same role. A system prompt of another dialect becomes text of the user where
-    `system_as_user`. `tokens`: whether signatures of our own may go out. `plain`: types of blocks inside results
-    that go out as text.
+    `system_as_user`. `tokens`: whether signatures of our own may go out.
     """
-    writer = Writer(_wire_ids(messages), tokens=tokens, plain=plain)
+    writer = Writer(_wire_ids(messages), tokens=tokens)
     written, after = list[_Written](), False
     for n, message in enumerate(messages):
         if after:
@@ -283,7 +280,7 @@ def _is_unchanged(came: Json, parts: Sequence[Part], writer: Writer) -> bool:
     content = came["content"]
     if isinstance(content, str):
         return len(parts) == 1 and parts[0] == Text(content)
-    old = [part for part in map(parse_block, content) if part is not None]
+    old = [parse_block(block) for block in content]
     if len(old) != len(parts):
         return False
     if any(isinstance(part, ToolResult) for part in old):

@@ -2,11 +2,12 @@
 
 | block | part |
 |---|---|
-| `text`, `search_result`, `tool_reference` | `Text` |
+| `text` | `Text` |
 | `thinking`, `redacted_thinking` | `Reasoning`; what was redacted is one of its `details` |
 | `image`, `document` | `Media`; a document of text is a file of type `text/plain` |
 | `tool_use`, `tool_result` | `ToolCall`, `ToolResult`, under their wire identifiers: `messages` pairs them |
-| anything else | None: only this dialect can say it, and it stays where it came from |
+| anything else (`tool_reference`, `search_result`, `server_tool_use`, …) | `Media`: a file of text that says it in \
+words, for those who do not know the block |
 
 Nothing is copied: what a part keeps of its block is the block's own value, and nobody changes it.
 """
@@ -57,8 +58,8 @@ def json_written(value: Any) -> str:
         raise ValueError(str(error)) from None
 
 
-def parse_block(block: Any, where: str = "content", index: int = 0) -> Part | None:
-    """The part that a block is, or None for a block that only this dialect knows.
+def parse_block(block: Any, where: str = "content", index: int = 0) -> Part:
+    """The part that a block is.
 
     >>> parse_block({"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}})
     Text(text='hi')
@@ -68,7 +69,7 @@ def parse_block(block: Any, where: str = "content", index: int = 0) -> Part | No
     if not isinstance(kind, str):
         place.refuse("a content block must be an object with a type")
     parse = _PARSERS.get(kind)
-    return None if parse is None else parse(block, place)
+    return _in_words(block, place) if parse is None else parse(block, place)
 
 
 def _string(block: Json, key: str, place: _Place, default: str | None = None) -> str:
@@ -80,15 +81,6 @@ def _string(block: Json, key: str, place: _Place, default: str | None = None) ->
 
 def _text(block: Json, place: _Place) -> Text:
     return Text(_string(block, "text", place))
-
-
-def _search_result(block: Json, place: _Place) -> Text:
-    lines = [value for key in ("title", "source") if isinstance(value := block.get(key), str)]
-    return Text("\n".join([*lines, _text_within(block.get("content"))]))
-
-
-def _tool_reference(block: Json, place: _Place) -> Text:
-    return Text(f"[tool: {_string(block, 'tool_name', place)}]")
 
 
 def _thinking(block: Json, place: _Place) -> Reasoning:
@@ -125,33 +117,35 @@ def _tool_result(block: Json, place: _Place) -> ToolResult:
             part = parse_block(entry, where, index)
             if isinstance(part, (Text, Media)):
                 parts.append(part)
-            elif part is not None:
+            else:
                 raise InvalidInput("a tool result cannot hold this block", field=f"{where}[{index}]")
     elif content is not None:
         place.refuse("the content of a tool result must be a string or a list", "content")
     return ToolResult(wire_id or "", None, tuple(parts), is_error is True, wire_id)
 
 
-def _image(block: Json, place: _Place) -> Media | None:
+def _image(block: Json, place: _Place) -> Media:
     return _media("image", block, place)
 
 
-def _document(block: Json, place: _Place) -> Media | None:
+def _document(block: Json, place: _Place) -> Media:
     match block.get("source"):
         case {"type": "text", "data": str(text)}:
-            pass
+            return _file(block, text, _TEXT)
         case {"type": "content", "content": str() | list() as content}:
-            text = _text_within(content)
+            return _file(block, _text_within(content), _TEXT)
         case {"type": "text" | "content"}:
             place.refuse("a document of text needs its text", "source")
-        case _:
-            return _media("file", block, place)
-    # Bytes have no halves of characters: such a half becomes a question mark for everybody but this dialect.
+    return _media("file", block, place)
+
+
+def _file(block: Json, text: str, media_type: str) -> Media:
+    """The block as a file, for those who do not know it; they see a question mark for half a character."""
     data = base64.b64encode(text.encode(errors="replace")).decode()
-    return Media("file", data=data, media_type="text/plain", extras={DIALECT: {"block": block}}, name=_title(block))
+    return Media("file", data=data, media_type=media_type, extras={DIALECT: {"block": block}}, name=_title(block))
 
 
-def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media | None:
+def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
     source = block.get("source")
     if not isinstance(source, dict):
         place.refuse(f"a block of type {block['type']} needs a source", "source")
@@ -169,12 +163,49 @@ def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media 
             return Media(kind, url=url, extras=extras, name=name)
         case {"type": "base64" | "url"}:
             place.refuse("a source needs its data or its url", "source")
-    return None  # by file_id: known to its host alone
+    # By file_id: known to its host alone, and of no kind that anybody else could show.
+    return Media("file", extras={DIALECT: {"block": block}}, name=name)
 
 
 def _title(block: Json) -> str | None:
     title = block.get("title")
-    return title if isinstance(title, str) and block["type"] == "document" else None
+    return title if isinstance(title, str) and block["type"] in ("document", "search_result") else None
+
+
+# --- blocks that only this dialect knows, in words ----------------------------------------------------------------
+
+
+def _in_words(block: Json, place: _Place) -> Media:
+    tell = _WORDS.get(block["type"])
+    try:
+        return (
+            _file(block, json_written(block), "application/json") if tell is None else _file(block, tell(block), _TEXT)
+        )
+    except ValueError:
+        place.refuse("the block cannot be read")
+
+
+def _tool_reference(block: Json) -> str:
+    return f"The tool {block.get('tool_name')} can be called now."
+
+
+def _search_result(block: Json) -> str:
+    source = block.get("source")
+    return "\n".join([*([source] if isinstance(source, str) else ()), _text_within(block.get("content"))])
+
+
+def _server_call(block: Json) -> str:
+    return f"[{block.get('name')} was run by the host: {json_written(block.get('input'))}]"
+
+
+def _server_results(block: Json) -> str:
+    content = block.get("content")
+    entries = content if isinstance(content, list) else [content]
+    lines = []
+    for entry in entries:
+        known = [entry[key] for key in ("title", "url") if isinstance(entry, dict) and isinstance(entry.get(key), str)]
+        lines.append(" ".join(known) if known else json_written(entry))
+    return "\n".join(lines)
 
 
 def _text_within(content: Any) -> str:
@@ -186,10 +217,15 @@ def _text_within(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-_PARSERS: Final[dict[str, Callable[[Json, _Place], Part | None]]] = {
-    "text": _text,
-    "search_result": _search_result,
+_TEXT: Final = "text/plain"
+_WORDS: Final[dict[str, Callable[[Json], str]]] = {
     "tool_reference": _tool_reference,
+    "search_result": _search_result,
+    "server_tool_use": _server_call,
+    "web_search_tool_result": _server_results,
+}
+_PARSERS: Final[dict[str, Callable[[Json, _Place], Part]]] = {
+    "text": _text,
     "thinking": _thinking,
     "redacted_thinking": _redacted,
     "tool_use": _tool_use,

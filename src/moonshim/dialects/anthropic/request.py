@@ -6,8 +6,6 @@
 |---|---|
 | `fields` | the body as it came, less its messages, its system and its tools |
 | `system`, `tools` | these, where they came and said nothing (`""`, `[]`, null) |
-| `plain` | set by whoever prepares a request: types of blocks inside results that this host does not take \
-(`tool_reference`), to be written as text |
 """
 
 from __future__ import annotations
@@ -130,8 +128,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     if system is not None or "system" in kept:
         body["system"] = kept["system"] if system is None else system
     rest, places = request.messages[len(leading) :], request.places[len(leading) :]
-    plain = kept.get("plain")
-    messages, unsaid = write_messages(rest, places, plain=frozenset(plain if isinstance(plain, (list, tuple)) else ()))
+    messages, unsaid = write_messages(rest, places)
     body["messages"] = messages
     changes += unsaid
     if request.tools is not None:
