@@ -225,7 +225,7 @@ class Listener:
         for name in REASONING_FIELDS:
             text = delta.get(name) or ""
             if isinstance(text, list):
-                text = "".join(one.get("text") or "" for one in text)
+                text = "".join(one.get("text") or one.get("summary") or "" for one in text)
             if text:
                 heard.fields[name] = heard.fields.get(name, "") + text
                 texts.append(text)

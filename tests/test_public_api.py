@@ -15,6 +15,7 @@ import moonshim
 
 PUBLIC = [
     "CannotExpress",
+    "Change",
     "Failed",
     "Finished",
     "InvalidInput",
@@ -25,6 +26,7 @@ PUBLIC = [
     "Mender",
     "Message",
     "MoonshimError",
+    "Prepared",
     "Reasoning",
     "Repaired",
     "Text",
@@ -39,7 +41,9 @@ PUBLIC = [
     "mend_chunks",
     "mend_response",
     "parse_tools",
+    "prepare_request",
     "tool_id_strategy",
+    "translate_messages",
 ]
 """Others build on these: a name that goes, or changes, is a new major version."""
 

@@ -22,7 +22,8 @@ __all__ = ["UNREAD", "Answer", "Fed", "is_named_hold"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
-"""Characters of a marker (`<|t`) after which it is worth waiting for the rest across an interruption."""
+_SURELY_MARKERS: Final = ("<｜", "</｜", "<tool_", "</tool_", "<function=", "<parameter=", "<arg_", "[TOOL_", "[ARGS")
+"""Beginnings of markers after which it is worth waiting for the rest across an interruption; `<|t`, too."""
 
 
 class Fed:
@@ -340,11 +341,15 @@ class Answer:
             grammar = self._grammars.get(other)
             if other == channel or grammar is None or not grammar.held:
                 continue
-            if len(grammar.held) >= _SURELY_A_MARKER and grammar.held.startswith("<|"):
+            if _is_surely_a_marker(grammar.held):
                 self._parking[other].leave()
             else:
                 before = grammar.held
                 self._handle(other, before, grammar.flush(), "", slip)
+
+
+def _is_surely_a_marker(held: str) -> bool:
+    return held.startswith(_SURELY_MARKERS) or (held.startswith("<|") and len(held) >= _SURELY_A_MARKER)
 
 
 def is_named_hold(held: str) -> bool:
