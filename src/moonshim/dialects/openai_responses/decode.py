@@ -71,27 +71,15 @@ class ResponsesDecoder:
         self._over = False
         self._items: dict[Key, HeardItem] = {}
         self._calls = 0
-        self._steps: Final[dict[str, Callable[[Json], list[Heard]]]] = {
-            "response.created": self._begin,
-            "response.queued": self._begin,
-            "response.in_progress": self._begin,
-            "response.output_item.added": self._added,
-            "response.output_item.done": self._done,
-            "response.completed": self._ended,
-            "response.incomplete": self._ended,
-            "response.failed": self._ended,
-            "response.cancelled": self._ended,
-            "error": self._error,
-        }
 
     def feed(self, payload: Json) -> list[Heard]:
         """What this payload says."""
         kind = payload.get("type")
         if not isinstance(kind, str):
             return self._error(payload) if payload.get("error") else [Unread(payload)]
-        step = self._steps.get(kind)
+        step = _STEPS.get(kind)
         if step is not None:
-            return step(payload)
+            return step(self, payload)
         start, _, end = kind.rpartition(".")
         if end in ("delta", "done"):
             if start in _TEXTS:
@@ -99,8 +87,7 @@ class ResponsesDecoder:
             if start in _CALLS:
                 return self._asked(payload, start, end)
         # What a host's own tool does while it runs is known, and says nothing elsewhere.
-        known = kind in _IDLE or "_call." in kind
-        return [] if kind in _IDLE else [Unread(payload, known)]
+        return [] if kind in _IDLE else [Unread(payload, known="_call." in kind)]
 
     def flush(self) -> list[Heard]:
         """The input is over: nothing is kept back."""
@@ -169,7 +156,7 @@ class ResponsesDecoder:
         kind, field, where = _TEXTS[start]
         place, key = payload.get(where), "refusal" if start == "response.refusal" else "text"
         text = payload.get("delta" if end == "delta" else key)
-        item = self._growing(_key(payload), kind)
+        item = self._growing(payload, kind)
         if not isinstance(text, str) or item is None:
             return [Unread(payload)]
         place = place if isinstance(place, int) else 0
@@ -178,7 +165,7 @@ class ResponsesDecoder:
     def _asked(self, payload: Json, start: str, end: str) -> list[Heard]:
         kind, field = _CALLS[start]
         text = payload.get("delta" if end == "delta" else field)
-        item = self._growing(_key(payload), kind)
+        item = self._growing(payload, kind)
         if not isinstance(text, str) or item is None:
             return [Unread(payload)]
         return item.ask(text) if end == "delta" else item.ask_whole(text)
@@ -206,12 +193,13 @@ class ResponsesDecoder:
             found.id = item["id"]
         return found
 
-    def _growing(self, key: Key, kind: str) -> HeardItem | None:
+    def _growing(self, payload: Json, kind: str) -> HeardItem | None:
         """The item that a piece belongs to, also where nobody said that it began; None for one of another kind."""
+        key = _key(payload)
         found = self._items.get(key)
         if found is not None and (found.type != kind or found.is_done):
             return None
-        return self._known(key, kind, {})
+        return self._known(key, kind, {"id": payload.get("item_id")})
 
     def _final(self, place: int, kind: str, item: Json, told: dict[Key, HeardItem]) -> HeardItem:
         """The item that the end of a stream repeats: the same identifier, the same call, or the same place."""
@@ -220,6 +208,20 @@ class ResponsesDecoder:
                 return told[key]
         at = self._items.get(place)
         return at if at is not None and at.type == kind else self._known(("final", place), kind, item)
+
+
+_STEPS: Final[dict[str, Callable[[ResponsesDecoder, Json], list[Heard]]]] = {
+    "response.created": ResponsesDecoder._begin,
+    "response.queued": ResponsesDecoder._begin,
+    "response.in_progress": ResponsesDecoder._begin,
+    "response.output_item.added": ResponsesDecoder._added,
+    "response.output_item.done": ResponsesDecoder._done,
+    "response.completed": ResponsesDecoder._ended,
+    "response.incomplete": ResponsesDecoder._ended,
+    "response.failed": ResponsesDecoder._ended,
+    "response.cancelled": ResponsesDecoder._ended,
+    "error": ResponsesDecoder._error,
+}
 
 
 def decode_response(body: Json) -> list[Heard]:
@@ -252,8 +254,7 @@ def _failed(error: Any, otherwise: str) -> Failed:
     words = [str(word) for key in ("code", "type") if isinstance(word := details.get(key), (str, int))]
     code = next((word for word in words if word and word != "error"), otherwise)
     message = details.get("message")
-    final = code in _FINAL or details.get("type") in _FINAL
-    return Failed(code, message if isinstance(message, str) and message else code, not final)
+    return Failed(code, message if isinstance(message, str) and message else code, _FINAL.isdisjoint(words))
 
 
 def _kind(item: Any) -> str:

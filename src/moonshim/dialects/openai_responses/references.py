@@ -7,11 +7,11 @@ is told of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moonshim.conversation import Change, Request
-from moonshim.dialects.openai_responses.content import Json
+from moonshim.dialects.openai_responses.content import Json, parse_entries
 from moonshim.dialects.openai_responses.fields import FIELDS
 from moonshim.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
 from moonshim.dialects.openai_responses.request import kept_fields
@@ -19,7 +19,7 @@ from moonshim.dialects.openai_responses.writing import kept_items
 
 __all__ = ["left_behind", "resolve_references"]
 
-_READ: Final = frozenset({"message", "reasoning", *CALLS, *OUTPUTS})
+_READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *OUTPUTS})
 _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
     *(field.keys for field in FIELDS.values())
 )
@@ -68,31 +68,26 @@ def left_behind(request: Request) -> list[Change]:
     changes = []
     for message, place in zip(request.messages, [*request.places, *[""] * len(request.messages)], strict=False):
         for item in kept_items(message):
-            kind = type_of(item, place)
-            if kind == "item_reference":
-                detail = f"the item {item.get('id')!r} is only referred to, and nobody knows it"
-                changes.append(Change("unresolved_reference", detail, place or None))
-            elif kind not in _READ:
-                changes.append(
-                    Change("cannot_say", f"an item of type {kind} means nothing to other hosts", place or None)
-                )
-            else:
-                changes += _unread_entries(item, place)
-    for key, value in kept_fields(request).items():
+            changes += [Change(rule, detail, place or None) for rule, detail in _left_of(item)]
+    fields = kept_fields(request)
+    for key, value in fields.items():
         if value is not None and key not in _SAID and key not in _IDLE:
             changes.append(Change("cannot_say", f"{key} is a field of Responses alone", key))
+    if isinstance(text := fields.get("text"), dict) and text.get("verbosity") is not None:
+        changes.append(Change("cannot_say", "verbosity is a field of OpenAI's own models", "text.verbosity"))
     return changes
 
 
-def _unread_entries(item: Json, place: str) -> list[Change]:
-    entries = item.get("content")
-    types = [entry.get("type") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return [
-        Change("cannot_say", f"content of type {kind} by file_id is known to its host alone", place or None)
-        for kind, entry in zip(types, entries or (), strict=False)
-        if kind in ("input_image", "input_file") and "file_id" in entry and not _has_address(entry)
-    ]
-
-
-def _has_address(entry: Json) -> bool:
-    return any(isinstance(entry.get(key), str) for key in ("image_url", "file_data", "file_url"))
+def _left_of(item: Json) -> Iterator[tuple[str, str]]:
+    kind = type_of(item, "")
+    if kind == "item_reference":
+        yield "unresolved_reference", f"the item {item.get('id')!r} is only referred to, and nobody knows it"
+    elif kind not in _READ:
+        yield "cannot_say", f"an item of type {kind} means nothing to other hosts"
+    else:
+        content = item.get(OUTPUTS[kind].payload if kind in OUTPUTS else "content")
+        if kind == "message" or (kind in OUTPUTS and OUTPUTS[kind].is_content):
+            for entry, part in zip(content or (), parse_entries(content, ""), strict=False):
+                if part is None:
+                    how = " by file_id" if "file_id" in entry else ""
+                    yield "cannot_say", f"content of type {entry['type']}{how} means nothing to other hosts"

@@ -130,21 +130,10 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         value, said = field.of(request), {key: came[key] for key in field.keys if key in came}
         body |= said if said and field.read(came) == value else field.write(value, said)
     now = Names(request.tools or ())
-    before = Names(parse_tools(came["tools"])) if isinstance(came.get("tools"), list) else Names()
-    _put_tools(body, request, came, before, now, changes)
-    _put_input(body, request, came, before, now, changes)
-    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
-    for key, value in request.put.items():
-        if value is None:
-            body.pop(key, None)
-        else:
-            body[key] = value
-    return body, changes
-
-
-def _put_tools(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:
+    declared = parse_tools(came["tools"]) if isinstance(came.get("tools"), list) else []
+    before = Names(declared)
     if request.tools is not None:
-        tools = render_tools(request.tools, came.get("tools"), changes)
+        tools = render_tools(request.tools, came.get("tools"), declared, changes)
         if tools or "tools" in came or not request.tools:
             body["tools"] = tools
     elif came.get("tools", 0) is None:
@@ -153,6 +142,14 @@ def _put_tools(body: Json, request: Request, came: Json, before: Names, now: Nam
         body["tool_choice"] = came["tool_choice"]
     elif request.tool_choice is not None:
         body["tool_choice"] = render_choice(request.tool_choice, now)
+    _put_input(body, request, came, before, now, changes)
+    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
+    for key, value in request.put.items():
+        if value is None:
+            body.pop(key, None)
+        else:
+            body[key] = value
+    return body, changes
 
 
 def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:

@@ -160,10 +160,13 @@ def kind_of(tool: Tool) -> str:
     return tool.name if tool.kind == "server" else tool.kind
 
 
-def render_tools(tools: Sequence[Tool], came: Any, changes: list[Change]) -> list[Json]:
-    """The definitions of these tools: the very list that came, while it still says them."""
+def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], changes: list[Change]) -> list[Json]:
+    """The definitions of these tools: the very list that came, while it still says them.
+
+    `before` are the tools that were read from that list.
+    """
     declared = [tool for tool in tools if not _kept(tool).get("loaded")]
-    if isinstance(came, list) and parse_tools(came) == declared:
+    if isinstance(came, list) and before == declared:
         return came
     out, last = list[Json](), None
     for number, tool in enumerate(declared):

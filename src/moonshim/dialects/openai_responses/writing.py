@@ -91,6 +91,12 @@ class Writing:
             pairs: list[Pair] = [(None, part) for part in first]
             return self._grouped(_groups(pairs, [], []), message.speaker, place)
         spots = [(at, number, part) for at, item in enumerate(kept) for number, part in self._read(item)]
+        spoken = [(at, part) for at, _, part in spots if part is not None]
+        if len(spoken) == len(message.parts) and all(map(_is_same, spoken, message.parts)):
+            for (at, _), part in zip(spoken, message.parts, strict=True):
+                if isinstance(part, ToolCall):
+                    self._types[part.id] = kept[at]["type"]
+            return self._unsealed(kept)
         pairs = list(align([part for _, _, part in spots], message.parts))
         return self._grouped(_groups(pairs, spots, kept), message.speaker, place)
 
@@ -110,6 +116,11 @@ class Writing:
         except InvalidInput:
             pass  # it was not read in the first place, and stays what it is
         return [(None, None)]
+
+    def _unsealed(self, items: list[Json]) -> list[Json]:
+        if not self._for_host or not any(is_sealed(item.get("encrypted_content")) for item in items):
+            return items
+        return [{k: v for k, v in item.items() if k != "encrypted_content" or not is_sealed(v)} for item in items]
 
     def _grouped(self, groups: list[_Group], speaker: Speaker, place: str) -> list[Json]:
         return [item for group in groups if (item := self._write(group, speaker, place)) is not None]
@@ -165,6 +176,19 @@ class Writing:
 
     def _unsaid(self, what: str, place: str) -> None:
         self.changes.append(Change("cannot_say", f"Responses has {what}", place or None))
+
+
+def _is_same(spoken: tuple[int, Part], part: Part) -> bool:
+    """Whether a part is still what was read. Canonical identifiers were given later, and are not of the wire."""
+    said = spoken[1]
+    match said:
+        case ToolCall() if isinstance(part, ToolCall):
+            return said.arguments == part.arguments and said.name == part.name and said.wire_id == part.wire_id
+        case ToolResult() if isinstance(part, ToolResult):
+            return said.parts == part.parts and said.wire_id == part.wire_id and said.is_error == part.is_error
+        case Reasoning() if isinstance(part, Reasoning):
+            return said.text == part.text and said.signature == part.signature
+    return said == part
 
 
 def _is(one: object, other: object) -> bool:
