@@ -120,8 +120,9 @@ def test_no_depth_of_nesting_breaks_anything() -> None:
     for _ in range(100_000):
         deep = [deep]
     asked = {"type": "shell_call", "call_id": "c", "action": deep}
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput) as refused:
         parse_request({"model": "m", "input": [asked]}, Sealer())
+    assert refused.value.field == "input[0].action"
     assert [one for one in decode_response({"output": [asked]}) if isinstance(one, CallPiece)] == [
         CallPiece(0, "c", "shell")
     ]

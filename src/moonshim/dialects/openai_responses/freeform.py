@@ -41,7 +41,10 @@ class InputReader:
         """What the text grows by."""
         match self._state:
             case "start":
-                text = "".join([*self._held, piece])
+                self._held.append(piece)
+                if piece.isspace():
+                    return ""  # it decides nothing, however much of it comes
+                text = "".join(self._held)
                 found = _START.match(text)
                 if found is not None:
                     self._state, self._held = "text", []

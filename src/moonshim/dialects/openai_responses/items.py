@@ -116,17 +116,17 @@ def read_call(item: Json, names: Names, where: str) -> ToolCall:
         if not isinstance(payload, str):
             raise InvalidInput("input must be a string", field=f"{where}.input")
         return ToolCall(wire_id or "", name, wrapped(payload), wire_id)
-    return ToolCall(wire_id or "", name, call_payload(payload), wire_id)
+    return ToolCall(wire_id or "", name, call_payload(payload, f"{where}.{how.payload}"), wire_id)
 
 
-def call_payload(payload: Any) -> str:
+def call_payload(payload: Any, where: str | None = None) -> str:
     """What a call is asked, as text: objects that should have been text become it."""
     if payload is None or isinstance(payload, str):
         return payload or ""
     try:
         return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        raise InvalidInput("this is nested too deeply") from None
+        raise InvalidInput("this is nested too deeply", field=where) from None
 
 
 def wrapped(text: str) -> str:
@@ -166,7 +166,7 @@ def read_result(item: Json, where: str) -> ToolResult:
     if how.is_content:
         parts = parse_content(payload, f"{where}.{how.payload}")
     else:
-        parts = [] if payload is None else [Text(call_payload(payload))]
+        parts = [] if payload is None else [Text(call_payload(payload, f"{where}.{how.payload}"))]
     is_error = how.type == "apply_patch_call_output" and item.get("status") == "failed"
     return ToolResult(wire_id or "", name if isinstance(name, str) else None, tuple(parts), is_error, wire_id)
 

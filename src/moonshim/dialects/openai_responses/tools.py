@@ -143,10 +143,9 @@ def _with_format(about: str | None, format: Any) -> str | None:
         case {"definition": str(definition)}:
             syntax = format.get("syntax")
             syntax = f"{syntax} " if isinstance(syntax, str) else ""
-            told = f"The input is plain text, not JSON, and must follow this {syntax}grammar:\n{definition}"
-        case _:
-            told = "The input is plain text, not JSON."
-    return f"{about}\n\n{told}" if about else told
+            told = f"`input` is free text and must follow this {syntax}grammar:\n{definition}"
+            return f"{about}\n\n{told}" if about else told
+    return about
 
 
 # --- canonical -> definitions -----------------------------------------------------------------------------------
