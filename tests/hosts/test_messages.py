@@ -40,7 +40,7 @@ SENT: dict[str, tuple[list[Json], dict[str, Any], list[Json], list[str]]] = {
         [system("be brief"), user()],
         ["billing_line"],
     ),
-    "nothing but a billing line": ([system(BILLING), user()], {}, [user()], ["billing_line"]),
+    "nothing but a billing line": ([system(BILLING), user()], {}, [user()], ["billing_line", "empty_message"]),
     "somebody talks about the line": ([user(BILLING)], {}, [user(BILLING)], []),
     "a developer": (
         [{"role": "developer", "content": "be brief"}, user()],
@@ -315,3 +315,10 @@ def test_a_conversation_in_messages_begins_with_the_user_and_roles_alternate() -
         ("human", ["hi"]),
         ("human", ["<system>\nmid\n</system>"]),
     ]
+
+
+def test_an_empty_turn_between_two_of_the_model_stays_where_roles_alternate() -> None:
+    history = [user(), ai(content="one"), user(""), ai(content="two"), user("go"), ai(content=""), user("on")]
+    found = made(body(*history), "moonshot-anthropic")
+    texts = [part.text for message in found.request.messages for part in message.parts if isinstance(part, Text)]
+    assert texts == ["hi", "one", "[empty message]", "two", "go", "on"]

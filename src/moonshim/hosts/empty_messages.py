@@ -7,11 +7,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from moonshim.hosts.kept import CHAT, fields_of, holds_unknown, joined, kept_of, only, without
+from moonshim.hosts.kept import CHAT, came, came_apart, fields_of, holds_unknown, joined, kept_of, only, without
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.placed import Placed
 
-__all__ = ["drop_empty", "join_roles", "join_turns"]
+__all__ = ["NOTHING", "drop_empty", "join_roles", "join_turns"]
+
+NOTHING: Final = "[empty message]"
 
 
 def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
@@ -22,6 +24,12 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
     out = list[Placed]()
     for one in messages:
         if _is_empty(one.message, needs):
+            after_ai = bool(out) and out[-1].message.speaker == "ai" != one.message.speaker
+            if needs.merges_roles and after_ai:
+                # Two turns of the model would become one, behind what was already sent.
+                changes.append(Change("empty_message", "a turn that says nothing stays, and says that", one.place))
+                out.append(one.as_message(Message("human", (Text(NOTHING),))))
+                continue
             role = {"ai": "assistant", "human": "user"}.get(one.message.speaker, one.message.speaker)
             changes.append(Change("empty_message", f"a message of role {role} says nothing: left out", one.place))
             continue
@@ -99,13 +107,13 @@ def _only_thinks(message: Message) -> bool:
 
 def join_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:
     """Messages of the user, and results, that came apart are marked as one, for hosts that want roles to alternate."""
-    out = list[Placed]()
+    out, apart = list[Placed](), False
     for one in messages:
         message = one.message
-        if out and message.speaker in _USERS and out[-1].message.speaker in _USERS:
-            message = joined(out[-1].message, message)
-            if message is not one.message:
-                changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
+        if apart and message.speaker in _USERS and came_apart(message):
+            changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
+            message = joined(message)
+        apart = message.speaker in _USERS and (apart or came(one.message))
         out.append(one.as_message(message))
     return out
 

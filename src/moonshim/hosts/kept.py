@@ -17,6 +17,9 @@ from moonshim.conversation import Media, Message, Part, Text
 
 __all__ = [
     "CHAT",
+    "MESSAGES",
+    "came",
+    "came_apart",
     "fields_of",
     "holds_unknown",
     "joined",
@@ -84,8 +87,8 @@ def holds_unknown(message: Message, dialect: str) -> bool:
     """Whether a part that only its dialect knows is in the message, so that it is not as empty as it looks."""
     kept = kept_of(message, dialect)
     if dialect == MESSAGES:
-        came = kept.get("came")
-        blocks = came.get("content") if isinstance(came, dict) else None
+        whole = kept.get("came")
+        blocks = whole.get("content") if isinstance(whole, dict) else None
         return isinstance(blocks, list) and any(map(_is_unknown, blocks))
     slots = kept.get("content")
     return isinstance(slots, list) and any(isinstance(slot, dict) and "raw" in slot for slot in slots)
@@ -97,18 +100,22 @@ def _is_unknown(block: Json) -> bool:
     return by_file or block.get("type") not in _KNOWN_BLOCKS
 
 
-def joined(before: Message, message: Message) -> Message:
-    """The message as one that Messages joins to the one before it; itself when it would do so anyway.
+def came(message: Message) -> bool:
+    """Whether it came in Messages, which writes it as near to that as can be."""
+    return "came" in kept_of(message, MESSAGES)
 
-    Messages leaves two of one role apart if they came apart, as real hosts of it allow.
-    """
-    kept, earlier = kept_of(message, MESSAGES), kept_of(before, MESSAGES)
-    if "came" not in kept or "came" not in earlier or kept.get("half") == 2:
-        return message
+
+def came_apart(message: Message) -> bool:
+    """Whether Messages would leave it apart from one of the same role that came before it, as real hosts allow."""
+    return came(message) and kept_of(message, MESSAGES).get("half") != 2
+
+
+def joined(message: Message) -> Message:
+    """The message as one that Messages joins to the one before it."""
     others = {name: value for name, value in message.extras.items() if name != MESSAGES}
     if message.speaker == "tool":
         return replace(message, extras=others)
-    return replace(message, extras=others | {MESSAGES: kept | {"half": 2}})
+    return replace(message, extras=others | {MESSAGES: kept_of(message, MESSAGES) | {"half": 2}})
 
 
 def only(message: Message, stays: Callable[[Part], bool]) -> Message:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Text
-from moonshim.hosts.kept import fields_of, only, without, without_fields
+from moonshim.hosts.kept import MESSAGES, came, fields_of, only, without, without_fields
 from moonshim.hosts.placed import Placed
 
 __all__ = ["condition_roles", "strip_billing", "system_as_text"]
@@ -29,8 +29,6 @@ def strip_billing(messages: list[Placed], changes: list[Change]) -> list[Placed]
             )
             parts = tuple(Text(_BILLING.sub("", p.text)) if isinstance(p, Text) else p for p in message.parts)
             message = only(replace(message, parts=parts), lambda part: part != Text(""))
-            if not message.parts:
-                continue
         out.append(one.as_message(message))
     return out
 
@@ -72,6 +70,12 @@ def system_as_text(messages: list[Placed], changes: list[Change]) -> list[Placed
                 )
             )
             one = one.as_message(_said(one.message))
+        elif top and came(one.message):
+            changes.append(
+                Change("system_first", "a system message before the first turn belongs to the system prompt", one.place)
+            )
+            extras = {name: value for name, value in one.message.extras.items() if name != MESSAGES}
+            one = one.as_message(replace(one.message, extras=extras))
         out.append(one)
     return out
 
