@@ -262,6 +262,17 @@ def test_nothing_that_a_host_sends_raises(data: st.DataObject) -> None:
     decoder.flush()
 
 
+@pytest.mark.parametrize("odd", [None, 1, "x", [], {}, [{}]], ids=repr)
+def test_an_odd_value_in_any_place_of_an_event_raises_nothing(odd: Any) -> None:
+    for payload in (start(usage={}), CALL, JSON, stops(0), ends(usage={}), STOP, opens(1, "thinking", signature="x")):
+        places = [(key,) for key in payload] + [
+            (key, inner) for key, value in payload.items() if isinstance(value, dict) for inner in value
+        ]
+        for outer, *inner in places:
+            changed = {**payload[outer], inner[0]: odd} if inner else odd
+            heard(start(), CALL, {**payload, outer: changed}, JSON, ends(), STOP)
+
+
 @given(
     st.dictionaries(
         st.sampled_from(("type", "content", "usage", "stop_reason", "error", "id")),

@@ -117,12 +117,12 @@ class MessagesDecoder:
         given = payload.get("content_block")
         if not isinstance(given, dict):
             return [Unread(payload)]
-        index, kind = _index(payload, self._last + 1), given.get("type")
+        index, kind = _index(payload, self._last + 1), _text(given, "type") or ""
         known, wire_id = self._blocks.get(index), _text(given, "id")
         if known is not None and known.call >= 0 and wire_id and known.wire_id == wire_id:
             return []  # The same start once more.
         self._last = index
-        block = self._blocks[index] = _Block(kind if isinstance(kind, str) else "", wire_id)
+        block = self._blocks[index] = _Block(kind, wire_id)
         if kind == "tool_use":
             return [self._open_call(block, wire_id, _text(given, "name"), given.get("input"))]
         if kind == "redacted_thinking":
