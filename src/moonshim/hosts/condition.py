@@ -3,6 +3,10 @@
 The order of the steps is stated here and nowhere else. Each looks at what was said before and
 never at what comes later (law 10), and changes nothing in a request that is right already:
 that comes back equal, and conditioning a second time changes nothing more.
+
+Three things can still change what was sent: a result that comes after a request without it
+failed (`legal_messages`), tools that a message declares where the host reads none in messages
+(they join the list of tools), and a memory that forgets, or remembers again, what was thought.
 """
 
 from __future__ import annotations
@@ -77,8 +81,10 @@ def condition(
     if more:
         tools = (tools or ()) + more
     if tools is not request.tools:
-        # A list that has become empty is not sent at all: hosts refuse an empty one.
         made = replace(made, tools=tools or None)
+        if not tools:
+            # A list that has become empty is not sent at all: hosts refuse an empty one.
+            made = replace(made, put=made.put | {"tools": None})
     choice = desk.choose(request.tool_choice)
     if choice is not request.tool_choice:
         made = replace(made, tool_choice=choice)

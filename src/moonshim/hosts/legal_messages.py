@@ -7,6 +7,9 @@ after the model's next message changes what stands before it:
 - a call that its turn does not answer gets a result that says so;
 - a result that comes when the conversation has gone on, a second one, and one whose call
   is not there become user text in their place, which names the tool.
+
+One case is left in which the past changes: a request was sent without a result, no answer
+came (it failed, or was stopped), and the next one has the result in the same turn.
 """
 
 from __future__ import annotations
