@@ -215,6 +215,23 @@ def test_a_later_system_prompt_of_others_becomes_text_of_the_user_and_is_told() 
     assert render_messages(messages)[1] == {"role": "system", "content": "Be brief."}
 
 
+def test_identifiers_of_others_are_spelled_legally_for_a_client_and_stay_apart() -> None:
+    calls = [ToolCall(f"hist_tool_{n}", "ls", "{}", wire_id) for n, wire_id in enumerate(("a.b", "a:b", "toolu_a-b"))]
+    results = [ToolResult(call.id, wire_id=call.wire_id) for call in calls]
+    ai, answered = render_messages([Message("ai", tuple(calls)), Message("tool", tuple(results))])
+    written = [block["id"] for block in ai["content"]]
+    assert written == ["toolu_a-b_2", "toolu_a-b_3", "toolu_a-b"]
+    assert [block["tool_use_id"] for block in answered["content"]] == written
+    # For a host, whoever prepares the request has decided.
+    assert write_messages([Message("ai", tuple(calls))])[0][0]["content"][0]["id"] == "a.b"
+
+
+def test_details_that_only_repeat_the_signature_are_no_loss() -> None:
+    detail = {"type": "reasoning.text", "signature": "EqoB"}
+    written, changes = write_messages([Message("ai", (Reasoning("Hm.", "EqoB", (detail,)),))])
+    assert (written[0]["content"][0]["signature"], changes) == ("EqoB", [])
+
+
 def test_arguments_that_are_no_object_are_told() -> None:
     written, changes = write_messages([Message("ai", (ToolCall("hist_tool_1", "ls", '{"a": ', None),))])
     assert written == [assistant({**CALL, "input": {}})]

@@ -11,18 +11,20 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, assert_never
 
 from moonshim.conversation import Change, Media, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.dialects.anthropic.parts import Json, kept_of, parse_block
 from moonshim.errors import CannotExpress
-from moonshim.ids.spelling import anthropic_id
+from moonshim.ids.spelling import Distinct, anthropic_id
 from moonshim.json_text import decode_object
 from moonshim.seal import is_sealed
 
-__all__ = ["Writer", "exactly", "input_of"]
+__all__ = ["LEGAL_ID", "REDACTED", "Writer", "exactly", "input_of"]
 
 REDACTED: Final = "redacted_thinking"
+LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 _DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 _IMAGE_STARTS: Final = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
@@ -69,12 +71,19 @@ def input_of(arguments: str) -> Json | None:
 class Writer:
     """Writes the parts of one conversation. `changes` tells what could not be said."""
 
-    def __init__(self, calls: Mapping[str, str | None], *, tokens: bool) -> None:
-        """`calls`: the wire identifiers by canonical ones; `tokens`: whether signatures of our own may be written."""
+    def __init__(self, calls: Mapping[str, str | None], *, for_client: bool) -> None:
+        """`calls`: the wire identifiers by canonical ones.
+
+        What is for a client may have signatures of our own in it, and identifiers of other
+        dialects are spelled as Messages wants them; for a host, both were seen to before.
+        """
         self.changes: list[Change] = []
         self.place = "messages"
         self._calls = calls
-        self._tokens = tokens
+        self._for_client = for_client
+        self._spelled: dict[str, str] = {}
+        self._ids = Distinct()
+        self._ids.taken.update(wire_id for wire_id in calls.values() if wire_id and LEGAL_ID.fullmatch(wire_id))
 
     def fresh(self, parts: Sequence[Part]) -> list[Json]:
         """The blocks of these parts, whoever said them."""
@@ -89,7 +98,7 @@ class Writer:
 
     def as_it_came(self, block: Json) -> bool:
         """Whether a block may go out as it is: not with a token of ours, unless it goes to a client."""
-        return self._tokens or not (is_sealed(block.get("signature")) or is_sealed(block.get("data")))
+        return self._for_client or not (is_sealed(block.get("signature")) or is_sealed(block.get("data")))
 
     def cannot_say(self, detail: str) -> None:
         """Note what was left out."""
@@ -126,9 +135,9 @@ class Writer:
 
     def _thinking(self, part: Reasoning) -> list[Json]:
         redacted = [{"type": REDACTED, "data": one.get("data")} for one in part.details if one.get("type") == REDACTED]
-        if len(redacted) < len(part.details):
+        if not all(one.get("type") == REDACTED or _is_said(one, part) for one in part.details):
             self.cannot_say("reasoning_details: thinking has a text and a signature, and nothing else")
-        signature = part.signature if self._tokens or not is_sealed(part.signature) else None
+        signature = part.signature if self._for_client or not is_sealed(part.signature) else None
         if redacted and not part.text and not signature:
             return redacted
         block = {"type": "thinking", "thinking": part.text}
@@ -138,13 +147,20 @@ class Writer:
         given = input_of(call.arguments)
         if given is None:
             self.cannot_say(f"the arguments of a call of {call.name}: they are no JSON object")
-        wire_id = anthropic_id(call.id) if call.wire_id is None else call.wire_id
+        wire_id = self._wire_id(call.id, call.wire_id)
         return {"type": "tool_use", "id": wire_id, "name": call.name, "input": given or {}}
 
-    def _tool_result(self, result: ToolResult) -> Json:
-        wire_id = result.wire_id
+    def _wire_id(self, canonical: str, wire_id: str | None) -> str:
         if wire_id is None:
-            wire_id = self._calls.get(result.call_id) or anthropic_id(result.call_id)
+            wire_id = self._calls.get(canonical) or anthropic_id(canonical)
+        if not self._for_client or LEGAL_ID.fullmatch(wire_id):
+            return wire_id
+        if wire_id not in self._spelled:
+            self._spelled[wire_id] = self._ids.take(partial(anthropic_id, wire_id))
+        return self._spelled[wire_id]
+
+    def _tool_result(self, result: ToolResult) -> Json:
+        wire_id = self._wire_id(result.call_id, result.wire_id)
         blocks = self.fresh(result.parts)
         content: str | list[Json] = blocks
         if len(blocks) < 2 and all(block.keys() == {"type", "text"} for block in blocks):
@@ -172,6 +188,12 @@ class Writer:
             case _:
                 raise CannotExpress(f"Messages has no block for {media.kind}", field=self.place)
         return out | fields
+
+
+def _is_said(detail: Json, part: Reasoning) -> bool:
+    """Whether a detail only repeats the text and the signature, which have a place."""
+    text, signature = detail.get("text") or part.text, detail.get("signature") or part.signature
+    return detail.get("type") == "reasoning.text" and (text, signature) == (part.text, part.signature)
 
 
 def _source(data: str | None, media_type: str, url: str | None) -> Json:

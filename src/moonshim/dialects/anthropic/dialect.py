@@ -10,7 +10,7 @@ from moonshim.dialects.anthropic.encode import MessagesEncoder, encode_response
 from moonshim.dialects.anthropic.errors import render_problem
 from moonshim.dialects.anthropic.messages import parse_messages, render_messages
 from moonshim.dialects.anthropic.parts import DIALECT
-from moonshim.dialects.anthropic.request import parse_request, render_request
+from moonshim.dialects.anthropic.request import left_behind, parse_request, render_request
 
 __all__ = ["ANTHROPIC"]
 
@@ -18,6 +18,7 @@ ANTHROPIC: Final = Dialect(
     name=DIALECT,
     parse_request=parse_request,
     render_request=render_request,
+    left_behind=left_behind,
     parse_messages=parse_messages,
     render_messages=render_messages,
     decoder=MessagesDecoder,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from moonshim.dialect import Reply
-from moonshim.dialects.anthropic.blocks import REDACTED, input_of
+from moonshim.dialects.anthropic.blocks import LEGAL_ID, REDACTED, input_of
 from moonshim.dialects.anthropic.errors import render_failed
 from moonshim.dialects.anthropic.parts import Json
 from moonshim.dialects.anthropic.usage import write_usage
@@ -35,7 +35,6 @@ from moonshim.seal import Sealed, is_sealed
 
 __all__ = ["MessagesEncoder", "encode_response"]
 
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _STARTS: Final[dict[str, Json]] = {
     "text": {"type": "text", "text": ""},
@@ -171,7 +170,7 @@ class MessagesEncoder:
 
     def _tool_use(self, opened: BlockOpened) -> Json:
         given = opened.call_id or f"toolu_{self._id.removeprefix('msg_')}_{self._count}"
-        whole = _LEGAL.fullmatch(given) is not None
+        whole = LEGAL_ID.fullmatch(given) is not None
         wire_id = self._ids.take(lambda mark: given + mark if whole else anthropic_id(given, mark))
         tool = self._reply.tools.get(opened.name or "")
         name = tool.name if tool is not None else opened.name or ""

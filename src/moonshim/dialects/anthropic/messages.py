@@ -127,26 +127,27 @@ def _with_canonical_ids(messages: list[Message]) -> list[Message]:
 def render_messages(messages: Sequence[Message]) -> list[Json]:
     """Messages for a client: system prompts are messages of that role, and signatures of our own stay.
 
+    Identifiers go back as they came; those of other dialects are spelled so that Messages takes them.
+
     >>> render_messages([Message("human", (Text("hi"),)), Message("human", (Text("there"),))])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}, {'type': 'text', 'text': 'there'}]}]
     """
-    return write_messages(messages, system_as_user=False, tokens=True)[0]
+    return write_messages(messages, for_client=True)[0]
 
 
 def write_messages(
     messages: Sequence[Message],
     places: Sequence[str] = (),
     *,
-    system_as_user: bool = True,
-    tokens: bool = False,
+    for_client: bool = False,
 ) -> tuple[list[Json], list[Change]]:
     """The list of messages, and what could not be said.
 
     A message that came in this dialect stays a message of its own; others are joined to
-    their neighbour of the same role. A system prompt of another dialect becomes text of the user where
-    `system_as_user`. `tokens`: whether signatures of our own may go out.
+    their neighbour of the same role. A system prompt of another dialect becomes text of the
+    user, unless the messages are for a client.
     """
-    writer = Writer(_wire_ids(messages), tokens=tokens)
+    writer = Writer(_wire_ids(messages), for_client=for_client)
     written, after = list[_Written](), False
     for n, message in enumerate(messages):
         if after:
@@ -159,13 +160,13 @@ def write_messages(
             _join(written, _Written(kept["came"]["role"], [], kept["came"], came=True))
             after = True
         else:
-            _join(written, _write(message, kept, writer, system_as_user))
+            _join(written, _write(message, kept, writer, not for_client))
     return [one.body() for one in written], writer.changes
 
 
-def write_system(messages: Sequence[Message], tokens: bool = False) -> Any:
+def write_system(messages: Sequence[Message]) -> Any:
     """The `system` of a request: as it came where nothing changed; None when there is nothing to say."""
-    writer, blocks, listed = Writer({}, tokens=tokens), list[Json](), False
+    writer, blocks, listed = Writer({}, for_client=False), list[Json](), False
     for message in messages:
         top = kept_of(message.extras).get("top")
         if isinstance(top, str):

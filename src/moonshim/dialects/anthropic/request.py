@@ -24,7 +24,7 @@ from moonshim.dialects.anthropic.tools import parse_tools, render_tools
 from moonshim.errors import InvalidInput
 from moonshim.seal import Sealer, SealUnknown, is_sealed
 
-__all__ = ["parse_request", "render_request"]
+__all__ = ["left_behind", "parse_request", "render_request"]
 
 _APART: Final = frozenset({"model", "messages", "system", "tools"})
 _KNOWN: Final = _APART | {key for field in FIELDS.values() for key in field.keys}
@@ -159,3 +159,13 @@ def _unsaid(request: Request) -> Sequence[Change]:
 def _with_put(body: Json, put: Json) -> Json:
     body = {key: value for key, value in body.items() if put.get(key, value) is not None or key not in put}
     return body | {key: value for key, value in put.items() if value is not None}
+
+
+def left_behind(request: Request) -> list[Change]:
+    """What a request that came in this dialect says, and a host of another dialect is not told."""
+    fields: Json = kept_of(request.extras).get("fields", {})
+    return [
+        Change("cannot_say", f"{key} is a field of Messages alone", key)
+        for key, value in fields.items()
+        if key not in _KNOWN and value is not None
+    ]
