@@ -115,7 +115,7 @@ class Choice:
         if isinstance(event, Repaired):
             self.log.add(event, self.index)
         elif self.assembler is not None:
-            if self.names and isinstance(event, BlockOpened) and event.name in self.names:
+            if self.names and isinstance(event, BlockOpened) and event.name is not None and event.name in self.names:
                 event = replace(event, name=self.names[event.name])
             self.assembler.feed(event)
 

@@ -70,8 +70,8 @@ def prepare_request(
 
     >>> body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.2}
     >>> prepared = prepare_request(body, host="moonshot")
-    >>> "temperature" in prepared.body, [change.place for change in prepared.changes]
-    (False, ['temperature'])
+    >>> "temperature" in prepared.body, prepared.changes[0].place
+    (False, 'temperature')
     """
     client = dialect_named(dialect)
     speaks = dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
@@ -94,6 +94,8 @@ def prepare_request(
         sealer=sealer,
     )
     plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply)
+    if speaks is not client:
+        changes = [*changes, *client.left_behind(asked)]
     return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
 
 
@@ -149,7 +151,9 @@ def translate_messages(messages: Iterable[Any], *, from_: str, to: str) -> list[
     for field, name in (("from_", from_), ("to", to)):
         if name not in MESSAGE_DIALECTS:
             raise InvalidInput(f"{field} must be one of {', '.join(MESSAGE_DIALECTS)}, not {name!r}", field=field)
-    parse = import_module(f"moonshim.dialects.{from_}.messages").parse_messages
-    render = import_module(f"moonshim.dialects.{to}.messages").render_messages
-    translated: list[Any] = render(parse(messages))
+    translated: list[Any] = _messages_of(to).render_messages(_messages_of(from_).parse_messages(messages))
     return translated
+
+
+def _messages_of(name: str) -> Any:
+    return import_module("moonshim.dialects.vercel_ai.messages") if name == "vercel_ai" else dialect_named(name)

@@ -84,7 +84,11 @@ class Sealer:
         parts = token.removeprefix(PREFIX).split(".")
         if len(parts) == 3 and parts[0] != self.key_id:
             raise SealUnknown(parts[0])
-        if len(parts) != 3 or not hmac.compare_digest(parts[2].encode(), self._tag(parts[1]).encode()):
+        if (
+            len(parts) != 3
+            or not token.isascii()
+            or not hmac.compare_digest(parts[2].encode(), self._tag(parts[1]).encode())
+        ):
             raise SealBroken("this token was issued by Moonshim and has been altered", field=field)
         try:
             return msgspec.json.decode(_from_text(parts[1]), type=Sealed)

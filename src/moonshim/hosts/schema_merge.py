@@ -7,7 +7,7 @@ said the result allows more than the two together, never less, and the keyword i
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 __all__ = ["NOTES", "Json", "Nothing", "is_number", "merge", "same", "type_names"]
 
@@ -50,7 +50,7 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True))
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a number that a double can hold: Moonshot reads all numbers as doubles."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 

@@ -180,7 +180,7 @@ class Rewrite:
 
     def _without_default(self, words: Json, path: str, beside: str) -> Json:
         """The notes of a level that cannot have a default: it becomes part of the description."""
-        notes = {word: words[word] for word in ("title", "description") if word in words}
+        notes: Json = {word: words[word] for word in ("title", "description") if word in words}
         if "default" in words:
             note = told("default", words["default"])
             if note is not None:
@@ -299,7 +299,7 @@ class Rewrite:
         branches = self._possible(typed, path, inside)
         if not branches:
             raise Nothing
-        notes = {word: words[word] for word in NOTES if word in words}
+        notes: Json = {word: words[word] for word in NOTES if word in words}
         if any(branch["type"] in ("object", "array") for branch in branches):
             note = told("enum", values)
             self._changed(path, f"values of an enum that are objects or arrays were {_where(note)}")

@@ -9,7 +9,7 @@ from moonshim.dialects.openai_chat.decode import ChatDecoder, decode_response
 from moonshim.dialects.openai_chat.encode import ChatEncoder, encode_response
 from moonshim.dialects.openai_chat.message_parts import DIALECT
 from moonshim.dialects.openai_chat.messages import parse_messages, render_messages
-from moonshim.dialects.openai_chat.request import parse_request, render_request
+from moonshim.dialects.openai_chat.request import left_behind, parse_request, render_request
 from moonshim.errors import Problem, ProblemKind
 
 __all__ = ["OPENAI_CHAT", "render_problem"]
@@ -49,6 +49,7 @@ OPENAI_CHAT: Final = Dialect(
     name=DIALECT,
     parse_request=parse_request,
     render_request=render_request,
+    left_behind=left_behind,
     parse_messages=parse_messages,
     render_messages=render_messages,
     decoder=ChatDecoder,

@@ -12,7 +12,7 @@ from moonshim.dialects.openai_chat.request_tools import parse_tool, render_tool
 from moonshim.errors import InvalidInput
 from moonshim.seal import Sealer
 
-__all__ = ["parse_request", "render_request"]
+__all__ = ["left_behind", "parse_request", "render_request"]
 
 _KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIELDS.values() for key in field.keys)})
 
@@ -142,3 +142,13 @@ def _unsaid(request: Request) -> list[Change]:
             elif isinstance(part, Reasoning) and part.signature and not part.details:
                 changes.append(Change("cannot_say", "Chat has no place for the signature of reasoning", where))
     return changes
+
+
+def left_behind(request: Request) -> list[Change]:
+    """What a request that came in this dialect says, and a host of another dialect is not told."""
+    fields: Json = request.extras.get(DIALECT, {}).get("fields", {})
+    return [
+        Change("cannot_say", f"{key} is a field of Chat alone", key)
+        for key, value in fields.items()
+        if key not in _KNOWN and value is not None
+    ]

@@ -10,6 +10,7 @@ from moonshim.dialects.openai_responses.decode import ResponsesDecoder, decode_r
 from moonshim.dialects.openai_responses.encode import ResponsesEncoder, encode_response
 from moonshim.dialects.openai_responses.messages import parse_messages
 from moonshim.dialects.openai_responses.problem import render_problem
+from moonshim.dialects.openai_responses.references import left_behind
 from moonshim.dialects.openai_responses.request import parse_request, render_request
 from moonshim.dialects.openai_responses.writing import render_messages
 
@@ -19,6 +20,7 @@ OPENAI_RESPONSES: Final = Dialect(
     name=DIALECT,
     parse_request=parse_request,
     render_request=render_request,
+    left_behind=left_behind,
     parse_messages=parse_messages,
     render_messages=render_messages,
     decoder=ResponsesDecoder,
