@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pytest
+import splintr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,8 +33,8 @@ TEXTS: Final = {kind: text_of(kind) for kind in MOST}
 
 @cache
 def tokenizer(name: str) -> Any:
-    """Kimi's own. It is in the `dev` extra: the further interpreters of `make test` run only what needs none."""
-    return pytest.importorskip("splintr", reason="comes with the dev extra").Tokenizer.from_pretrained(name)
+    """Kimi's own."""
+    return splintr.Tokenizer.from_pretrained(name)
 
 
 def true_count(text: str) -> int:

@@ -14,7 +14,7 @@ from moonshim.conversation import Usage
 from moonshim.events import CallPiece, Failed
 from moonshim.grammar.events import Channel
 
-__all__ = ["Began", "Broke", "CallClosed", "Counted", "Ended", "Heard", "Over", "Signed", "Spoke", "Unread"]
+__all__ = ["Began", "Broke", "CallClosed", "Counted", "Ended", "Heard", "Over", "Paused", "Signed", "Spoke", "Unread"]
 
 
 class Began(Struct, frozen=True):
@@ -31,6 +31,10 @@ class Spoke(Struct, frozen=True, gc=False):
 
     channel: Channel
     text: str
+
+
+class Paused(Struct, frozen=True):
+    """The host ended a block of speech: what it says next is another one."""
 
 
 class CallClosed(Struct, frozen=True, gc=False):
@@ -79,4 +83,4 @@ class Unread(Struct, frozen=True):
     known: bool = False
 
 
-Heard: TypeAlias = Began | Spoke | CallPiece | CallClosed | Signed | Counted | Ended | Over | Broke | Unread
+Heard: TypeAlias = Began | Spoke | Paused | CallPiece | CallClosed | Signed | Counted | Ended | Over | Broke | Unread

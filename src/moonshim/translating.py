@@ -16,7 +16,7 @@ from moonshim.conversation import Message, Usage
 from moonshim.dialect import Dialect, Encoder
 from moonshim.errors import InvalidInput
 from moonshim.events import CallPiece, Event, Failed, Finished, Opaque, Repaired, Started
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Signed, Spoke, Unread
+from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Paused, Signed, Spoke, Unread
 from moonshim.mending import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
 from moonshim.plan import Plan
 from moonshim.repair.log import RepairLog
@@ -178,6 +178,8 @@ class Translator(Generic[Origin]):
                 self.saw_chunks = True
                 key = ("arguments", heard.index)
                 answer.call(replace(heard, arguments=self._choice.carry.join(key, heard.arguments, slip)), slip)
+            case Paused():
+                answer.pause(slip)
             case CallClosed(index=index):
                 answer.close_call(index, slip)
             case Signed():
@@ -282,12 +284,15 @@ class Translator(Generic[Origin]):
         if frame.origin is not None and frame not in self._untold:
             self._untold.append(frame)
         for payload in payloads:
-            twin = next((one for one in self._untold if _is_twin(one.payload, payload)), None)
+            twins = [one for one in self._untold if _is_twin(one.payload, payload)]
+            exact = (one for one in twins if keep_fields(one.payload, payload) is one.payload)
+            twin = next(exact, twins[-1] if twins else None)
             if twin is None:
                 released.append(Released(None, [payload]))
                 continue
-            while self._untold.popleft() is not twin:
-                pass
+            while (passed := self._untold.popleft()) is not twin:
+                if _is_empty(passed.payload) and passed.payload.get("index") == payload.get("index"):
+                    released.append(Released(passed.origin))
             kept = keep_fields(twin.payload, payload)
             released.append(Released(twin.origin) if kept is twin.payload else Released(None, [kept]))
         return released
@@ -295,6 +300,12 @@ class Translator(Generic[Origin]):
 
 def _is_twin(came: Body, goes: Body) -> bool:
     return came.get("type") == goes.get("type") and came.get("index") == goes.get("index")
+
+
+def _is_empty(payload: Body) -> bool:
+    """Whether this is a delta that says nothing: hosts begin the input of a call with one."""
+    delta = payload.get("delta")
+    return isinstance(delta, dict) and all(not value for name, value in delta.items() if name != "type")
 
 
 def keep_fields(came: Body, goes: Body) -> Body:

@@ -99,6 +99,16 @@ class Answer:
         """The host said that the native call with this index is whole."""
         self._native.close(index, slip)
 
+    def pause(self, slip: Slip) -> None:
+        """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
+        held = [(channel, grammar) for channel, grammar in self._grammars.items() if grammar.held]
+        if self._open or any(_is_surely_a_marker(grammar.held) for _, grammar in held):
+            return
+        for channel, grammar in held:
+            before = grammar.held
+            self._handle(channel, before, grammar.flush(), "", slip)
+        self._blocks.hush(slip)
+
     def sign(self, signed: Signed, slip: Slip) -> None:
         """The host said what it wants back beside the reasoning that it has just told."""
         grammar = self._grammars.get("reasoning")

@@ -140,7 +140,7 @@ def test_a_call_is_closed_where_its_block_is_and_keeps_its_number() -> None:
     said = heard(
         opens(0, "text", text="Hi"), stops(0), opens(1, "tool_use", id="a", name="ls", input={"x": 1}), stops(1)
     )
-    assert [type(one).__name__ for one in said] == ["Spoke", "CallPiece", "CallPiece", "CallClosed"]
+    assert [type(one).__name__ for one in said] == ["Spoke", "Paused", "CallPiece", "CallPiece", "CallClosed"]
     assert said[-1] == CallClosed(0)
 
 

@@ -18,7 +18,7 @@ from moonshim.dialects.anthropic.usage import UsageReader
 from moonshim.dialects.anthropic.words import NOT_RETRYABLE, REASONS
 from moonshim.events import CallPiece, Failed
 from moonshim.grammar.events import Channel
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Signed, Spoke, Unread
+from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Paused, Signed, Spoke, Unread
 
 __all__ = ["MessagesDecoder", "decode_response"]
 
@@ -172,6 +172,8 @@ class MessagesDecoder:
                 out.append(Signed())
             elif block.open and block.signature is not None and self._signed.signature != block.signature:
                 out.append(self._signed_with(block.signature))
+        if block.open and block.said and block.kind in _SPEECH:
+            out.append(Paused())
         return out + self._close_call(block)
 
     def _message_delta(self, payload: Json) -> list[Heard]:
@@ -288,7 +290,7 @@ def decode_response(body: Json) -> list[Heard]:
 
     >>> said = decode_response({"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"})
     >>> said[1:]
-    [Spoke(channel='text', text='Hi'), Ended(reason='stop', raw='end_turn', stop_sequence=None), Over()]
+    [Spoke(channel='text', text='Hi'), Paused(), Ended(reason='stop', raw='end_turn', stop_sequence=None), Over()]
     """
     decoder = MessagesDecoder()
     if body.get("type") == "error" or ("error" in body and "content" not in body):

@@ -153,8 +153,8 @@ class MessagesEncoder:
                 return self._grow(block, text)
             case BlockSigned():
                 return self._sign(block, event)
-            case BlockClosed():
-                return self._shut()
+            case BlockClosed(complete=complete):
+                return self._shut(complete=complete)
         return []
 
     def _begin(self, block: _Block) -> list[Json]:
@@ -206,8 +206,8 @@ class MessagesEncoder:
         block.signature = signature
         return [_delta(block, {"type": "signature_delta", "signature": signature})]
 
-    def _shut(self) -> list[Json]:
-        """Close the open block, with all that it still lacks."""
+    def _shut(self, *, complete: bool = True) -> list[Json]:
+        """Close the open block, with all that it still lacks. For a call that broke off nothing is made up."""
         block, self._open = self._open, None
         if block is None or (block.opened.kind == "text" and not block.said):
             return []
@@ -221,7 +221,7 @@ class MessagesEncoder:
                 if not _is_enough(block.signed):
                     out += self._signature(block, self._token(block.signed))
         elif block.opened.kind == "call" and not block.said:
-            out.append(_delta(block, {"type": "input_json_delta", "partial_json": "{}"}))
+            out.append(_delta(block, {"type": "input_json_delta", "partial_json": "{}" if complete else ""}))
         return [*out, {"type": "content_block_stop", "index": block.number}]
 
     def _token(self, signed: BlockSigned) -> str:
