@@ -61,7 +61,14 @@ def _event(**payload: Any) -> bytes:
 
 
 def messages_stream() -> bytes:
-    start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "k", "content": [], "stop_reason": None}
+    start: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "k",
+        "content": [],
+        "stop_reason": None,
+    }
     usage = {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 1}
     out = _event(type="message_start", message={**start, "usage": usage})
     out += _event(type="content_block_start", index=0, content_block={"type": "thinking", "thinking": ""})
@@ -183,9 +190,11 @@ def test_the_openai_package_speaks_chat(gateway: Gateway, upstream: str, stream:
     assert choice.message.content == "Look."
     assert [json.loads(call.function.arguments) for call in choice.message.tool_calls] == CITIES
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (10, 5)
-    said = choice.message.to_dict()
+    said: Any = choice.message.to_dict()
     assert said.get("reasoning_content", said.get("reasoning")) == "Which city?"
-    results = [{"role": "tool", "tool_call_id": call.id, "content": "sun"} for call in choice.message.tool_calls]
+    results: list[Any] = [
+        {"role": "tool", "tool_call_id": call.id, "content": "sun"} for call in choice.message.tool_calls
+    ]
     create.create(model="claude-x", messages=[*messages, said, *results], tools=tools)
     _check_second_round(gateway, upstream)
 
@@ -236,10 +245,10 @@ def test_the_openai_package_speaks_responses(gateway: Gateway, upstream: str, st
     assert message.content[0].text == "Look."
     assert [json.loads(call.arguments) for call in calls] == CITIES
     assert (answer.usage.input_tokens, answer.usage.input_tokens_details.cached_tokens) == (10, 4)
-    said = [item.to_dict() for item in answer.output]
+    said: list[Any] = [item.to_dict() for item in answer.output]
     # Codex echoes the item with what it may not read; the summary alone would do, too.
     said[0]["summary"] = []
-    results = [{"type": "function_call_output", "call_id": call.call_id, "output": "sun"} for call in calls]
+    results: list[Any] = [{"type": "function_call_output", "call_id": call.call_id, "output": "sun"} for call in calls]
     create.create(input=[*items, *said, *results], **asked)
     _check_second_round(gateway, upstream)
 

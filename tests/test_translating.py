@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -18,6 +18,7 @@ from tests.profiles import PROFILE
 from tests.vector_checks import Run, said_in_order, same
 from tests.vector_files import Vector, cases, name_of
 
+Said: TypeAlias = tuple[str, str, list[tuple[str, str]]]
 TEXT_SIZES: Final = (3,) if PROFILE == "quick" else (0, 1, 3)
 
 
@@ -77,11 +78,11 @@ class Ear:
                     pass
 
     @property
-    def said(self) -> tuple[str, str, list[tuple[str, ...]]]:
-        return self.text["reasoning"], self.text["text"], [tuple(call) for _, call in sorted(self.calls.items())]
+    def said(self) -> Said:
+        return self.text["reasoning"], self.text["text"], [(call[0], call[1]) for _, call in sorted(self.calls.items())]
 
 
-def said_by(message: Message) -> tuple[str, str, list[tuple[str, ...]]]:
+def said_by(message: Message) -> Said:
     reasoning = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
     text = "".join(part.text for part in message.parts if isinstance(part, Text))
     calls = [(part.name, part.arguments) for part in message.parts if isinstance(part, ToolCall)]
@@ -105,6 +106,6 @@ def test_the_answer_says_the_same_in_every_dialect(vector: Vector, field: str, c
         same("finish", ear.ending, ending.reason if isinstance(ending, Finished) else "error")
 
 
-def sorted_calls(said: tuple[str, str, list[tuple[str, ...]]]) -> tuple[str, str, list[tuple[str, ...]]]:
+def sorted_calls(said: Said) -> Said:
     """Messages has no way to say that there were no arguments at all: a call without any has an empty object."""
-    return said[0], said[1], sorted((name, (arguments.strip() and arguments) or "{}") for name, arguments in said[2])
+    return said[0], said[1], sorted((name, arguments.lstrip() or "{}") for name, arguments in said[2])
