@@ -144,6 +144,15 @@ REASONS: Final[dict[str, Reason]] = {
     "definitions_stay": _decision("Nothing is added to a definition and nothing is tidied.", "result", "parameters"),
     "all_formats": _decision("All ten formats have definitions."),
     "empty_arguments": _decision("Arguments in a history stay the text that they are, and empty ones are no error."),
+    # requests
+    "half_a_call": _decision("A call in the history that names no function is mended, and that is told."),
+    "empty_output": _decision("A tool may have nothing to say: only missing content is an error.", "error", "ok"),
+    "limits_are_the_clients": _decision(
+        "How long an answer may get, and whether it streams, is the client's to say.", "max_tokens", "force_stream"
+    ),
+    "thoughts_stay": _decision(
+        "Reasoning that the model reads goes back to it; whoever wants less of it strips it before.", "kept", "all"
+    ),
     # streams
     "finish_is_told": _decision(
         "A whole answer that does not say why it ended is told to have stopped.", "finish_reason"
@@ -160,8 +169,6 @@ REASONS: Final[dict[str, Reason]] = {
     ),
     "every_field": _decision("Reasoning is read from every field that hosts use; none can be switched off.", "thought"),
     # not yet
-    "anthropic_dialect": _later("The Anthropic dialect comes with issue 3."),
-    "request_side": _later("Checking and conditioning of requests comes with issue 3."),
     "gateway": _later("Which content types are streams is the gateway's to know: issue 4."),
     "simulator": _later("What the strict API answers is the simulator's: issue 5."),
     "agent": _later("The agent and its text protocol come with issue 6."),
@@ -249,8 +256,10 @@ SOURCE_DOCUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "no_end_is_an_error": _rows(200, 205),
     "every_field": _rows(228),
     "thought_is_reasoning": _rows(232, 233),
-    "anthropic_dialect": _rows(124, 196, range(207, 222)),
-    "request_side": _rows(125, 237, 238, range(259, 267)),
+    "half_a_call": _rows(125),
+    "limits_are_the_clients": _rows(221),
+    "thoughts_stay": _rows(237, 238),
+    "empty_output": _rows(265),
     "gateway": _rows(270),
     "simulator": _rows(248),
     "agent": _rows(range(239, 246)),

@@ -10,7 +10,18 @@ from msgspec import Struct
 
 import moonshim
 
-__all__ = ["Call", "Json", "Reply", "Request", "events_of", "read_body", "read_stream", "replies", "sent"]
+__all__ = [
+    "Call",
+    "Json",
+    "Reply",
+    "Request",
+    "events_of",
+    "read_body",
+    "read_events",
+    "read_stream",
+    "replies",
+    "sent",
+]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -111,11 +122,16 @@ def _decoded(line: bytes) -> Any:
 
 
 def read_stream(stream: bytes) -> Reply:
+    """What a client has of a mended stream."""
+    return read_events(events_of(stream))
+
+
+def read_events(events: Iterable[Json]) -> Reply:
     """Concatenates the deltas of the first choice, as the official client does."""
     said = {"text": "", "reasoning": ""}
     calls: dict[int, list[str]] = {}
     finish = error = None
-    for event in events_of(stream):
+    for event in events:
         if "error" in event:
             error = str(event["error"].get("code") or event["error"].get("type"))
         for choice in event.get("choices", ()):

@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 
 import moonshim
-from conformance import source_events, source_formats, source_ids, source_texts
+from conformance import (
+    source_events,
+    source_formats,
+    source_ids,
+    source_messages,
+    source_requests,
+    source_texts,
+)
 from conformance.checked import Checked
 from conformance.replies import Json, Request, replies
 from moonshim.conversation import Message, Reasoning
@@ -37,6 +44,8 @@ def check(row: Json) -> Checked:
             return source_texts.check_text(row) if "text" in given else source_texts.check_transformed(row)
         case "markers_stream":
             return _stream(row)
+        case "anthropic_stream":
+            return source_messages.check_limits(row) if "max_tokens" in given else source_messages.check_stream(row)
         case "reasoning":
             return _reasoning(row)
         case _:
@@ -49,6 +58,8 @@ def _stream(row: Json) -> Checked:
         return source_texts.check_pieces(row)
     if "chunks" in given:
         return source_events.check_assembled(row)
+    if "stop_reason" in row["expect"]:
+        return source_messages.check_leak(row)
     return source_events.check_shape(row) if "call" in given or "args" in given else source_events.check_events(row)
 
 
@@ -58,6 +69,8 @@ def _reasoning(row: Json) -> Checked:
         return source_events.check_delta(row)
     if "deltas" in given:
         return source_events.check_interleaved(row)
+    if "thoughts_per_message" in given:
+        return source_requests.check_thoughts(row)
     if "blocks" in given:
         message = Message("ai", tuple(Reasoning(text) for text in given["blocks"]))
         return Checked({"reasoning_content": render_messages([message])[0]["reasoning_content"]}, row["expect"])
@@ -69,6 +82,10 @@ def _options(row: Json) -> Checked:
     given = row["input"]
     if "response" in given:
         return source_events.check_finish(row)
+    if "request" in given:
+        return source_requests.check_choice(row)
+    if "messages" in given:
+        return source_requests.check_messages(row)
     options: Any = msgspec.to_builtins(moonshim.KimiOptions.from_json(given.get("options", {})))
     if "option" in given:
         return Checked(options[given["option"]], row["expect"])

@@ -11,6 +11,7 @@ from conformance.source_contents import messages_of
 from moonshim.conversation import ToolCall
 from moonshim.dialects import vercel_ai
 from moonshim.dialects.openai_chat.messages import parse_messages
+from moonshim.registry import dialect_named
 
 __all__ = ["check"]
 
@@ -31,7 +32,7 @@ def check(row: Json) -> Checked:
             parameters = moonshim.format_tools([tool], "openai")[0]["function"]["parameters"]
             return Checked({"parameters": parameters}, {"parameters": row["expect"]})
         case "from":
-            got = _or_error(lambda: _call(given["raw"]))
+            got = _or_error(lambda: _call(given["raw"], given["format"]))
         case _:
             got = _vercel(given)
     return Checked(got, row["expect"])
@@ -44,8 +45,11 @@ def _or_error(work: Any) -> Any:
         return {"error": str(error)}
 
 
-def _call(raw: Json) -> list[Json]:
-    parts = parse_messages([{"role": "assistant", "content": None, "tool_calls": [raw]}])[0].parts
+def _call(raw: Json, kind: str) -> list[Json]:
+    if kind == "anthropic":
+        parts = dialect_named("anthropic").parse_messages([{"role": "assistant", "content": [raw]}])[0].parts
+    else:
+        parts = parse_messages([{"role": "assistant", "content": None, "tool_calls": [raw]}])[0].parts
     return [
         {"type": "tool_call", "id": part.wire_id, "name": part.name, "parameters": plain_arguments(part.arguments)}
         for part in parts
