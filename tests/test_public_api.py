@@ -35,6 +35,7 @@ PUBLIC = [
     "ToolResult",
     "ToolTokens",
     "UnknownFormat",
+    "count_tokens",
     "detect_tool_format",
     "format_tools",
     "is_kimi_model",

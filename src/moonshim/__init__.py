@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moonshim.ids import tool_id_strategy
     from moonshim.options import KimiOptions, ToolTokens
     from moonshim.pipeline import Mender
-    from moonshim.prepare import Prepared, prepare_request, translate_messages
+    from moonshim.prepare import Prepared, count_tokens, prepare_request, translate_messages
     from moonshim.response import Mended, mend_response
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "ToolResult",
     "ToolTokens",
     "UnknownFormat",
+    "count_tokens",
     "detect_tool_format",
     "format_tools",
     "is_kimi_model",
@@ -78,6 +79,7 @@ _HOMES = {
     "ToolResult": "conversation",
     "ToolTokens": "options",
     "UnknownFormat": "errors",
+    "count_tokens": "prepare",
     "detect_tool_format": "formats",
     "format_tools": "formats",
     "is_kimi_model": "formats",

@@ -24,8 +24,9 @@ from moonshim.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.repair.arguments import SafeArguments
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.seal import Sealer
+from moonshim.tokens import estimate_tokens
 
-__all__ = ["MESSAGE_DIALECTS", "Prepared", "prepare_request", "translate_messages"]
+__all__ = ["MESSAGE_DIALECTS", "Prepared", "count_tokens", "prepare_request", "translate_messages"]
 
 Recall: TypeAlias = Callable[[Message], Reasoning | None]
 
@@ -137,6 +138,18 @@ def _mended_arguments(text: str) -> str | None:
     arguments = SafeArguments(ArgumentsRecord())
     mended = arguments.feed(text) + arguments.close(cut=False)
     return mended if decode_object(mended.encode("utf-8", "replace")) is not None else None
+
+
+def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
+    """About how many tokens a request has, rather too many than too few: for clients that ask before they send.
+
+    It is an estimate: nobody but the host knows. See docs/tokens.md.
+
+    >>> count_tokens({"model": "k3", "messages": [{"role": "user", "content": "Hello, world"}]}) > 2
+    True
+    """
+    request, _ = dialect_named(dialect).parse_request(body, Sealer())
+    return estimate_tokens(request)
 
 
 MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "vercel_ai")
