@@ -15,7 +15,18 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
+CROSSING = """\
+functions.Read:0
+system x-anthropic-billing-header changes with every request: no cache fits
+messages[2] identifiers as the host wants them: toolu_01 -> functions.Read:0
+tool_choice 'auto', since the client chose nothing
+thinking effort 'medium' cannot be said to this host: left out
+stream_options a stream tells its usage only when it is asked to
+messages[3] Chat has no mark for a failed tool; its text tells
+tool_calls
+"""
 PRINTED = [
+    CROSSING,
     "tool_calls\n['marker_call', 'marker_call', 'finish_reason']\n['get_weather', 'get_time']\n",
     "ls\nTrue\n",
     "True\nqwen\nfunctions.ls:0 functions.ls:0\n",
