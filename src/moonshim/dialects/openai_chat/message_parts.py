@@ -107,10 +107,12 @@ def _parse_file(entry: dict[str, Any]) -> Media | None:
     if not isinstance(address, str):
         return None  # by file_id: known to its host alone
     media_type, data = _split_data_url(address)
-    if data is None:
+    # OpenRouter takes an address in the place of the data.
+    url = address if address.startswith(("https://", "http://")) else None
+    if data is None and url is None:
         return None
     extras = _extras(entry, "file", "file_data", "filename")
-    return Media("file", data=data, media_type=media_type, extras=extras, name=_text(inner, "filename"))
+    return Media("file", url, data, media_type, extras, name=_text(inner, "filename"))
 
 
 def _text(inner: Any, key: str) -> str | None:

@@ -264,7 +264,8 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
         raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
     _put_content(out, [p for _, p in body if isinstance(p, (Text, Media))], kept, None if calls else "")
     if reasoning:
-        text = "\n".join(part.text for part in reasoning)
+        # What was redacted is a piece without a text.
+        text = "\n".join(part.text for part in reasoning if part.text)
         fields = [part.field for part in reasoning if part.field is not None]
         details = [copied(one) for part in reasoning for one in part.details]
         for field in fields[:1] or kept.get("reasoning", ["reasoning_content"]):
