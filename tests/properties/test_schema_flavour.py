@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.errors import CannotExpress
-from moonshim.hosts.schema_flavour import moonshot_schema
+from moonshim.hosts.schema_flavour import moonshot_schema, rewritten
+from moonshim.hosts.schema_plain import is_plain
 from tests.hosts.plain_schema import allows
 from tests.hosts.schemas import NAMES, root_schemas, values
 from tests.strict_kimi.schema_rules import check_schema
@@ -46,3 +47,33 @@ def test_what_was_rewritten_needs_nothing_more(schema: dict[str, Any]) -> None:
     except CannotExpress:
         return
     assert again is out, changes
+
+
+NAMED = st.sampled_from(
+    ["a", "path", "type", "items", "required", "anyOf", "file_path", "x y", "$ref", "enum", "const"]
+)
+LEAVES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "number", "integer", "boolean", "null", "object", "array", "any"])},
+    optional={
+        "description": st.sampled_from(["", "What it is.", "[format: date]"]),
+        "enum": st.lists(st.sampled_from(["a", "b", "", 1, None]), max_size=3),
+        "default": st.just("a"),
+    },
+)
+
+
+def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {"type": st.just("object"), "properties": st.dictionaries(NAMED, inner, max_size=3)},
+        optional={
+            "required": st.lists(NAMED, max_size=2),
+            "additionalProperties": st.booleans(),
+            "description": st.just("An object."),
+        },
+    ) | st.fixed_dictionaries({"type": st.just("array")}, optional={"items": inner})
+
+
+@given(st.recursive(LEAVES, _objects, max_leaves=6).flatmap(lambda one: _objects(st.just(one))))
+def test_a_schema_that_is_plain_at_a_glance_needs_nothing(schema: dict[str, Any]) -> None:
+    if is_plain(schema):
+        assert rewritten(schema, tool="t") == (schema, [])

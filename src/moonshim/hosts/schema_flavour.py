@@ -7,9 +7,10 @@ from typing import Any, Final
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_bounds import TooMuch, bounded
 from moonshim.hosts.schema_merge import Json
+from moonshim.hosts.schema_plain import is_plain
 from moonshim.hosts.schema_rewrite import Rewrite
 
-__all__ = ["moonshot_schema"]
+__all__ = ["moonshot_schema", "rewritten"]
 
 _DEEPEST: Final = 200
 _MOST: Final = 1_000_000
@@ -29,6 +30,11 @@ def moonshot_schema(schema: Json, *, tool: str) -> tuple[Json, list[str]]:
     >>> moonshot_schema({"type": "object", "properties": {"a": {"const": 1}}}, tool="t")[0]["properties"]
     {'a': {'type': 'integer', 'enum': [1]}}
     """
+    return (schema, []) if is_plain(schema) else rewritten(schema, tool=tool)
+
+
+def rewritten(schema: Json, *, tool: str) -> tuple[Json, list[str]]:
+    """The same, without the glance that most schemas need no more than."""
     size = _measured(schema, tool)
     rewrite = Rewrite(schema, size, tool)
     out = rewrite.whole(schema)

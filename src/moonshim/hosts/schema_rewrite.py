@@ -8,6 +8,7 @@ from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_definitions import Definitions
 from moonshim.hosts.schema_keywords import ELSEWHERE, noted, supported, told
 from moonshim.hosts.schema_merge import NOTES, Json, Nothing, is_number, merge, same, type_names
+from moonshim.hosts.schema_plain import RESERVED
 from moonshim.hosts.schema_values import WORDS_OF, enum_branches, enum_stands, kind_of, mend_ranges
 
 __all__ = ["MOST_BRANCHES", "Rewrite"]
@@ -16,7 +17,6 @@ MOST_BRANCHES: Final = 500
 _MOST_NESTED: Final = 64
 _COPIES: Final = 2000
 """How many levels may be written twice; above that a constraint is dropped rather than repeated."""
-_RESERVED: Final = frozenset({"", "$defs", "$ref", "anyOf", "required", "additionalProperties"})
 """Names that a property cannot have."""
 
 
@@ -370,7 +370,7 @@ class Rewrite:
         properties: Json = {}
         hidden: list[str] = []
         for name, below in given.items():
-            if name in _RESERVED:
+            if name in RESERVED:
                 hidden.append(name)
                 continue
             before = len(self.changes)
@@ -404,7 +404,7 @@ class Rewrite:
     def _undeclared(self, out: Json, properties: Json, name: str, path: str, inside: frozenset[str]) -> None:
         """A required property must be declared; declaring what `additionalProperties` says of it changes nothing."""
         others = out.get("additionalProperties", True)
-        if others is False or name in _RESERVED:
+        if others is False or name in RESERVED:
             self._changed(path, f"{name!r} is not required any longer, since it is not declared")
             return
         self._changed(path, f"the required property {name!r} was declared")
