@@ -1,0 +1,108 @@
+"""Law 10: what a turn sent to its host is the beginning of what the next turn sends, so that prompt caches work.
+
+Of Chat the messages are compared, of Messages the blocks: there a message of the user can
+grow, when a turn of the model that said nothing is left out and the user speaks again.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moonshim.errors import InvalidInput
+from moonshim.prepare import prepare_request
+from tests.hosts.nasty import Json, Nasty
+from tests.hosts.nasty_requests import NASTY
+from tests.hosts.nasty_turns import requests_before, sent_blocks
+from tests.hosts.told import TELLERS, Turn, turns
+from tests.profiles import examples
+
+UPSTREAMS: Final = [
+    ("moonshot", "openai_chat"),
+    ("vllm", "openai_chat"),
+    ("openrouter", "openai_chat"),
+    ("kimi-coding", "openai_chat"),
+    ("kimi-coding", "anthropic"),
+    ("moonshot-anthropic", "anthropic"),
+]
+MODELS: Final = ("kimi-k2-0905-preview", "kimi-k2.6", "kimi-k3")
+DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses")
+GROWING: Final = [asked for asked in NASTY if len(requests_before(asked.body, asked.dialect)) > 1]
+
+
+def sent(asked: Nasty, host: str, upstream: str, model: str) -> list[Json]:
+    """What each turn of a conversation sends; a beginning that says nothing yet sends nothing."""
+    out = []
+    for body in requests_before(asked.body, asked.dialect):
+        try:
+            out.append(prepare_request(body, dialect=asked.dialect, upstream=upstream, host=host, model=model).body)
+        except InvalidInput as error:
+            if "nothing to send" not in str(error) and not (asked.sees and "cannot be shown" in str(error)):
+                raise
+    return out
+
+
+def pieces(body: Json, upstream: str) -> tuple[list[str], list[str]]:
+    """Messages or blocks, and tools, each as JSON."""
+    said: list[Any] = body["messages"] if upstream == "openai_chat" else sent_blocks(body)
+    return [json.dumps(one) for one in said], [json.dumps(one) for one in body.get("tools", ())]
+
+
+def unstable(bodies: list[Json], upstream: str) -> list[tuple[str, str | None]]:
+    """What a later turn says otherwise: as it was, and as it is."""
+    found: list[tuple[str, str | None]] = []
+    for earlier, later in pairwise(bodies):
+        for before, after in zip(pieces(earlier, upstream), pieces(later, upstream), strict=True):
+            padded = [*after, *[None] * len(before)]
+            found += [(old, new) for old, new in zip(before, padded, strict=False) if old != new]
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("host", "upstream"), UPSTREAMS)
+def test_nasty_conversations_only_grow(host: str, upstream: str, model: str) -> None:
+    for asked in GROWING:
+        assert unstable(sent(asked, host, upstream, model), upstream) == [], asked.name
+
+
+def test_there_are_conversations_that_grow_in_every_dialect() -> None:
+    assert {asked.dialect for asked in GROWING} == set(DIALECTS)
+
+
+def test_a_billing_line_that_changes_changes_nothing() -> None:
+    asked = next(asked for asked in NASTY if asked.name.startswith("Claude Code: the billing line"))
+    told = json.dumps(asked.body)
+    later = json.loads(told.replace("cch=0f3e1", "cch=a77e2"))
+    assert later != asked.body
+    for host, upstream in UPSTREAMS:
+        first, second = (
+            prepare_request(body, dialect="anthropic", upstream=upstream, host=host, model="kimi-k2.6").body
+            for body in (asked.body, later)
+        )
+        assert first == second
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("speaks", ["openai_chat", "anthropic"])
+@settings(max_examples=examples(60))
+@given(data=st.data(), conversation=turns, model=st.sampled_from(MODELS))
+def test_any_conversation_only_grows(
+    speaks: str, dialect: str, data: st.DataObject, conversation: list[Turn], model: str
+) -> None:
+    host, upstream = data.draw(st.sampled_from([row for row in UPSTREAMS if row[1] == speaks]))
+    asked = Nasty("generated", dialect, TELLERS[dialect](conversation))
+    assert unstable(sent(asked, host, upstream, model), upstream) == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=examples(60))
+@given(conversation=turns)
+def test_one_conversation_has_one_cache_key(dialect: str, conversation: list[Turn]) -> None:
+    asked = Nasty("generated", dialect, TELLERS[dialect](conversation))
+    keys = {body["prompt_cache_key"] for body in sent(asked, "moonshot", "openai_chat", "kimi-k2.6")}
+    assert len(keys) == 1
