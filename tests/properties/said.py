@@ -188,17 +188,23 @@ def _joined_thoughts(message: Message) -> Message:
     if len(thoughts) < 2:
         return message
     details = tuple(detail for part in thoughts for detail in part.details)
-    signature = next((one["signature"] for one in details if "signature" in one), None)
+    said = [part for part in thoughts if part.text or part.signature]
+    signature = said[0].signature if len(said) == 1 else None
+    signature = next((one["signature"] for one in details if "signature" in one), signature)
     # The first name is the one that counts.
     named = next((part.field for part in thoughts if part.field is not None), None)
-    text = "\n".join(part.text for part in thoughts if part.text)
+    text = "\n".join(part.text for part in said if part.text)
     others = [part for part in message.parts if not isinstance(part, Reasoning)]
     return replace(message, parts=(Reasoning(text, signature, details, named), *others))
 
 
-def _signed_by_details(part: Reasoning) -> Reasoning:
-    signature = next((one["signature"] for one in part.details if "signature" in one), None)
-    return replace(part, signature=signature)
+def _signed_alone(message: Message) -> Message:
+    """Nobody has signed what was joined; a signature among the details stays where it is."""
+    thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+    if sum(bool(part.text or part.signature) for part in thoughts) < 2:
+        return message
+    unsigned = [replace(p, signature=None) if isinstance(p, Reasoning) and not p.details else p for p in message.parts]
+    return replace(message, parts=tuple(unsigned))
 
 
 def _only_redacted(part: Reasoning) -> Reasoning:
@@ -272,8 +278,8 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
             _results(lambda result: replace(result, is_error=False)),
             "failed tool",
         ),
+        "signatures": Loss("nobody has signed what is joined", _messages(_signed_alone), "signature of reasoning"),
         "pieces of reasoning": Loss("one text for all reasoning of a message", _messages(_joined_thoughts)),
-        "signatures": Loss("only its details can be signed", _thoughts(_signed_by_details), "signature of reasoning"),
         "top_k": Loss("no such field", _without("sampling.top_k"), "top_k"),
         "how to think": Loss(
             "an effort, or none; hosts that know more have their own fields", _thinking(_effort_or_none)
@@ -348,7 +354,6 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
             "Responses has no",
         ),
         "how to think": Loss("an effort, or none", _thinking(_effort_or_none)),
-        "deferred tools": Loss("TEMPORARY", _tools(lambda tool: replace(tool, deferred=False))),
         "usage": Loss("it is always told", _without("include_usage")),
     },
 }

@@ -25,9 +25,10 @@ from moonshim.errors import CannotExpress, InvalidInput
 from moonshim.ids.mapper import ToolIdMapper, tool_id_strategy
 from moonshim.ids.pairing import canonical_ids, pair
 from moonshim.ids.spelling import standard_id
+from moonshim.seal import is_sealed
 from moonshim.values import copied
 
-__all__ = ["parse_messages", "render_messages"]
+__all__ = ["parse_messages", "render_messages", "sole_signature"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -158,7 +159,15 @@ def _take_reasoning(fields: Json, kept: Json) -> list[Reasoning]:
     if keys != ["reasoning_content"]:
         kept["reasoning"] = keys
     signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
+    if details and details[-1] == _signed(signature):
+        # Our own way to hand a signature of another dialect to a client.
+        details = details[:-1]
     return [Reasoning(text, signature, tuple(copied(details)))]
+
+
+def _signed(signature: str | None) -> Json:
+    """The entry of `reasoning_details` that says nothing but a signature."""
+    return {"type": "reasoning.text", "signature": signature}
 
 
 def _text_of_details(details: list[Json]) -> str:
@@ -175,13 +184,15 @@ def render_messages(
     mapper: ToolIdMapper | None = None,
     format: str | None = None,
     custom: Container[str] | None = None,
+    tokens: bool = True,
 ) -> list[Json]:
     """Chat messages, by value.
 
     Identifiers go back as they came; those that never were on a wire become `call_*`. With
     a `mapper` they are what it says, and with a `format` what the mapper for that tool
     format says. `custom` names the tools that take one free text (None: those whose calls
-    came that way). `CannotExpress` is raised for what the protocol has no place for.
+    came that way); `tokens`: whether signatures of our own may go out. `CannotExpress` is
+    raised for what the protocol has no place for.
 
     >>> history = parse_messages(
     ...     [{"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "ls", "arguments": "{}"}}]}]
@@ -191,7 +202,7 @@ def render_messages(
     >>> render_messages(history, format="kimi")[0]["tool_calls"][0]["id"]
     'functions.ls:0'
     """
-    ids = _Identifiers(messages, mapper, format, custom)
+    ids = _Identifiers(messages, mapper, format, custom, tokens=tokens)
     return [out for position, message in enumerate(messages) for out in _render_message(message, position, ids)]
 
 
@@ -204,8 +215,11 @@ class _Identifiers:
         mapper: ToolIdMapper | None,
         format: str | None,
         custom: Container[str] | None = None,
+        *,
+        tokens: bool = True,
     ) -> None:
         self.custom = custom
+        self.tokens = tokens
         self._mapper = mapper
         self._own = None if mapper is not None or format is None else tool_id_strategy(format).create_mapper(messages)
         calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
@@ -273,11 +287,21 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
                 details = with_text(details, text)
             else:
                 out[field] = text
+        if (signature := sole_signature(reasoning)) and (ids.tokens or not is_sealed(signature)):
+            details.append(_signed(signature))
         out |= {"reasoning_details": details} if details else {}
     slots = kept.get("calls", ())
     if calls or slots:
         out["tool_calls"] = render_calls(calls, slots, ids.custom)
     return _with_fields(out, kept)
+
+
+def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:
+    """The signature that the details do not say; None where several pieces are joined, which nobody has signed."""
+    said = [part for part in reasoning if part.text or part.signature]
+    if len(said) != 1 or any("signature" in one for part in reasoning for one in part.details):
+        return None
+    return said[0].signature
 
 
 def with_text(details: list[Json], text: str) -> list[Json]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moonshim.conversation import Change, Reasoning, Request, Sampling, Tool, ToolResult
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Reasoning, Request, Sampling, Tool, ToolResult
 from moonshim.dialects.openai_chat.message_parts import DIALECT
-from moonshim.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
 from moonshim.dialects.openai_chat.request_fields import FIELDS, Json, value_of
 from moonshim.dialects.openai_chat.request_tools import parse_tool, render_tool
 from moonshim.errors import InvalidInput
-from moonshim.seal import Sealer
+from moonshim.seal import Sealer, SealUnknown, is_sealed
 
 __all__ = ["left_behind", "parse_request", "render_request"]
 
@@ -33,19 +35,35 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
     if not isinstance(messages, list) or not messages:
         raise InvalidInput("messages must be a list of at least one message", field="messages")
     _check_contents(messages)
+    changes: list[Change] = []
     values = {name: field.read(body) for name, field in FIELDS.items()}
     sampling = Sampling(*(values.pop(name) for name in list(values) if name.startswith("sampling.")))
     fields = {key: value for key, value in body.items() if key not in ("messages", "tools")}
     request = Request(
         model=model,
-        messages=tuple(parse_messages(messages)),
+        messages=tuple(_opened(one, place, sealer, changes) for place, one in enumerate(parse_messages(messages))),
         tools=_parse_tools(body.get("tools")),
         sampling=sampling,
         places=tuple(f"messages[{place}]" for place in range(len(messages))),
         extras={DIALECT: {"fields": fields, "has_tools": "tools" in body}},
         **values,
     )
-    return request, []
+    return request, changes
+
+
+def _opened(message: Message, place: int, sealer: Sealer, changes: list[Change]) -> Message:
+    """The message with what our own signature stands for; a client has one when its history came from elsewhere."""
+    part = message.parts[0] if message.parts else None
+    if not isinstance(part, Reasoning) or not is_sealed(part.signature):
+        return message
+    where = f"messages[{place}].reasoning_details"
+    try:
+        sealed = sealer.open(part.signature or "", field=where)
+    except SealUnknown:
+        changes.append(Change("seal_unknown", "a signature made under another key says nothing here: left out", where))
+        return replace(message, parts=(replace(part, signature=None), *message.parts[1:]))
+    opened = Reasoning(part.text or sealed.text or "", sealed.signature, sealed.details, sealed.field)
+    return replace(message, parts=(opened, *message.parts[1:]))
 
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
@@ -66,7 +84,9 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         else:
             body |= _rewritten(field.write(value), said)
     custom = frozenset(tool.name for tool in request.tools or () if tool.kind == "custom")
-    body["messages"] = render_messages(request.messages, custom=custom if request.tools is not None else None)
+    body["messages"] = render_messages(
+        request.messages, custom=custom if request.tools is not None else None, tokens=False
+    )
     if request.tools is not None:
         body["tools"] = _render_tools(request.tools, changes)
     elif kept.get("has_tools"):
@@ -136,11 +156,12 @@ def _unsaid(request: Request) -> list[Change]:
     changes = []
     for place, message in enumerate(request.messages):
         where = request.places[place] if place < len(request.places) else f"messages[{place}]"
-        for part in message.parts:
-            if isinstance(part, ToolResult) and part.is_error:
-                changes.append(Change("cannot_say", "Chat has no mark for a failed tool; its text tells", where))
-            elif isinstance(part, Reasoning) and part.signature and not part.details:
-                changes.append(Change("cannot_say", "Chat has no place for the signature of reasoning", where))
+        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+        unsigned = [part for part in thoughts if not any("signature" in one for one in part.details)]
+        if any(part.signature for part in unsigned) and sole_signature(thoughts) is None:
+            changes.append(Change("cannot_say", "Chat has no place for the signature of reasoning", where))
+        failed = [part for part in message.parts if isinstance(part, ToolResult) and part.is_error]
+        changes += [Change("cannot_say", "Chat has no mark for a failed tool; its text tells", where) for _ in failed]
     return changes
 
 

@@ -99,11 +99,9 @@ class Reading:
     def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
         """The reasoning, and the item without what we sealed: no host has to see that."""
         part = read_reasoning(item, where)
-        if not is_sealed(part.signature):
+        if self._sealer is None or not is_sealed(part.signature):
             return part, item
         part, token = replace(part, signature=None), item["encrypted_content"]
-        if self._sealer is None:
-            return part, item
         bare = {key: value for key, value in item.items() if key != "encrypted_content"}
         try:
             sealed = self._sealer.open(token, field=f"{where}.encrypted_content")

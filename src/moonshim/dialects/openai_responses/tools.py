@@ -198,6 +198,7 @@ def _render_tool(tool: Tool) -> Json | None:
             return {"type": "custom", "name": name, **about}
         case "function":
             said: Json = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+            said["defer_loading"] = tool.deferred or None
             fields = {key: value for key, value in said.items() if value is not None}
             return {"type": "function", "name": name, **fields}
 

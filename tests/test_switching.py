@@ -1,0 +1,198 @@
+"""Models and clients change in the middle of a conversation: five rounds of parallel calls, and nothing is lost.
+
+The client keeps what it received in its own dialect; when the client changes, its history
+is translated. Every request is looked at as the host gets it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from typing import Any, Final
+
+import pytest
+from msgspec import Struct
+
+from moonshim.registry import CLIENT_DIALECTS
+from tests.playing import Answer, Call, Client, Json, Thought, chat_answer, messages_answer
+
+NAMES: Final = ("read_file", "grep")
+LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Host(Struct, frozen=True):
+    """A scripted host: how it is reached, what its identifiers look like, how it tells its thoughts."""
+
+    where: Json
+    ids: str
+    field: str
+    """Under which name it wants its thoughts back, and tells them."""
+    leaks: bool = False
+
+    def answer(self, round: int, count: int) -> Answer:
+        """Two calls of this round, after `count` calls before it."""
+        calls = [
+            Call(self.ids.format(name=name, n=count + place, round=round), name, json.dumps({"n": count + place}))
+            for place, name in enumerate(NAMES)
+        ]
+        text = f"look {round}"
+        if self.field == "thinking":
+            block = {"type": "thinking", "thinking": f"thought {round}", "signature": signature(round)}
+            return messages_answer(Thought(blocks=(block,)), text, calls)
+        return chat_answer(Thought({self.field: f"thought {round}"}), text, calls, leaked=self.leaks)
+
+
+def signature(round: int) -> str:
+    return f"c2lnbmF0dXJl{round}"
+
+
+HOSTS: Final = {
+    "vllm": Host({"host": "vllm", "model": "kimi-k2.6"}, "functions.{name}:{n}", "reasoning", leaks=True),
+    "claude": Host(
+        {"host": "generic", "upstream": "anthropic", "model": "claude-5"}, "toolu_{round}{name}", "thinking"
+    ),
+    "moonshot": Host({"host": "moonshot", "model": "kimi-k2.6"}, "{name}:{n}", "reasoning_content"),
+    "other": Host({"host": "generic", "model": "some-model"}, "call_{round}.{name}", "reasoning_content"),
+}
+TO_KIMI_AND_AWAY: Final = ("vllm", "claude", "moonshot", "other", "vllm")
+AWAY_AND_BACK: Final = ("other", "moonshot", "claude", "vllm", "claude")
+# The last one only gets the history.
+ROUTES: Final = {
+    "from a Kimi": (*TO_KIMI_AND_AWAY, "claude"),
+    "from another model": (*AWAY_AND_BACK, "moonshot"),
+    "Kimi at the end": (*reversed(TO_KIMI_AND_AWAY), "vllm"),
+}
+
+
+def gave(name: str, n: int) -> str:
+    return f"{name} gave {n}"
+
+
+class Seen(Struct):
+    """What a body tells of the conversation, in its order."""
+
+    asked: list[str]
+    calls: list[tuple[str, str, int]]
+    """Identifier, name, argument."""
+    results: dict[str, str]
+    said: list[str]
+    thoughts: list[dict[str, Any]]
+    """For every turn of the model: the fields or the block that tell what it thought."""
+
+
+def seen_in_chat(body: Json) -> Seen:
+    seen = Seen([], [], {}, [], [])
+    waiting: list[str] = []
+    for message in body["messages"]:
+        match message["role"]:
+            case "user":
+                seen.asked.append(message["content"])
+            case "assistant":
+                assert not waiting
+                for entry in message["tool_calls"]:
+                    waiting.append(entry["id"])
+                    given = entry["function"]
+                    seen.calls.append((entry["id"], given["name"], json.loads(given["arguments"])["n"]))
+                seen.said.append(message["content"])
+                seen.thoughts.append({key: value for key, value in message.items() if key.startswith("reasoning")})
+            case "tool":
+                assert message["tool_call_id"] == waiting.pop(0), "a result stands at its call, in order"
+                seen.results[message["tool_call_id"]] = message["content"]
+    assert not waiting
+    return seen
+
+
+def seen_in_messages(body: Json) -> Seen:
+    seen = Seen([], [], {}, [], [])
+    waiting: list[str] = []
+    for number, message in enumerate(body["messages"]):
+        assert message["role"] == ("assistant" if number % 2 else "user")
+        content = message["content"]
+        blocks: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            match block["type"]:
+                case "text":
+                    (seen.said if number % 2 else seen.asked).append(block["text"])
+                case "thinking":
+                    seen.thoughts.append(block)
+                case "tool_use":
+                    waiting.append(block["id"])
+                    seen.calls.append((block["id"], block["name"], block["input"]["n"]))
+                case "tool_result":
+                    waiting.remove(block["tool_use_id"])
+                    seen.results[block["tool_use_id"]] = block["content"]
+        assert not waiting or number % 2
+    return seen
+
+
+def check(body: Json, host: Host, hosts: list[Host]) -> None:
+    """What this host gets of the rounds that were played by those hosts."""
+    assert "moonshim1." not in json.dumps(body)
+    is_chat = host.field != "thinking"
+    seen = seen_in_chat(body) if is_chat else seen_in_messages(body)
+    count = 2 * len(hosts)
+    assert seen.asked == ["Go.", *(["Go on."] * (len(hosts) > 2))]
+    assert [(name, n) for _, name, n in seen.calls] == [(NAMES[n % 2], n) for n in range(count)]
+    ids = [id for id, _, _ in seen.calls]
+    assert len(set(ids)) == count
+    assert seen.results == {id: gave(name, n) for id, name, n in seen.calls}
+    assert seen.said == [f"look {round}" for round in range(len(hosts))]
+    if host.where["host"] == "vllm":
+        assert ids == [f"functions.{NAMES[n % 2]}:{n}" for n in range(count)]
+    if not is_chat:
+        assert all(LEGAL.fullmatch(id) for id in ids)
+    for round, (thought, author) in enumerate(zip(seen.thoughts, hosts, strict=True)):
+        check_thought(thought, round, author, host)
+
+
+def check_thought(thought: Json, round: int, author: Host, host: Host) -> None:
+    text = f"thought {round}"
+    if host.field == "thinking":
+        # A signature goes to the host that made it, and to nobody else.
+        signed = {"signature": signature(round)} if author.field == "thinking" else {}
+        assert thought == {"type": "thinking", "thinking": text, **signed}
+    elif host.where["host"] == "generic":
+        assert thought in ({"reasoning_content": text}, {"reasoning": text})
+    else:
+        assert thought == {host.field: text}
+
+
+def play(
+    client: Client, route: tuple[str, ...], other: str, *, through: str | None = None, stream: bool = True
+) -> None:
+    """Five rounds, each with a host of the route. The client changes before the third, and back before the last."""
+    first, played = client.dialect, list[Host]()
+    client.ask("Go.")
+    for round, name in enumerate(route):
+        host, streams = HOSTS[name], stream == (round % 2 == 0)
+        if round == 2:
+            client.switch(other, through=through)
+        if round == 4:
+            client.switch(first, through=through)
+        if round == 3:
+            # The user has a word in the middle.
+            client.ask("Go on.")
+        prepared = client.prepare(NAMES, stream=streams, **host.where)
+        check(prepared.body, host, played)
+        if round == len(route) - 1:
+            return
+        calls = client.take(prepared, host.answer(round, 2 * round), stream=streams)
+        assert [(call.name, json.loads(call.arguments)) for call in calls] == [
+            (NAMES[n % 2], {"n": n}) for n in (2 * round, 2 * round + 1)
+        ]
+        # Tools that run side by side are done in any order.
+        client.give([(call, gave(call.name, json.loads(call.arguments)["n"])) for call in reversed(calls)])
+        played.append(host)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streams first", "whole first"])
+@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES.keys())
+@pytest.mark.parametrize(("first", "other"), list(product(CLIENT_DIALECTS, repeat=2)))
+def test_models_change_in_every_pair_of_clients(first: str, other: str, route: tuple[str, ...], stream: bool) -> None:
+    play(Client(first), route, other, stream=stream)
+
+
+@pytest.mark.parametrize(("first", "other"), list(product(CLIENT_DIALECTS, repeat=2)))
+def test_the_history_may_be_kept_as_model_messages_in_between(first: str, other: str) -> None:
+    play(Client(first), ROUTES["from a Kimi"], other, through="vercel_ai")
