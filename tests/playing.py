@@ -7,6 +7,7 @@ together, nothing renamed, nothing dropped.
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -65,8 +66,11 @@ def chat_answer(thought: Thought, text: str, calls: list[Call], *, leaked: bool 
     whole = {"id": "chatcmpl-7", "object": "chat.completion", "created": 7, "model": "m"}
     whole |= {"choices": [{"index": 0, "message": message, "finish_reason": reason}]}
     chunks = [chunk({"role": "assistant"})]
-    for key, value in thought.fields.items():
-        chunks += [chunk({key: piece}) for piece in _pieces(value)]
+    told = [[{key: piece} for piece in _pieces(value)] for key, value in thought.fields.items()]
+    # Fields that tell the same do so side by side.
+    chunks += [
+        chunk(dict(pair for one in deltas for pair in one.items())) for deltas in zip_longest(*told, fillvalue={})
+    ]
     chunks += [chunk({"content": piece}) for piece in _pieces(text)]
     for index, entry in enumerate(entries):
         given = entry["function"]
@@ -202,10 +206,21 @@ def _chat_streamed(events: list[Json]) -> list[Json]:
                     for entry in value:
                         _grow_call(calls.setdefault(entry["index"], {}), entry)
                 elif key == "reasoning_details":
-                    message[key] = [*message.get(key, []), *value]
+                    for entry in value:
+                        _grow_entry(message.setdefault(key, []), entry)
                 elif key != "role":
                     message[key] = (message.get(key) or "") + (value or "")
     return [message | ({"tool_calls": list(calls.values())} if calls else {})]
+
+
+def _grow_entry(entries: list[Json], entry: Json) -> None:
+    """As openai-python does it: entries of one index are one, and their texts grow."""
+    known = next((one for one in entries if "index" in entry and one.get("index") == entry["index"]), None)
+    if known is None:
+        entries.append(dict(entry))
+        return
+    for key, value in entry.items():
+        known[key] = known[key] + value if key not in ("index", "type") and key in known else value
 
 
 def _grow_call(call: Json, entry: Json) -> None:

@@ -91,6 +91,9 @@ class _Reasoning:
     def close(self) -> list[Heard]:
         """The reasoning is over, as far as one can tell: something else begins."""
         details, field = _wanted_back(self._details.values()), self._field
+        if details and not self._open:
+            # Without a text there is no other field that the host would know again.
+            field = "reasoning_details"
         self._details, self._field, self._open = {}, None, False
         return [Signed(None, details, field)] if details or field else []
 
