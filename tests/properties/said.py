@@ -211,6 +211,10 @@ def _only_redacted(part: Reasoning) -> Reasoning:
     return replace(part, details=tuple(one for one in part.details if one["type"] == "redacted_thinking"))
 
 
+def _unrepeated(part: Reasoning) -> Reasoning:
+    return replace(part, details=tuple(one for one in part.details if one.get("text") != part.text))
+
+
 def _effort_or_none(thinking: Thinking) -> Thinking:
     return Thinking(enabled=False) if thinking.enabled is False else Thinking(effort=thinking.effort)
 
@@ -294,6 +298,7 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
     },
     "anthropic": {
         "later prompts": Loss("text of the user", _later_prompts_by_user, "a system prompt behind"),
+        "details that repeat": Loss("a text and its signature are a block", _thoughts(_unrepeated)),
         "details": Loss("only what was redacted", _thoughts(_only_redacted), "reasoning_details"),
         "names of reasoning": Loss("there is one", _thoughts(lambda part: replace(part, field="reasoning_content"))),
         "arguments": Loss("an object", _parts(_arguments_are_objects), "no JSON object"),
@@ -320,6 +325,10 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
             ),
         ),
         "allowed tools": Loss("all may be called", _any_tool, "some of the tools"),
+        "choices among nothing": Loss(
+            "refused where there are no tools",
+            lambda request: request if request.tools else replace(request, tool_choice=None, parallel_calls=None),
+        ),
         "parallel calls": Loss("said with the choice", _parallel_needs_choice),
         "thoughts of former turns": Loss("no such word", _without("thinking.keep"), "former turns"),
         "no thinking": Loss(
