@@ -200,10 +200,23 @@ class Mender:
         if payload is None:
             translator.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
             return
-        event = _EVENT.search(frame.head)
+        found = _EVENT.search(frame.head)
+        event = found[1] if found is not None else None
         if event is not None and "type" not in payload:
-            payload = {"type": event[1].decode("utf-8", "replace"), **payload}
+            payload = {"type": event.decode("utf-8", "replace"), **payload}
+            event = None
+        name = str(payload.get("type")).encode("utf-8", "replace")
+        if translator.same_dialect and event != name:
+            frame = self._named(frame, payload, name)
         self._send(translator.feed(payload, frame), out)
+
+    def _named(self, frame: Frame, payload: dict[str, Any], name: bytes) -> Frame:
+        """The frame with its event's name and type, should it leave as it came: clients of Messages go by both."""
+        head = b"event: %b\n" % name
+        try:
+            return Frame(self._render_frame(encode(payload), head), frame.data, head)
+        except RecursionError:
+            return frame
 
     def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
         for one in released:

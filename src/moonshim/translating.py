@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from moonshim.conversation import Message, Usage
 from moonshim.dialect import Dialect, Encoder
 from moonshim.errors import InvalidInput
-from moonshim.events import CallPiece, Event, Failed, Finished, Opaque, Repaired, Started
+from moonshim.events import BlockDelta, CallPiece, Event, Failed, Finished, Opaque, Repaired, Started
 from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Paused, Signed, Spoke, Unread
 from moonshim.mending import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
 from moonshim.plan import Plan
@@ -73,15 +73,18 @@ class Translator(Generic[Origin]):
         self._upstream: Dialect = plan.upstream
         self._decoder = plan.upstream.decoder()
         self._encoder = encoder if encoder is not None else plan.client.encoder(plan.reply)
-        self._same = plan.client.name == plan.upstream.name and encoder is None
+        self.same_dialect: Final = plan.client.name == plan.upstream.name and encoder is None
+        """Whether frames can leave as they came."""
         self.log = RepairLog()
         self._choice = Choice(0, plan, self.log, collect=collect)
         self._queue: deque[_Frame[Origin]] = deque()
-        self._untold: deque[_Frame[Origin]] = deque(maxlen=_UNTOLD)
+        self._twins: _Twins[Origin] | None = _Twins() if self.same_dialect else None
         self._parked = 0
         self._usage: Usage | None = None
         self._ending: _Ending[Origin] | None = None
         self._raw_reason: Ended | None = None
+        self._thought_at: int | None = None
+        """How many calls there were when the thought began that is being told."""
         self._closed = False
         self.saw_chunks = False
 
@@ -152,9 +155,10 @@ class Translator(Generic[Origin]):
             over = self._take(one, frame) or over
         self._queue.append(frame)
         self._parked += frame.size
-        if over or not self._same or self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
+        released = self._leave() if self.same_dialect and not over else []
+        if over or not self.same_dialect or self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
             self._choice.answer.leave()
-        released = self._leave()
+            released += self._leave()
         return released + self._close(frame) if over else released
 
     def _take(self, heard: Heard, frame: _Frame[Origin]) -> bool:
@@ -170,20 +174,26 @@ class Translator(Generic[Origin]):
                 slip.put(Started(heard.id, heard.model, heard.created, heard.usage))
             case Spoke(channel=channel, text=text):
                 self.saw_chunks = True
+                if channel == "text":
+                    self._thought_at = None
+                elif self._thought_at is None:
+                    self._thought_at = answer.calls
                 frame.size += len(text)
                 text = self._choice.carry.join(channel, text, slip)
                 if text:
                     answer.say(channel, text, slip)
             case CallPiece():
                 self.saw_chunks = True
+                self._thought_at = None
                 key = ("arguments", heard.index)
                 answer.call(replace(heard, arguments=self._choice.carry.join(key, heard.arguments, slip)), slip)
             case Paused():
+                self._thought_at = None
                 answer.pause(slip)
             case CallClosed(index=index):
                 answer.close_call(index, slip)
             case Signed():
-                answer.sign(heard, slip)
+                self._sign(heard, slip)
             case Counted(usage=usage):
                 self._count(usage)
             case Ended():
@@ -201,13 +211,23 @@ class Translator(Generic[Origin]):
                     self._over(frame)
                 return True
             case Unread(payload=payload, known=known):
-                frame.passes = frame.passes or self._same
+                frame.passes = frame.passes or self.same_dialect
                 if not known:
-                    self.log.add(Repaired("not_said" if not self._same else "not_a_chunk", str(payload)[:_SHOWN]), 0)
+                    self.log.add(
+                        Repaired("not_said" if not self.same_dialect else "not_a_chunk", str(payload)[:_SHOWN]), 0
+                    )
                 slip.put(Opaque(payload))
             case _:
                 assert_never(heard)
         return False
+
+    def _sign(self, signed: Signed, slip: Slip) -> None:
+        """A signature says that a thought is as the host wrote it. One that had a call in it no longer is."""
+        answer = self._choice.answer
+        if signed.signature and not signed.details and self._thought_at not in (None, answer.calls):
+            slip.put(Repaired("signature_dropped", "a call was taken out of the thought that it signs"))
+        else:
+            answer.sign(signed, slip)
 
     def _over(self, frame: _Frame[Origin]) -> None:
         """The stream is over, and nobody said why: an answer is an answer, silence is not."""
@@ -247,13 +267,11 @@ class Translator(Generic[Origin]):
 
     def _release(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
         payloads: list[Body] = []
-        for event in frame.slip.events:
+        for event in _joined(frame.slip.events) if self.same_dialect else frame.slip.events:
             if isinstance(event, (Finished, Failed)):
                 self._ending = _Ending(event, frame)
             elif not isinstance(event, Repaired):
                 payloads += self._encoder.feed(event)
-        if frame.passes and not payloads and frame.origin is not None:
-            return [Released(frame.origin)]
         return self._matched(payloads, frame)
 
     def _close(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
@@ -273,29 +291,87 @@ class Translator(Generic[Origin]):
         return self._matched(self._encoder.feed(event), frame)
 
     def _matched(self, payloads: list[Body], frame: _Frame[Origin]) -> list[Released[Origin]]:
-        """What goes out, each payload as the host's own that said it, where there is one.
-
-        A payload may be told later than it came (a block is opened by its first word), so
-        frames that have told nothing yet are remembered, as many as can be of use.
-        """
-        if not self._same:
+        if self._twins is None:
             return [Released(None, payloads)] if payloads else []
-        released: list[Released[Origin]] = []
+        return self._twins.match(payloads, frame, over=self._closed)
+
+
+class _Twins(Generic[Origin]):
+    """Where both sides speak the same dialect: what goes out leaves as the host's own frame that says it.
+
+    A payload may be told later than it came (a block is opened by its first word), so
+    frames that have told nothing yet are remembered, as many as can be of use. The end of
+    a block may be told earlier than it came: it waits for the host's next word.
+    """
+
+    def __init__(self) -> None:
+        self._untold: deque[_Frame[Origin]] = deque(maxlen=_UNTOLD)
+        self._early: list[Body] = []
+
+    def match(self, payloads: list[Body], frame: _Frame[Origin], *, over: bool) -> list[Released[Origin]]:
+        """What goes out for this frame, each payload as the host's own where there is one."""
+        if frame.passes and not over:
+            if payloads in ([], [frame.payload]) and self._opening(frame):
+                return self._wait(frame)
+            if not payloads and frame.origin is not None:
+                return [Released(frame.origin)]
+        elif self._early:
+            payloads, self._early = [*self._early, *payloads], []
         if frame.origin is not None and frame not in self._untold:
             self._untold.append(frame)
-        for payload in payloads:
+        released: list[Released[Origin]] = []
+        for place, payload in enumerate(payloads, 1):
             twins = [one for one in self._untold if _is_twin(one.payload, payload)]
             exact = (one for one in twins if keep_fields(one.payload, payload) is one.payload)
             twin = next(exact, twins[-1] if twins else None)
-            if twin is None:
+            if twin is not None:
+                released += self._pass_by(twin, payload)
+                kept = keep_fields(twin.payload, payload)
+                released.append(Released(twin.origin) if kept is twin.payload else Released(None, [kept]))
+            elif place == len(payloads) and payload.get("type") == "content_block_stop" and not over:
+                self._early = [payload]
+            else:
                 released.append(Released(None, [payload]))
-                continue
-            while (passed := self._untold.popleft()) is not twin:
-                if _is_empty(passed.payload) and passed.payload.get("index") == payload.get("index"):
-                    released.append(Released(passed.origin))
-            kept = keep_fields(twin.payload, payload)
-            released.append(Released(twin.origin) if kept is twin.payload else Released(None, [kept]))
         return released
+
+    def _opening(self, frame: _Frame[Origin]) -> bool:
+        """Whether the block that the host has just begun is not told yet: what passes stays behind its start."""
+        started = [one for one in self._untold if one.payload.get("type") == "content_block_start"]
+        index = frame.payload.get("index")
+        return bool(started) and index in (None, started[-1].payload.get("index"))
+
+    def _wait(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
+        """Of signs of life only one waits, so that their client goes on hearing them."""
+        earlier = [one for one in self._untold if one.passes and "index" not in one.payload]
+        if "index" in frame.payload or not earlier:
+            self._untold.append(frame)
+            return []
+        self._untold.remove(earlier[0])
+        self._untold.append(frame)
+        return [Released(earlier[0].origin)]
+
+    def _pass_by(self, twin: _Frame[Origin], payload: Body) -> list[Released[Origin]]:
+        """Frames before this one that no payload will be like: what says nothing, or nothing that we know, leaves."""
+        released: list[Released[Origin]] = []
+        while (passed := self._untold.popleft()) is not twin:
+            index = passed.payload.get("index")
+            if (passed.passes and index is None) or (
+                (passed.passes or _is_empty(passed.payload)) and index == payload.get("index")
+            ):
+                released.append(Released(passed.origin))
+        return released
+
+
+def _joined(events: list[Event]) -> list[Event]:
+    """What was said in one frame, and became sure in two steps, is still said in one."""
+    out: list[Event] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(event, BlockDelta) and isinstance(last, BlockDelta) and event.index == last.index:
+            out[-1] = BlockDelta(event.index, last.text + event.text)
+        else:
+            out.append(event)
+    return out
 
 
 def _is_twin(came: Body, goes: Body) -> bool:
@@ -314,7 +390,7 @@ def keep_fields(came: Body, goes: Body) -> Body:
 
 
 def _says_all(came: Any, goes: Any) -> bool:
-    """Whether what came says all that is to go out; what is empty need not be said."""
+    """Whether what came says all that is to go out; what is null need not be said."""
     if isinstance(came, dict) and isinstance(goes, dict):
         if not goes and came:
             return False
@@ -328,7 +404,10 @@ def _says(came: Body, key: str, value: Any) -> bool:
     if key == "usage" and isinstance(value, dict) and isinstance(came.get(key), dict):
         # How much of its count a host repeats, and when, is its own business.
         return all(value.get(name, number) == number for name, number in came[key].items())
-    return _says_all(came[key], value) if key in came else not value
+    if key not in came:
+        # Clients put deltas behind the empty text of a start: that has to be there. A signature is not put behind one.
+        return value is None or (key == "signature" and not value)
+    return _says_all(came[key], value)
 
 
 def _kept(came: Body, goes: Body) -> Body:

@@ -92,7 +92,7 @@ STREAMS: Final[dict[str, tuple[list[Json], list[Any]]]] = {
             opens(1, "redacted_thinking", data="x"),
             stops(1),
         ],
-        [Reasoning("Hm.", "EqoB", ({"type": "redacted_thinking", "data": "x"},))],
+        [Reasoning("Hm.", "EqoB"), Reasoning("", None, ({"type": "redacted_thinking", "data": "x"},))],
     ),
     "a call": ([CALL, JSON, stops(0)], [A1]),
     "a call that is closed twice": ([CALL, JSON, stops(0), stops(0)], [A1]),

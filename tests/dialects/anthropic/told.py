@@ -15,7 +15,7 @@ from moonshim.events import (
     Finished,
     Started,
 )
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Signed, Spoke
+from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Paused, Signed, Spoke
 
 
 def told(heard: Iterable[Heard]) -> list[Event]:
@@ -38,6 +38,8 @@ def told(heard: Iterable[Heard]) -> list[Event]:
                     speaking, at, count = channel, count, count + 1
                     out.append(BlockOpened(at, channel))
                 out.append(BlockDelta(at, text))
+            case Paused():
+                hush()
             case Signed():
                 shown = speaking == "reasoning"
                 if not shown:

@@ -34,12 +34,14 @@ _SPEECH: Final[dict[str, Channel]] = {"text": "text", "thinking": "reasoning"}
 class _Block:
     """One block of the answer, as far as it was told."""
 
-    __slots__ = ("call", "kind", "open", "said", "signature", "text", "wire_id")
+    __slots__ = ("call", "kind", "open", "said", "signature", "stopped", "text", "wire_id")
 
     def __init__(self, kind: str, wire_id: str | None = None) -> None:
         self.kind = kind
         self.wire_id = wire_id
         self.open = True
+        self.stopped = False
+        """Its stop came. A call without any input is still open then: the model may have been cut off before it."""
         self.said = False
         self.signature: str | None = None
         self.call = -1
@@ -121,16 +123,17 @@ class MessagesDecoder:
         known, wire_id = self._blocks.get(index), _text(given, "id")
         if known is not None and known.call >= 0 and wire_id and known.wire_id == wire_id:
             return []  # The same start once more.
+        out = self._settle()
         self._last = index
         block = self._blocks[index] = _Block(kind, wire_id)
         if kind == "tool_use":
-            return [self._open_call(block, wire_id, _text(given, "name"), given.get("input"))]
+            return [*out, self._open_call(block, wire_id, _text(given, "name"), given.get("input"))]
         if kind == "redacted_thinking":
-            return self._redacted(given)
+            return [*out, *self._redacted(given)]
         if kind not in _SPEECH:
-            return [Unread(payload)]
+            return [*out, Unread(payload)]
         self._signed = Signed()
-        out = self._speak(_SPEECH[kind], given.get(kind), block)
+        out += self._speak(_SPEECH[kind], given.get(kind), block)
         signature = given.get("signature")
         return out + self._sign(block, signature if isinstance(signature, str) else None, at_once=False)
 
@@ -173,8 +176,10 @@ class MessagesDecoder:
             elif block.open and block.signature is not None and self._signed.signature != block.signature:
                 out.append(self._signed_with(block.signature))
         if block.open and block.said and block.kind in _SPEECH:
+            self._thinks = False
             out.append(Paused())
-        return out + self._close_call(block)
+        block.stopped = True
+        return out if block.call >= 0 and block.text.is_empty else out + self._close_call(block)
 
     def _message_delta(self, payload: Json) -> list[Heard]:
         delta = _object(payload, "delta")
@@ -219,11 +224,10 @@ class MessagesDecoder:
         return self._signed
 
     def _redacted(self, given: Json) -> list[Heard]:
-        """Belongs to the thinking before it, if that is the last thing that was told."""
-        detail = {"type": "redacted_thinking", "data": given.get("data")}
-        before = self._signed if self._thinks else Signed()
-        self._signed = Signed(before.signature, (*before.details, detail))
-        return [self._signed]
+        """A thought of its own, also where the host forgot to end the one before."""
+        before: list[Heard] = [Paused()] if self._thinks else []
+        self._thinks, self._signed = False, Signed()
+        return [*before, Signed(None, ({"type": "redacted_thinking", "data": given.get("data")},))]
 
     def _open_call(self, block: _Block, wire_id: str | None, name: str | None, given: Any) -> CallPiece:
         block.call, block.text = self._calls, InputText(given)
@@ -240,9 +244,15 @@ class MessagesDecoder:
         grown = block.text.feed(text)
         return [*out, CallPiece(block.call, arguments=grown)] if grown else out
 
-    def _close_call(self, block: _Block) -> list[Heard]:
+    def _settle(self) -> list[Heard]:
+        """The answer goes on: calls that came to their stop without any input are meant to have none."""
+        return [one for block in self._blocks.values() if block.stopped for one in self._close_call(block)]
+
+    def _close_call(self, block: _Block, *, cut: bool = False) -> list[Heard]:
         was_open, block.open = block.open, False
         if block.call < 0 or not was_open:
+            return []
+        if cut and block.text.is_empty:
             return []
         rest = block.text.finish()
         closed = CallClosed(block.call)
@@ -259,18 +269,20 @@ class MessagesDecoder:
         out: list[Heard] = []
         if not self._blocks:
             out += self._whole(self._early)
+        reason = REASONS.get(raw, raw)
         for block in self._blocks.values():
-            out += self._close_call(block)
+            out += self._close_call(block, cut=reason in _CUT_SHORT)
         stopped = stop_sequence if isinstance(stop_sequence, str) else None
-        return [*out, Ended(REASONS.get(raw, raw), raw, stopped)]
+        return [*out, Ended(reason, raw, stopped)]
 
     def _close(self) -> list[Heard]:
         if self._over:
             return []
         self._over = True
-        return [*self.flush(), Over()]
+        return [*self._settle(), *self.flush(), Over()]
 
 
+_CUT_SHORT: Final = ("length", "content_filter")
 _KNOWN_BLOCKS: Final = frozenset({"", "text", "thinking", "redacted_thinking", "tool_use"})
 _HANDLERS: Final[dict[str, Callable[[MessagesDecoder, Json], list[Heard]]]] = {
     "message_start": MessagesDecoder._message_start,

@@ -50,6 +50,11 @@ class InputText:
         self._said = False
         self._decided = not self._start
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither the start nor a delta has said anything."""
+        return not self._start and not self._said
+
     def feed(self, text: str) -> str:
         """A delta came: what can go out now."""
         if not self._decided:
