@@ -8,7 +8,7 @@ from functools import lru_cache
 from moonshim.conversation import Tool
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed
 
-__all__ = ["Known", "call_without_arguments", "known", "names_of"]
+__all__ = ["Known", "call_without_arguments", "known_names", "names_of"]
 
 
 class Known:
@@ -37,9 +37,15 @@ def names_of(tools: Sequence[Tool] | None) -> frozenset[str] | None:
     return None if tools is None else frozenset(tool.name for tool in tools)
 
 
+def known_names(tools: Sequence[Tool] | None) -> Known | None:
+    """The names of these tools, if there are any."""
+    names = names_of(tools)
+    return _known(names) if names else None
+
+
 @lru_cache(maxsize=64)
-def known(names: frozenset[str]) -> Known:
-    """The set for these names, made once: it holds no state of any stream."""
+def _known(names: frozenset[str]) -> Known:
+    """Made once: it holds no state of any stream."""
     return Known(names)
 
 

@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import Final
 
 from moonshim.conversation import Tool
-from moonshim.grammar.between_tags import BetweenTags
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.gemma_arguments import GemmaArguments
 from moonshim.grammar.raw_values import escaped
+from moonshim.grammar.speech import Speech
 from moonshim.grammar.tag_patterns import MORE, Part, Seen, Tag, TagSet, chars, either, literal, row, space
 
 __all__ = ["GemmaGrammar"]
@@ -72,7 +72,7 @@ class GemmaGrammar:
         self._names = tuple(tool.name for tool in tools or ())
         self._bare = calls and bool(self._names)
         self._outside, self._after = _tag_sets(self._names) if calls else _without_calls()
-        self._speech = BetweenTags(channel)
+        self._speech = Speech(channel)
         self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
         self._calling = False
         self._owes_end = False
@@ -136,7 +136,7 @@ class GemmaGrammar:
     def _between(self, text: str, pos: int, out: list[Found], final: bool) -> int:
         tags = self._outside
         if self._speech.quiet:
-            pos = self._speech.skip(text, pos, out)
+            pos = self._speech.skip_space(text, pos, out)
             if pos == len(text):
                 return pos
             if self._speech.quiet:

@@ -35,6 +35,15 @@ class MarkerSet:
                 return size
         return 0
 
+    def until_next(self, text: str, start: int) -> tuple[int, re.Match[str] | None]:
+        """Up to where the text is surely no marker, and the marker that is there; None when more of it has to come."""
+        marker = self.find(text, start)
+        return (marker.start(), marker) if marker else (len(text) - self.unfinished(text, start), None)
+
+    def may_grow(self, text: str, start: int) -> bool:
+        """Whether all that is here can still grow into a marker."""
+        return self.unfinished(text, start) == len(text) - start
+
 
 @lru_cache(maxsize=64)
 def marker_set(*markers: str) -> MarkerSet:

@@ -18,7 +18,7 @@ from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Fou
 from moonshim.grammar.markers import MarkerSet
 from moonshim.json_scan import ValueScanner
 
-__all__ = ["DONE", "FAILED", "HOLD_LIMIT", "READING", "NamedObject"]
+__all__ = ["EXTRA_LIMIT", "HOLD_LIMIT", "NamedObject"]
 
 HOLD_LIMIT: Final = 64 * 1024
 """How much of an object waits for its name; over it, it is text."""
@@ -27,8 +27,6 @@ NAME_LIMIT: Final = 256
 EXTRA_LIMIT: Final = 1024
 """How much of what means nothing here is told at once."""
 
-# How far it has come: in the object, behind the call, or known to be no call.
-READING, DONE, FAILED = range(3)
 # What the next character belongs to.
 _KEY, _IN_KEY, _COLON, _VALUE, _IN_NAME, _IN_VALUE, _IN_WORD, _NEXT, _JUNK = range(9)
 
@@ -81,7 +79,8 @@ class NamedObject:
         "_state",
         "_waiting",
         "_wire_id",
-        "phase",
+        "done",
+        "failed",
     )
 
     def __init__(
@@ -97,7 +96,8 @@ class NamedObject:
         """What ends the call wherever it stands outside of a string."""
         self._names = names
         self._bare = bare
-        self.phase = READING
+        self.done = False
+        self.failed = False
         self._state = _KEY
         self._depth = 0
         self._raw: list[str] = []
@@ -134,11 +134,11 @@ class NamedObject:
         return self._state == _IN_VALUE and self._kind == "arguments" and scanner.in_string and not scanner.escaped
 
     def read(self, text: str, pos: int, out: list[Found]) -> int:
-        """Read on; where reading stopped. Before the end while READING: the rest may become a marker."""
+        """Read on; where reading stopped. Before the end while not `done`: the rest may become a marker."""
         start = pos
         # Never over the limit in one go: where it is reached must not depend on the chunking.
         end = len(text) if self._begun else min(len(text), pos + HOLD_LIMIT - self._size)
-        while pos < end and self.phase == READING:
+        while pos < end and not self.done:
             pos = self._step(text, pos, end, out)
             if self._paused:
                 self._paused = False
@@ -148,14 +148,15 @@ class NamedObject:
         if not self._begun:
             self._raw.append(text[start:pos])
             self._size += pos - start
-            if self._size >= HOLD_LIMIT and self.phase == READING:
-                self.phase = FAILED
+            if self._size >= HOLD_LIMIT and not self.done:
+                self.done = self.failed = True
         return pos
 
-    def flush(self, out: list[Found]) -> None:
+    def cut(self, rest: str, out: list[Found]) -> str:
         """The input is over: a call that began is cut off, unless its arguments are whole."""
-        if self._begun and self.phase == READING:
+        if self._begun and not self.done:
             self._end(out, closed=self._over)
+        return rest
 
     # -- the object --------------------------------------------------------------------
 
@@ -275,9 +276,9 @@ class NamedObject:
         elif self._waiting is None and self._bare is None and not self._extras:
             # With other fields nobody knows whether one of them was meant to be the arguments.
             out += (found := call_without_arguments(self._name, self._wire_id, self._names, self._channel))
-            self.phase = DONE if found else FAILED
+            self.done, self.failed = True, not found
         else:
-            self.phase = FAILED
+            self.done = self.failed = True
         return pos + 1
 
     def _begin(self, out: list[Found]) -> None:
@@ -288,7 +289,7 @@ class NamedObject:
     def _end(self, out: list[Found], *, closed: bool) -> None:
         self._show(out)
         out.append(CallEnded(closed))
-        self.phase = DONE
+        self.done = True
 
     # -- values ------------------------------------------------------------------------
 
@@ -348,9 +349,9 @@ class NamedObject:
                 if self._begun:
                     self._end(out, closed=True)
                 else:
-                    self.phase = FAILED
+                    self.done = self.failed = True
                 return pos
-            if self._markers.unfinished(text, pos) == len(text) - pos:
+            if self._markers.may_grow(text, pos):
                 self._paused = True
                 return pos
         self._grow("<", out)
@@ -385,7 +386,7 @@ class NamedObject:
     def _wrong(self, pos: int) -> int:
         """Here stands what cannot: no call, or, in one that has begun, something to tell."""
         if not self._begun:
-            self.phase = FAILED
+            self.done = self.failed = True
             return pos
         match self._state:
             case 1:

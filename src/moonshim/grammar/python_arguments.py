@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.grammar.events import CallGrew, Found, Noticed
+from moonshim.grammar.events import CallEnded, CallGrew, Found, Noticed
 from moonshim.grammar.python_literals import UNFINISHED_ESCAPE, escaped, json_of_escape, json_of_word
 
 __all__ = ["HOLD_LIMIT", "PythonArguments"]
@@ -53,7 +53,7 @@ class PythonArguments:
     >>> arguments.read("a=(1, 2.5), b='it', c={'k': None})", 0, out), arguments.done
     (34, True)
     >>> out
-    [CallGrew(text='{"a": [1, 2.5], "b": "it", "c": {"k": null}}')]
+    [CallGrew(text='{"a": [1, 2.5], "b": "it", "c": {"k": null}}'), CallEnded(closed=True)]
     """
 
     __slots__ = (
@@ -74,6 +74,11 @@ class PythonArguments:
         "_state",
         "done",
     )
+
+    in_string: Final = False
+    """What is in a string is written anew, so that no text passes at a glance."""
+    failed: Final = False
+    raw: Final = ""
 
     def __init__(self) -> None:
         self.done = False
@@ -97,11 +102,6 @@ class PythonArguments:
         self._buffer: list[str] = []
         self._paused = False
 
-    @property
-    def in_string(self) -> bool:
-        """Whether the next text grows a string, up to a quote or a backslash."""
-        return self._state == _STRING and self._pending is None
-
     def read(self, text: str, pos: int, out: list[Found]) -> int:
         """Read on; where reading stopped. Before the end while not `done`: more of the rest decides what it is."""
         while pos < len(text) and not self.done and not self._paused:
@@ -115,9 +115,11 @@ class PythonArguments:
                     pos = self._between(text, found.start(), out) if found else len(text)
         self._paused = False
         self._send(out)
+        if self.done:
+            out.append(CallEnded(closed=True))
         return pos
 
-    def cut(self, rest: str, out: list[Found]) -> None:
+    def cut(self, rest: str, out: list[Found]) -> str:
         """The input is over, the arguments are not: what came is delivered, and nothing is added to it."""
         if self._state == _STRING:
             self._emit(escaped(rest))
@@ -136,6 +138,8 @@ class PythonArguments:
         if self._pending is not None:
             self._decide("{")
         self._send(out)
+        out.append(CallEnded(closed=False))
+        return ""
 
     # -- between values ----------------------------------------------------------------
 

@@ -16,10 +16,10 @@ from typing import ClassVar, Final
 from msgspec import Struct
 
 from moonshim.conversation import Tool
-from moonshim.grammar.between_tags import BetweenTags
 from moonshim.grammar.declared_kinds import JSON_ONLY, STRING_ONLY, DeclaredKinds
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.raw_values import CONTAINER, ValueWriter, escaped
+from moonshim.grammar.speech import Speech
 from moonshim.grammar.tag_patterns import MORE, Seen, Tag, TagSet, literal
 
 __all__ = ["THINK", "TagFormat", "TaggedGrammar", "tag_sets"]
@@ -72,12 +72,13 @@ class TaggedGrammar:
         "_name",
         "_speech",
         "_writer",
+        "tags_are_text",
     )
 
     format: ClassVar[TagFormat]
 
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
-        self._speech = BetweenTags(channel)
+        self._speech = Speech(channel)
         self._kinds = DeclaredKinds(tools)
         self._markers = self.format.outside if calls else _NO_CALLS
         self._calling = False
@@ -88,18 +89,11 @@ class TaggedGrammar:
         self._name = ""
         self._held = ""
         self._writer = self._new_writer()
+        self.tags_are_text = False
+        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
 
     def _new_writer(self) -> ValueWriter:
         return ValueWriter(trims=self.format.trims, python_words=True)
-
-    @property
-    def tags_are_text(self) -> bool:
-        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
-        return self._speech.tags_are_text
-
-    @tags_are_text.setter
-    def tags_are_text(self, value: bool) -> None:
-        self._speech.tags_are_text = value
 
     @property
     def held(self) -> str:
@@ -155,7 +149,7 @@ class TaggedGrammar:
 
     def _between(self, text: str, pos: int, out: list[Found], final: bool) -> int:
         if self._speech.quiet:
-            pos = self._speech.skip(text, pos, out)
+            pos = self._speech.skip_space(text, pos, out)
             if self._calling and self.format.objects and self._writer.empty and text.startswith("{", pos):
                 self._speech.pause()
                 self._writer.begin_object()
@@ -198,7 +192,7 @@ class TaggedGrammar:
     def _turn(self, seen: Seen, raw: str, out: list[Found]) -> None:
         """A tag that stands outside of any value decides what comes next."""
         if seen.kind in ("think", "/think"):
-            self._speech.think(raw, out)
+            self._speech.think(seen.kind, raw, out, as_words=self.tags_are_text)
         elif not (self._calling and self._turn_in_call(seen, raw, out)):
             self._turn_outside(seen, raw, out)
 
