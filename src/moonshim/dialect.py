@@ -62,8 +62,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """A body -> the request. Raises `InvalidInput` with the field, and nothing else."""
     render_request: Callable[[Request], tuple[Body, list[Change]]]
     """The request -> a body, and what this dialect could not say."""
-    left_behind: Callable[[Request], list[Change]]
-    """What a request that came in this dialect says, and a host of another dialect is not told."""
+    left_behind: Callable[[Request], tuple[Request, list[Change]]]
+    """A request that came in this dialect, for a host of another one: what only its own hosts could read is left out
+    and told. Raises `InvalidInput` where the meaning would change."""
     parse_messages: Callable[[Iterable[Any]], list[Message]]
     render_messages: Callable[[Sequence[Message]], list[Body]]
     decoder: Callable[[], Decoder]

@@ -114,28 +114,38 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 @cache
-def _kinds() -> dict[str, Any]:
-    """The annotation of each option, under both of its names."""
+def _choices() -> dict[str, tuple[str, ...] | type[bool]]:
+    """The words that an option takes, or that it is a switch, under both of its names."""
     fields = msgspec.structs.fields(KimiOptions)
-    return {name: field.type for field in fields for name in (field.name, field.encode_name)}
+    limited = [field for field in fields if field.type is bool or get_origin(field.type) is Literal]
+    return {
+        name: bool if field.type is bool else get_args(field.type)
+        for field in limited
+        for name in (field.name, field.encode_name)
+    }
 
 
 def _check(name: str, value: object) -> None:
     """Refuse a word or a switch that is none of those the option takes."""
-    kind = _kinds()[name]
-    if kind is bool and not isinstance(value, bool):
+    choices = _choices().get(name)
+    if choices is bool and not isinstance(value, bool):
         raise InvalidOption(f"{name} must be a bool (true, false), not {value!r}", field=name)
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise InvalidOption(f"{name} must be one of ({', '.join(get_args(kind))}), not {value!r}", field=name)
+    if isinstance(choices, tuple) and value not in choices:
+        raise InvalidOption(f"{name} must be one of ({', '.join(choices)}), not {value!r}", field=name)
 
 
 def _tokens(given: object) -> ToolTokens:
     """Checked markers; those that a mapping does not name keep their usual text."""
+    if isinstance(given, ToolTokens) and given == _USUAL:
+        return given
     values = msgspec.to_builtins(given) if isinstance(given, ToolTokens) else given
     try:
         return msgspec.convert(_camel_tokens(values), ToolTokens)
     except msgspec.ValidationError as error:
         raise InvalidOption(f"bad tool_tokens: {error}", field="tool_tokens") from None
+
+
+_USUAL: Final = ToolTokens()
 
 
 @cache

@@ -14,9 +14,11 @@ from moonshim.conversation import Change, Message, Reasoning, Request, Tool
 from moonshim.dialect import Dialect, Reply
 from moonshim.errors import InvalidInput
 from moonshim.formats import is_kimi_model
-from moonshim.hosts.condition import condition
+from moonshim.hosts.condition import Conditioned, condition
 from moonshim.hosts.detect import needs_for
+from moonshim.hosts.legacy_functions import declare_functions
 from moonshim.hosts.needs import Needs
+from moonshim.hosts.prefill import mark_prefill
 from moonshim.json_text import decode_object, encode
 from moonshim.options import KimiOptions
 from moonshim.plan import PASS_THROUGH, Plan, check_options
@@ -28,6 +30,8 @@ from moonshim.tokens import estimate_tokens
 
 __all__ = ["MESSAGE_DIALECTS", "Prepared", "count_tokens", "prepare_request", "translate_messages"]
 
+_NOBODY_KNOWS: Final = ("generic", "other")
+"""A host and a model of which nothing is known: what their own client sends goes through as it is."""
 Recall: TypeAlias = Callable[[Message], Reasoning | None]
 
 
@@ -84,7 +88,15 @@ def prepare_request(
         speaks = dialect_named(needs.dialect)
     if options is not None:
         check_options(options)
-    made = condition(request, needs, options or KimiOptions(), recall=recall, mend_arguments=_mended_arguments)
+    if speaks is not client:
+        request, left = client.left_behind(request)
+        changes = [*changes, *left]
+    request, modern = _modern(request, needs)
+    changes = [*changes, *modern]
+    if options is None and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
+        made = Conditioned(request, [], {tool.name: tool for tool in request.tools or ()})
+    else:
+        made = condition(request, needs, options or KimiOptions(), recall=recall, mend_arguments=_mended_arguments)
     out, unsaid = speaks.render_request(made.request)
     reply = Reply(
         model=asked.model,
@@ -95,9 +107,18 @@ def prepare_request(
         sealer=sealer,
     )
     plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply)
-    if speaks is not client:
-        changes = [*changes, *client.left_behind(asked)]
     return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
+
+
+def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    """What Kimi's hosts want said otherwise before anything else is looked at."""
+    if needs.generation == "other":
+        return request, []
+    request, changes = declare_functions(request)
+    if needs.dialect == "openai_chat":
+        request, marked = mark_prefill(request)
+        changes += marked
+    return request, changes
 
 
 def _plan(

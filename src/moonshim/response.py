@@ -128,7 +128,12 @@ class _WholeChoice:
         ending = state.answer.ending
         went = _merged(state.builder.build(slip.events))
         if not mends_deltas:
-            watched = [replace(piece, index=None, id=new_ids.get(at, piece.id)) for at, piece in enumerate(pieces)]
+            watched = [
+                replace(
+                    piece, index=None, id=new_ids.get(at, piece.id), name=state.names.get(piece.name or "", piece.name)
+                )
+                for at, piece in enumerate(pieces)
+            ]
             went.calls = watched + went.calls
         reason = ending.reason if isinstance(ending, Finished) else None
         self.changed = (

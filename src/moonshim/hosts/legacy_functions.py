@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Text, ToolCall, ToolResult
-from moonshim.hosts.kept import fields_of, without_fields
+from moonshim.conversation import Change, Message, Request, Text, ToolCall, ToolResult
+from moonshim.hosts.kept import CHAT, fields_of, without_fields
 from moonshim.hosts.placed import Placed
 from moonshim.ids.spelling import CANONICAL
 from moonshim.json_text import encode
 
-__all__ = ["condition_functions"]
+__all__ = ["condition_functions", "declare_functions"]
 
 
 def condition_functions(messages: list[Placed], changes: list[Change]) -> list[Placed]:
@@ -36,6 +36,18 @@ def condition_functions(messages: list[Placed], changes: list[Change]) -> list[P
         else:
             out.append(one)
     return out
+
+
+def declare_functions(request: Request) -> tuple[Request, list[Change]]:
+    """`functions` and `function_call` of the body are said as `tools` and `tool_choice`."""
+    kept = request.extras.get(CHAT)
+    fields = kept.get("fields", {}) if isinstance(kept, dict) else {}
+    old = [name for name in ("functions", "function_call") if name in fields]
+    if not isinstance(kept, dict) or not old:
+        return request, []
+    left = {name: value for name, value in fields.items() if name not in old}
+    changed = replace(request, extras={**request.extras, CHAT: {**kept, "fields": left}})
+    return changed, [Change("function_call", f"{name} is said as hosts of today take it", name) for name in old]
 
 
 def _calling(one: Placed, called: Any, number: int, waiting: dict[str, str], changes: list[Change]) -> Message:

@@ -434,18 +434,52 @@ def test_references_are_resolved_where_they_stand() -> None:
 def test_what_no_other_dialect_is_told_is_listed() -> None:
     request = parsed(
         input=[
-            {"role": "user", "content": [{"type": "input_image", "file_id": "f"}, {"type": "input_text", "text": "x"}]},
+            {"role": "user", "content": [{"type": "mystery", "x": 1}, {"type": "input_text", "text": "x"}]},
             {"type": "web_search_call", "id": "ws"},
             {"type": "item_reference", "id": "rs_1"},
         ],
-        previous_response_id="resp_1",
         store=True,
-        truncation=None,
+        truncation="auto",
     )
-    assert [(change.rule, change.place) for change in left_behind(request)] == [
+    assert [(change.rule, change.place) for change in left_behind(request)[1]] == [
         ("cannot_say", "input[0]"),
         ("cannot_say", "input[0]"),
         ("unresolved_reference", "input[0]"),
-        ("cannot_say", "previous_response_id"),
+        ("cannot_say", "truncation"),
     ]
-    assert left_behind(parsed(temperature=1)) == []
+    plain = parsed(temperature=1)
+    assert left_behind(plain) == (plain, [])
+
+
+MISSING: dict[str, tuple[dict[str, Any], str]] = {
+    "an earlier response": ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    "a message that is only referred to": (
+        {"input": [{"role": "user", "content": "hi"}, {"type": "item_reference", "id": "msg_1"}]},
+        "input[0]",
+    ),
+    "an image that only its host knows": (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+        "input[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "field"), MISSING.values(), ids=MISSING.keys())
+def test_what_would_be_missing_in_another_dialect_is_refused(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        left_behind(parsed(**fields))
+    assert caught.value.field == field
+
+
+def test_what_a_host_encrypted_is_for_that_host_alone() -> None:
+    item = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "Hm."}],
+        "encrypted_content": "gAAA",
+    }
+    request = parsed(input=[{"role": "user", "content": "hi"}, item, {"role": "assistant", "content": "Yes."}])
+    assert render_request(request)[0]["input"][1] == item
+    crossed, _ = left_behind(request)
+    (thought,) = [part for message in crossed.messages for part in message.parts if isinstance(part, Reasoning)]
+    assert (thought.text, thought.signature) == ("Hm.", None)

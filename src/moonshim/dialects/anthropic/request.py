@@ -161,11 +161,21 @@ def _with_put(body: Json, put: Json) -> Json:
     return body | {key: value for key, value in put.items() if value is not None}
 
 
-def left_behind(request: Request) -> list[Change]:
-    """What a request that came in this dialect says, and a host of another dialect is not told."""
+def left_behind(request: Request) -> tuple[Request, list[Change]]:
+    """The request for a host of another dialect, and what that host is not told."""
     fields: Json = kept_of(request.extras).get("fields", {})
-    return [
+    changes = [
         Change("cannot_say", f"{key} is a field of Messages alone", key)
         for key, value in fields.items()
         if key not in _KNOWN and value is not None
     ]
+    if any(map(_marks_cache, request.messages)):
+        changes.append(Change("cannot_say", "cache_control is left out: other hosts cache what they know again", None))
+    return request, changes
+
+
+def _marks_cache(message: Message) -> bool:
+    came = kept_of(message.extras).get("came")
+    content = came.get("content") if isinstance(came, dict) else None
+    blocks = content if isinstance(content, list) else ()
+    return any(isinstance(block, dict) and block.get("cache_control") is not None for block in blocks)

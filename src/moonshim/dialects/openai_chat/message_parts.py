@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from moonshim.conversation import Media, Text
+from moonshim.errors import CannotExpress
 from moonshim.values import copied
 
 __all__ = ["DIALECT", "Content", "Slot", "parse_content", "render_content"]
@@ -144,6 +145,8 @@ def _render_part(part: Content) -> dict[str, Any]:
     kept = kept if isinstance(kept, dict) else {}
     if part.data is not None and part.kind != "audio":
         address = f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+    elif part.url is None and part.data is None:
+        raise CannotExpress(f"this {part.kind} is known to the host alone that it was given to")
     else:
         address = part.url or ""
     inner: Any

@@ -11,7 +11,7 @@ from moonshim.dialects.openai_chat.message_parts import DIALECT
 from moonshim.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
 from moonshim.dialects.openai_chat.request_fields import FIELDS, Json, value_of
 from moonshim.dialects.openai_chat.request_tools import parse_tool, render_tool
-from moonshim.errors import InvalidInput
+from moonshim.errors import CannotExpress, InvalidInput
 from moonshim.seal import Sealer, SealUnknown, is_sealed
 
 __all__ = ["left_behind", "parse_request", "render_request"]
@@ -42,7 +42,7 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
     request = Request(
         model=model,
         messages=tuple(_opened(one, place, sealer, changes) for place, one in enumerate(parse_messages(messages))),
-        tools=_parse_tools(body.get("tools")),
+        tools=_parse_tools(body),
         sampling=sampling,
         places=tuple(f"messages[{place}]" for place in range(len(messages))),
         extras={DIALECT: {"fields": fields, "has_tools": "tools" in body}},
@@ -87,11 +87,11 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     body["messages"] = render_messages(
         request.messages, custom=custom if request.tools is not None else None, tokens=False
     )
-    if request.tools is not None:
+    if request.tools is not None and ("functions" not in came or _parse_tools(came) != request.tools):
         body["tools"] = _render_tools(request.tools, changes)
     elif kept.get("has_tools"):
         body["tools"] = None
-    changes += _unsaid(request)
+    changes += _unsaid(request) + _unsaid_thinking(request, body)
     for key, value in request.put.items():
         if value is None:
             body.pop(key, None)
@@ -110,7 +110,11 @@ def _rewritten(fresh: Json, said: Json) -> Json:
     return fresh
 
 
-def _parse_tools(tools: Any) -> tuple[Tool, ...] | None:
+def _parse_tools(body: Json) -> tuple[Tool, ...] | None:
+    tools, functions = body.get("tools"), body.get("functions")
+    if tools is None and isinstance(functions, list):
+        # The protocol of 2023: the same, without a type around it.
+        tools = [{"type": "function", "function": function} for function in functions]
     if tools is None:
         return None
     if not isinstance(tools, list):
@@ -165,11 +169,33 @@ def _unsaid(request: Request) -> list[Change]:
     return changes
 
 
-def left_behind(request: Request) -> list[Change]:
-    """What a request that came in this dialect says, and a host of another dialect is not told."""
+def _unsaid_thinking(request: Request, body: Json) -> list[Change]:
+    """Chat has a word for how hard to think, none for thinking itself or for a budget of tokens."""
+    wanted, keys = request.thinking, FIELDS["thinking"].keys
+    if (wanted.enabled is not True and wanted.budget is None) or any(key in body or key in request.put for key in keys):
+        return []
+    return [Change("cannot_say", "Chat has no word for thinking itself, or for a budget of it", "thinking")]
+
+
+def left_behind(request: Request) -> tuple[Request, list[Change]]:
+    """The request for a host of another dialect, and what that host is not told."""
     fields: Json = request.extras.get(DIALECT, {}).get("fields", {})
-    return [
+    changes = [
         Change("cannot_say", f"{key} is a field of Chat alone", key)
         for key, value in fields.items()
-        if key not in _KNOWN and value is not None
+        if key not in _KNOWN and key != "functions" and value is not None
     ]
+    for place, message in enumerate(request.messages):
+        kept, where = message.extras.get(DIALECT, {}), f"messages[{place}]"
+        for slot in kept.get("content", ()):
+            if slot is not None and isinstance(entry := slot.get("raw"), dict):
+                if entry.get("type") == "file":
+                    raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
+                changes.append(Change("cannot_say", f"a part of type {entry.get('type')} is Chat's alone", where))
+        alone = [key for key in kept.get("fields", {}) if key not in _ELSEWHERE]
+        changes += [Change("cannot_say", f"{key} of a message is a field of Chat alone", where) for key in alone]
+    return request, changes
+
+
+_ELSEWHERE: Final = frozenset({"role", "content", "partial", "function_call", "tool_calls", "refusal", "annotations"})
+"""Fields of a message that say nothing by themselves, or that other dialects say otherwise."""

@@ -94,7 +94,10 @@ def _read_max_tokens(body: Json) -> int | None:
 
 
 def _read_tool_choice(body: Json) -> ToolChoice | None:
-    choice = body.get("tool_choice")
+    choice, called = body.get("tool_choice"), body.get("function_call")
+    if choice is None and called is not None:
+        # The protocol of 2023.
+        choice = {"type": "function", "function": called} if isinstance(called, dict) else called
     match choice:
         case None:
             return None
@@ -112,7 +115,8 @@ def _read_tool_choice(body: Json) -> ToolChoice | None:
 
 
 def _name_of(tool: Any) -> str:
-    inner = tool.get(tool.get("type", "function")) if isinstance(tool, dict) else None
+    kind = tool.get("type", "function") if isinstance(tool, dict) else None
+    inner = tool.get(kind) if isinstance(kind, str) else None
     name = inner.get("name") if isinstance(inner, dict) else None
     return name if isinstance(name, str) else ""
 
@@ -232,7 +236,7 @@ def _plain(key: str, read: Callable[[Json, str], Any]) -> Field:
 
 
 FIELDS: Final[dict[str, Field]] = {
-    "tool_choice": Field(("tool_choice",), _read_tool_choice, _write_tool_choice),
+    "tool_choice": Field(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
     "parallel_calls": Field(
         ("parallel_tool_calls",), lambda body: _switch(body, "parallel_tool_calls"), _as("parallel_tool_calls")
     ),

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from moonshim.conversation import Change, Request
+from msgspec.structs import replace
+
+from moonshim.conversation import Change, Message, Reasoning, Request
 from moonshim.dialects.openai_responses.content import Json, parse_entries
 from moonshim.dialects.openai_responses.fields import FIELDS
 from moonshim.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
 from moonshim.dialects.openai_responses.request import kept_fields
 from moonshim.dialects.openai_responses.writing import kept_items
+from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["left_behind", "resolve_references"]
 
@@ -23,6 +26,8 @@ _READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *O
 _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
     *(field.keys for field in FIELDS.values())
 )
+_THOUGHT: Final = "rs_"
+"""What was only thought can be missing; what was said or called cannot."""
 _IDLE: Final = frozenset({"include", "store", "stream_options"})
 """They are about the answer, and the answer is written in this dialect whatever host gave it."""
 
@@ -56,29 +61,56 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def left_behind(request: Request) -> list[Change]:
-    """What a request that came in this dialect says, and a host of another dialect is not told.
+def left_behind(request: Request) -> tuple[Request, list[Change]]:
+    """The request for a host of another dialect, and what that host is not told.
+
+    What is only referred to has to be there, unless it was only thought: `InvalidInput` names it.
 
     >>> from moonshim.dialects.openai_responses.request import parse_request
     >>> from moonshim.seal import Sealer
     >>> request, _ = parse_request({"model": "m", "input": "hi", "truncation": "auto"}, Sealer())
-    >>> [change.place for change in left_behind(request)]
+    >>> [change.place for change in left_behind(request)[1]]
     ['truncation']
     """
-    changes = []
+    changes, messages = list[Change](), list[Message]()
     for message, place in zip(request.messages, [*request.places, *[""] * len(request.messages)], strict=False):
-        for item in kept_items(message):
-            changes += [Change(rule, detail, place or None) for rule, detail in _left_of(item)]
+        items = kept_items(message)
+        for item in items:
+            if _is_reference(item) and not item["id"].startswith(_THOUGHT):
+                told = f"nobody here knows the item {item['id']!r}: send the item itself"
+                raise InvalidInput(told, field=place or "input")
+            changes += [Change(rule, detail, place or None) for rule, detail in _left_of(item, place or "input")]
+        messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
     fields = kept_fields(request)
+    if fields.get("previous_response_id") is not None:
+        raise InvalidInput(
+            "nobody here knows that response, so what was said before is missing: send the whole conversation",
+            field="previous_response_id",
+        )
     for key, value in fields.items():
         if value is not None and key not in _SAID and key not in _IDLE:
             changes.append(Change("cannot_say", f"{key} is a field of Responses alone", key))
     if isinstance(text := fields.get("text"), dict) and text.get("verbosity") is not None:
         changes.append(Change("cannot_say", "verbosity is a field of OpenAI's own models", "text.verbosity"))
-    return changes
+    return replace(request, messages=tuple(messages)), changes
 
 
-def _left_of(item: Json) -> Iterator[tuple[str, str]]:
+def _has_token(item: Json) -> bool:
+    return isinstance(item.get("encrypted_content"), str)
+
+
+def _without_tokens(message: Message, foreign: set[Any]) -> Message:
+    """What a host of Responses encrypted, nobody else can read."""
+    if not foreign:
+        return message
+    parts = (
+        replace(part, signature=None) if isinstance(part, Reasoning) and part.signature in foreign else part
+        for part in message.parts
+    )
+    return replace(message, parts=tuple(parts))
+
+
+def _left_of(item: Json, where: str) -> Iterator[tuple[str, str]]:
     kind = type_of(item, "")
     if kind == "item_reference":
         yield "unresolved_reference", f"the item {item.get('id')!r} is only referred to, and nobody knows it"
@@ -88,6 +120,7 @@ def _left_of(item: Json) -> Iterator[tuple[str, str]]:
         content = item.get(OUTPUTS[kind].payload if kind in OUTPUTS else "content")
         if kind == "message" or (kind in OUTPUTS and OUTPUTS[kind].is_content):
             for entry, part in zip(content or (), parse_entries(content, ""), strict=False):
+                if part is None and "file_id" in entry:
+                    raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
                 if part is None:
-                    how = " by file_id" if "file_id" in entry else ""
-                    yield "cannot_say", f"content of type {entry['type']}{how} means nothing to other hosts"
+                    yield "cannot_say", f"content of type {entry['type']} means nothing to other hosts"
