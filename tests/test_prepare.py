@@ -229,3 +229,31 @@ def test_tokens_are_counted_in_every_dialect() -> None:
     ]
     assert min(counts) >= 400
     assert max(counts) - min(counts) < 20
+
+
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "openai_chat": {
+        "model": "gpt-x",
+        "messages": [{"role": "developer", "content": "x"}, {"role": "user", "content": ""}],
+        "tools": [{"type": "custom", "custom": {"name": "p"}}, {"type": "web_search"}],
+        "temperature": 0.1,
+    },
+    "anthropic": {
+        "model": "claude-x",
+        "max_tokens": 5,
+        "messages": [HELLO],
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+        "mcp_servers": [],
+    },
+}
+
+
+@pytest.mark.parametrize(("dialect", "body"), UNKNOWN.items())
+def test_a_model_and_a_host_that_nobody_knows_get_what_their_client_sends(dialect: str, body: dict[str, Any]) -> None:
+    prepared = prepare_request(body, dialect=dialect, upstream=dialect)
+    assert (prepared.body, prepared.changes) == (body, [])
+    if dialect == "openai_chat":
+        entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "p", "input": "x"}}
+        came = sse([chunk({"tool_calls": [entry]}), chunk({}, finish="tool_calls")])
+        mender = Mender(plan=prepared.plan)
+        assert mender.feed(came) + mender.flush() == came

@@ -94,7 +94,7 @@ def prepare_request(
     request, modern = _modern(request, needs)
     changes = [*changes, *modern]
     if options is None and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
-        made = Conditioned(request, [], {tool.name: tool for tool in request.tools or ()})
+        made = Conditioned(request, [], {})
     else:
         made = condition(request, needs, options or KimiOptions(), recall=recall, mend_arguments=_mended_arguments)
     out, unsaid = speaks.render_request(made.request)

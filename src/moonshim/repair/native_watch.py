@@ -13,13 +13,15 @@ __all__ = ["NativeWatch"]
 
 
 class _Watched:
-    __slots__ = ("arguments", "block", "id", "wire_id")
+    __slots__ = ("arguments", "block", "id", "is_free", "wire_id")
 
     def __init__(self, block: int, wire_id: str | None, new_id: str) -> None:
         self.block = block
         self.wire_id = wire_id
         self.id = new_id
         self.arguments = PlainArguments(ArgumentsRecord())
+        self.is_free = False
+        """Whether it takes any text: then only its host knows where that ends."""
 
 
 class NativeWatch:
@@ -38,7 +40,7 @@ class NativeWatch:
 
     @property
     def cut_off(self) -> bool:
-        return any(not call.arguments.complete for call in self._calls.values())
+        return any(not call.arguments.complete and not call.is_free for call in self._calls.values())
 
     def feed(self, piece: CallPiece, slip: Slip) -> str | None:
         """The identifier to write in place of the one that came; None leaves the entry alone."""
@@ -49,6 +51,7 @@ class NativeWatch:
                 return None
             new_id, rule = self._ids.assign(piece.name, piece.id) if self._mends else (piece.id or "", None)
             call = self._calls[index] = _Watched(self._blocks.open_watched(slip, index), piece.id, new_id)
+            call.is_free = "custom" in piece.extras
             if rule is not None:
                 slip.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
             self._tell(BlockOpened(call.block, "call", new_id, piece.name))

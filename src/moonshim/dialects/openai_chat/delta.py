@@ -110,6 +110,10 @@ def _piece(entry: dict[str, Any]) -> CallPiece:
     inner = {key: value for key, value in function.items() if key not in ("name", "arguments")}
     if inner:
         extras["function"] = inner
+    custom = entry.get("custom")
+    if isinstance(custom, dict) and not function:
+        # A tool that takes one free text, which need not be JSON.
+        function, arguments = custom, _text(custom.get("input"))
     return CallPiece(
         read_index(entry.get("index")),
         _text(entry.get("id")),
