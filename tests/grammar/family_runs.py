@@ -1,47 +1,37 @@
-"""Runs a marker family over text in pieces, and reads the vectors of a family from its file."""
+"""Runs a grammar over text in pieces, reads the vectors of a family from its file, and holds the laws for all."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from hypothesis import strategies as st
 from msgspec import Struct
 
 from moonshim.conversation import Tool
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
 from moonshim.grammar.families import grammar_for
 
-__all__ = ["SIZES", "TOOLS", "Vector", "grammar_of", "merged", "run", "vectors", "written"]
-
 SIZES: Final = (1, 2, 3, 7, 1000)
+CUTS: Final = st.lists(st.integers(0, 1 << 16), max_size=30)
 TOOLS: Final = ("ls", "read_file")
-_FOLDER: Final = Path(__file__).parent / "vectors"
+WHOLE: Final = 1_000_000
+VECTORS: Final = Path(__file__).parent / "vectors"
 
 
-class Vector(Struct, frozen=True, forbid_unknown_fields=True):
-    """A text, and what a grammar finds in it. `tools` None: nobody knows which there are."""
-
-    name: str
-    text: str
-    found: list[dict[str, Any]]
-    tools: tuple[str, ...] | None = TOOLS
-    channel: Channel = "text"
-    calls: bool = True
+# -- text in pieces ----------------------------------------------------------------------
 
 
-def vectors(family: str) -> dict[str, Vector]:
-    rows = json.loads((_FOLDER / f"{family}.json").read_text("utf-8"))
-    found = [Vector(**row) for row in rows]
-    assert len({one.name for one in found}) == len(found)
-    return {one.name: one for one in found}
+def by_size(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def grammar_of(family: str, vector: Vector | None = None) -> Grammar:
-    vector = vector or Vector("", "", [])
-    tools = None if vector.tools is None else [Tool(name) for name in vector.tools]
-    return grammar_for(family, vector.channel, tools=tools, calls=vector.calls)
+def by_cuts(text: str, cuts: Sequence[int]) -> list[str]:
+    at = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return [text[a:b] for a, b in pairwise(at)]
 
 
 def merged(found: Iterable[Found]) -> list[Found]:
@@ -58,36 +48,126 @@ def merged(found: Iterable[Found]) -> list[Found]:
     return out
 
 
-def run(grammar: Grammar, text: str, sizes: Sequence[int] = (1_000_000,)) -> list[Found]:
-    """What is found in the text when it comes in pieces of these sizes, over and over."""
-    out: list[Found] = []
-    at = turn = 0
+def found_in(grammar: Grammar, pieces: Iterable[str]) -> list[Found]:
+    """What is found when the text comes in these pieces."""
+    found = [one for piece in pieces for one in grammar.feed(piece)]
+    return merged(found + grammar.flush())
+
+
+def run(grammar: Grammar, text: str, sizes: int | Sequence[int] = WHOLE) -> list[Found]:
+    """What is found when the text comes in pieces of this size, or of these sizes, over and over."""
+    if isinstance(sizes, int):
+        return found_in(grammar, by_size(text, sizes))
+    pieces: list[str] = []
+    at = 0
     while at < len(text):
-        size = sizes[turn % len(sizes)]
-        out += grammar.feed(text[at : at + size])
-        at, turn = at + size, turn + 1
-    return merged(out + grammar.flush())
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[at : at + size])
+        at += size
+    return found_in(grammar, pieces)
 
 
-def written(found: Iterable[Found]) -> list[dict[str, Any]]:
-    """As the files of vectors write it."""
-    return [_written(one) for one in found]
+# -- vectors -----------------------------------------------------------------------------
 
 
-def _written(one: Found) -> dict[str, Any]:
-    match one:
-        case Said():
-            return {"say" if one.channel == "text" else "think": one.text}
-        case CallBegan():
-            told: dict[str, Any] = {"begin": one.name}
-            if one.header:
-                told["id"] = one.header
-            if one.channel != "text":
-                told["in"] = one.channel
-            return told
-        case CallGrew():
-            return {"grow": one.text}
-        case CallEnded():
-            return {"end": one.closed}
-        case Noticed():
-            return {"notice": [one.rule, one.detail]}
+def tool(name: str, **properties: Any) -> Tool:
+    """A tool whose arguments have these types, or these schemas."""
+    schemas = {key: {"type": one} if isinstance(one, str | list) else one for key, one in properties.items()}
+    return Tool(name, parameters={"type": "object", "properties": schemas})
+
+
+DECLARED: Final = {
+    one.name: one
+    for one in (
+        tool("ls", dir="string", deep="boolean", most="integer"),
+        tool("put", text="string", count="number", flag="boolean", none="null", box="object", list="array"),
+        tool(
+            "mixed",
+            either=["string", "null"],
+            size=["integer", "null"],
+            many={"anyOf": [{"type": "string"}, {"type": "array"}]},
+        ),
+    )
+}
+"""The tools of which more than the name is known."""
+
+
+class Vector(Struct, frozen=True):
+    """A text, and what a grammar finds in it. `tools` None: nobody knows which there are."""
+
+    name: str
+    text: str
+    found: list[Found]
+    tools: tuple[str, ...] | None = TOOLS
+    channel: Channel = "text"
+    calls: bool = True
+
+
+def vectors(family: str) -> dict[str, Vector]:
+    """By name, from the file of the family, which also says which tools there are if a vector says nothing else."""
+    loaded = json.loads((VECTORS / f"{family}.json").read_text("utf-8"))
+    rows = [{"tools": loaded["tools"], **row, "found": merged(_found(row["found"]))} for row in loaded["vectors"]]
+    by_name = {row["name"]: Vector(**row) for row in rows}
+    assert len(by_name) == len(rows)
+    return by_name
+
+
+def _found(steps: Iterable[Sequence[Any]]) -> Iterable[Found]:
+    """`said`, `thought`, `begin`, `grew`, `end` and `noticed` each are one; `call` is a whole call, `cut` one that
+    is not closed. What is not as usual at a call's beginning stands last: its `id`, and `in` which channel it is.
+    """
+    for kind, *values in steps:
+        match kind:
+            case "said":
+                yield Said("text", *values)
+            case "thought":
+                yield Said("reasoning", *values)
+            case "begin" | "call" | "cut":
+                more = values.pop() if isinstance(values[-1], dict) else {}
+                name, *grown = values
+                yield CallBegan(more.get("in", "text"), more.get("id", ""), name)
+                yield from (CallGrew(one) for one in grown if one)
+                if kind != "begin":
+                    yield CallEnded(kind == "call")
+            case "grew":
+                yield CallGrew(*values)
+            case "end":
+                yield CallEnded(*values)
+            case _:
+                assert kind == "noticed"
+                yield Noticed(*values)
+
+
+def grammar_of(family: str, vector: Vector | None = None) -> Grammar:
+    vector = vector or Vector("", "", [])
+    tools = None if vector.tools is None else [DECLARED.get(name, Tool(name)) for name in vector.tools]
+    return grammar_for(family, vector.channel, tools=tools, calls=vector.calls)
+
+
+# -- laws --------------------------------------------------------------------------------
+
+
+def letters(found: Iterable[Found]) -> int:
+    """How many of the letter came out: as text, in a name or in arguments, or in a report of what was left out."""
+    count = 0
+    for one in found:
+        match one:
+            case Said(text=text) | CallGrew(text=text):
+                count += text.count("Q")
+            case CallBegan(name=name):
+                count += (name or "").count("Q")
+            case Noticed(rule="stray_marker" | "arguments_trailing", detail=detail):
+                count += detail.count("Q")
+            case _:
+                pass
+    return count
+
+
+def assert_laws(make: Callable[[], Grammar], text: str, cuts: Sequence[int]) -> None:
+    """Chunking is invisible, no letter is lost, calls are balanced."""
+    found = found_in(make(), [text])
+    assert found_in(make(), by_cuts(text, cuts)) == found
+    assert found_in(make(), text) == found
+    assert letters(found) == text.count("Q")
+    began = [type(one) for one in found if isinstance(one, CallBegan | CallEnded)]
+    assert began == [CallBegan, CallEnded] * (len(began) // 2)

@@ -1,22 +1,17 @@
-"""What the tests of the families with raw values share: their vectors, ways to cut a text, and the laws."""
+"""The families whose values are raw text: what the laws need to know of each."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
-from moonshim.conversation import Tool
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
-from moonshim.grammar.raw_values import escaped
-from tests.properties.test_linear import assert_linear, calls_made
+from moonshim.grammar.events import Channel, Grammar
+from tests.grammar.family_runs import Vector, grammar_of
 
-SIZES: Final = [1, 2, 3, 7, 1000]
-CUTS: Final = st.lists(st.integers(0, 1 << 16), max_size=30)
+TOOLS: Final = ("ls", "put", "mixed")
 FRAGMENTS: Final = [
     "<",
     "</",
@@ -38,162 +33,143 @@ FRAGMENTS: Final = [
     "💥",
     "\x00",
 ]
-
-_FOLDER: Final = Path(__file__).parent / "vectors"
-
-
-class Family(Protocol):
-    """The class of a grammar."""
-
-    def __call__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> Grammar: ...
+SPEECH: Final = st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join)
 
 
-def tool(name: str, **properties: Any) -> Tool:
-    """A tool whose arguments have these types, or these schemas."""
-    schemas = {key: {"type": one} if isinstance(one, str | list) else one for key, one in properties.items()}
-    return Tool(name, parameters={"type": "object", "properties": schemas})
+class RawFamily(Struct, frozen=True):
+    """What the texts of one family are made of."""
+
+    pieces: tuple[str, ...]
+    """Tags and their like; `Q` is the letter that is counted."""
+    halves: tuple[str, ...]
+    """What only begins like a tag, or is none by itself; no others complete it."""
+    string: str
+    """What stands before the value of a string."""
+    work: dict[str, Callable[[int], str]]
+    """Texts that grow."""
+
+    @property
+    def soup(self) -> st.SearchStrategy[str]:
+        """Tags and text in any order."""
+        return st.lists(st.sampled_from(["Q", "Q Q", "1", "true", *FRAGMENTS, *self.pieces]), max_size=24).map("".join)
+
+    @property
+    def speech(self) -> st.SearchStrategy[str]:
+        return st.lists(st.sampled_from([*FRAGMENTS, *self.halves]), max_size=20).map("".join)
 
 
-TOOLS: Final = [
-    tool("ls", dir="string", deep="boolean", most="integer"),
-    tool("put", text="string", count="number", flag="boolean", none="null", box="object", list="array"),
-    tool(
-        "mixed",
-        either=["string", "null"],
-        size=["integer", "null"],
-        many={"anyOf": [{"type": "string"}, {"type": "array"}]},
+def raw_grammar(family: str, channel: Channel = "text", *, calls: bool = True) -> Grammar:
+    return grammar_of(family, Vector("", "", [], TOOLS, channel, calls))
+
+
+_THINK: Final = ("<think>", "</think>")
+_DSML: Final = '<｜DSML｜invoke name="put">'
+_GEMMA: Final = "<|tool_call>call:put"
+_GEMMA_TEXT: Final = f'{_GEMMA}{{a:<|"|>'
+_GLM: Final = "<tool_call>put\n<arg_key>{}</arg_key>\n<arg_value>"
+_MINIMAX: Final = '<minimax:tool_call><invoke name="put">'
+_QWEN, _QWEN_END = "<tool_call>\n<function=put>\n", "</function>\n</tool_call>"
+
+RAW_FAMILIES: Final = {
+    "deepseek_dsml": RawFamily(
+        pieces=(
+            "<｜DSML｜tool_calls>",
+            "</｜DSML｜tool_calls>",
+            "<｜DSML｜ calls>",
+            "<｜DSML｜function_calls>",
+            _DSML,
+            "<｜DSML｜ invoke name=Q>",
+            "</｜DSML｜invoke>",
+            "</｜DSML｜ invoke>",
+            "</｜DSML｜parameter>",
+            '<｜DSML｜parameter name="text" string="true">',
+            '<｜DSML｜parameter name="Q" string="false">',
+            '<|DSML|parameter name="list">',
+            "<｜DSML｜",
+            '{"Q": 1}',
+            '["Q',
+            *_THINK,
+        ),
+        # A whole name could be completed by the other pieces.
+        halves=("<｜DSML｜", "<｜DSML｜invok", "</｜DSML｜param"),
+        string=_DSML + '<｜DSML｜parameter name="a" string="true">',
+        work={
+            "speech": lambda count: "a < b <｜DSML｜ " * count,
+            "half a tag": lambda count: '<｜DSML｜invoke name="x' * count,
+            "a long string": lambda count: (
+                _DSML + '<｜DSML｜parameter name="a" string="true">' + "<b></｜DSML｜x " * count
+            ),
+            "a long object": lambda count: _DSML + "{" + '"a": "<", < ' * count,
+            "many calls": lambda count: (_DSML + "</｜DSML｜invoke>\n") * count,
+        },
     ),
-]
-
-
-def found(steps: Iterable[Sequence[Any]]) -> list[Found]:
-    """`said`, `thought`, `begin`, `grew`, `end` and `noticed` each are one; `call` is a whole call."""
-    out: list[Found] = []
-    for kind, *values in steps:
-        match kind:
-            case "said":
-                out.append(Said("text", *values))
-            case "thought":
-                out.append(Said("reasoning", *values))
-            case "begin" | "call" | "cut":
-                out.append(CallBegan("text", "", values[0]))
-                out += [CallGrew(one) for one in values[1:] if one]
-                out += [CallEnded(kind == "call")] if kind != "begin" else []
-            case "grew":
-                out.append(CallGrew(*values))
-            case "end":
-                out.append(CallEnded(*values))
-            case _:
-                assert kind == "noticed"
-                out.append(Noticed(*values))
-    return out
-
-
-def vectors(family: str) -> dict[str, tuple[str, list[Found], dict[str, Any]]]:
-    """By name: the text, what must be found in it, and how the grammar is made."""
-    loaded = json.loads((_FOLDER / f"{family}.json").read_text(encoding="utf-8"))
-    read = {}
-    for one in loaded["vectors"]:
-        settings: dict[str, Any] = {"tools": None if one.get("unknown") else TOOLS, "calls": one.get("calls", True)}
-        assert one["name"] not in read
-        read[one["name"]] = one["text"], found(one["found"]), settings
-    return read
-
-
-def merged(found: Iterable[Found]) -> list[Found]:
-    """Chunking shows only in how often one thing is said in pieces."""
-    out: list[Found] = []
-    for one in found:
-        last = out[-1] if out else None
-        if isinstance(one, Said) and isinstance(last, Said) and one.channel == last.channel:
-            out[-1] = Said(one.channel, last.text + one.text)
-        elif isinstance(one, CallGrew) and isinstance(last, CallGrew):
-            out[-1] = CallGrew(last.text + one.text)
-        else:
-            out.append(one)
-    return out
-
-
-def run(family: Family, pieces: Iterable[str], channel: Channel = "text", **settings: Any) -> list[Found]:
-    grammar = family(channel, **({"tools": TOOLS} | settings))
-    found = [one for piece in pieces for one in grammar.feed(piece)]
-    return merged(found + grammar.flush())
-
-
-def by_size(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
-def by_cuts(text: str, cuts: Sequence[int]) -> list[str]:
-    at = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[a:b] for a, b in pairwise(at)]
-
-
-def soups(*pieces: str) -> st.SearchStrategy[str]:
-    """Tags and text in any order; `Q` is the letter that is counted."""
-    return st.lists(st.sampled_from(["Q", "Q Q", "1", "true", *FRAGMENTS, *pieces]), max_size=24).map("".join)
-
-
-def letters(found: Iterable[Found]) -> int:
-    """How many of the letter came out: as text, in a name or in arguments, or in a report of what was left out."""
-    count = 0
-    for one in found:
-        match one:
-            case Said(text=text) | CallGrew(text=text):
-                count += text.count("Q")
-            case CallBegan(name=name):
-                count += (name or "").count("Q")
-            case Noticed(rule="stray_marker" | "arguments_trailing", detail=detail):
-                count += detail.count("Q")
-            case _:
-                pass
-    return count
-
-
-def assert_laws(family: Family, text: str, cuts: Sequence[int], channel: Channel, **settings: Any) -> None:
-    """Chunking is invisible, no letter is lost, calls are balanced."""
-    found = run(family, [text], channel, **settings)
-    assert run(family, by_cuts(text, cuts), channel, **settings) == found
-    assert run(family, text, channel, **settings) == found
-    assert letters(found) == text.count("Q")
-    began = [type(one) for one in found if isinstance(one, CallBegan | CallEnded)]
-    assert began == [CallBegan, CallEnded] * (len(began) // 2)
-
-
-def assert_prompt(family: Family, text: str, longest: int, **settings: Any) -> None:
-    """Of text that is only text, at most so many characters are kept back, and they are the end of it."""
-    grammar = family("text", **({"tools": TOOLS} | settings))
-    said = ""
-    for at, char in enumerate(text, 1):
-        for one in grammar.feed(char):
-            assert isinstance(one, Said)
-            said += one.text
-        assert said + grammar.held == text[:at]
-        assert len(grammar.held) <= longest
-
-
-def assert_streams(family: Family, opening: str, value: str) -> None:
-    """A string is passed on as it arrives, but for what may be the beginning of its end."""
-    grammar = family("text", tools=TOOLS)
-    grammar.feed(opening)
-    written = ""
-    for at, char in enumerate(value, 1):
-        written += "".join(one.text for one in grammar.feed(char) if isinstance(one, CallGrew))
-        # The first line break may be the format's.
-        assert any(
-            written == escaped(text[:stop])
-            for text in (value, value.removeprefix("\n"))
-            for stop in range(max(0, at - 4), at + 1)
-        )
-        assert not grammar.held
-
-
-def assert_linear_work(family: Family, text: Callable[[int], str], size: int) -> None:
-    """How often anything is called grows like the text, at one character at a time and at seven."""
-    for step in (1, 7):
-
-        def measure(count: int, step: int = step) -> int:
-            pieces = by_size(text(count), step)
-            return calls_made(lambda: run(family, pieces))
-
-        assert_linear(measure, size)
+    "gemma": RawFamily(
+        pieces=(
+            *("<|tool_call>", "<tool_call|>", _GEMMA, "<start_function_call>", "<end_function_call>"),
+            *("call:", "call:ls{", "put{", '<|"|>', "<escape>", f'{_GEMMA}{{text:<|"|>', "Q:", "list:[", "null"),
+            *("-1.5", ",Q:{", "<|channel>", "thought\n", "<channel|>", "</tool_call>", "<|", "cal"),
+        ),
+        halves=("<|tool_cal", "call:", "call:lst", "cal", "<|chan"),
+        string=_GEMMA_TEXT,
+        work={
+            "speech": lambda count: "a < b <|tool_cal call:l c " * count,
+            "a long string": lambda count: _GEMMA_TEXT + '<|"| x' * count,
+            "a long scalar": lambda count: f"{_GEMMA}{{a:" + "x < y " * count,
+            "a long key": lambda count: f"{_GEMMA}{{" + "x < y " * count,
+            "many values": lambda count: f"{_GEMMA}{{a:[" + "1, {b:2}, " * count,
+            "depth": lambda count: f"{_GEMMA}{{a:" + "[{b:" * count,
+            "many calls": lambda count: f"{_GEMMA}{{}}<tool_call|>\n" * count,
+        },
+    ),
+    "glm": RawFamily(
+        pieces=(
+            *("<tool_call>", "</tool_call>", "<tool_call>ls", "<tool_call>put\n", "<arg_key>", "</arg_key>"),
+            *("<arg_value>", "</arg_value>", "<arg_key>dir</arg_key>", _GLM.format("list"), _GLM.format("Q")),
+            *(_GLM.format("count"), '["Q', '{"Q": ', *_THINK),
+        ),
+        halves=("<arg_key>", "</arg_value>", "<tool_cal"),
+        string=_GLM.format("text"),
+        work={
+            "speech": lambda count: "a < b <tool_cal " * count,
+            "names": lambda count: "<tool_call>a b " * count,
+            "a long string": lambda count: _GLM.format("text") + "<b> </tool_call> " * count,
+            "a long value of unknown kind": lambda count: _GLM.format("k") + "[1, " * count,
+            "many calls": lambda count: (_GLM.format("count") + "1</arg_value></tool_call>") * count,
+            "keys without values": lambda count: "<tool_call>put<arg_key>" + "<arg_key>k</arg_key>" * count,
+        },
+    ),
+    "minimax": RawFamily(
+        pieces=(
+            *("<minimax:tool_call>", "</minimax:tool_call>", _MINIMAX, "<invoke name=Q>", "</invoke>"),
+            *("</parameter>", '<parameter name="text">', "<parameter name=count>", '<parameter name="list">'),
+            *("<parameter name=Q>", '["Q', *_THINK),
+        ),
+        halves=("<minimax:", "<invoke name=", "</parameter>"),
+        string=_MINIMAX + "<parameter name=text>",
+        work={
+            "speech": lambda count: "a < b <minimax: " * count,
+            "a long string": lambda count: _MINIMAX + "<parameter name=text>" + "<b></parameter> " * count,
+            "many calls": lambda count: (_MINIMAX + "</invoke></minimax:tool_call>\n") * count,
+        },
+    ),
+    "qwen_xml": RawFamily(
+        pieces=(
+            *("<tool_call>", "</tool_call>", "<function=ls>", "<function=put>", "<function=Q>", "</function>"),
+            *("</parameter>", "<parameter=dir>", "<parameter=most>", "<parameter=list>", "<parameter=k>"),
+            *("\n<parameter=text>", '["Q', '{"Q": ', *_THINK, "<parameter=", "</tool_call>\n<tool_call>"),
+        ),
+        halves=("<tool_cal", "<function", "=x>"),
+        string=f"{_QWEN}<parameter=text>",
+        work={
+            "speech": lambda count: "a < b <tool_cal " * count,
+            "bare names": lambda count: "<function=x> <function=y>\n" * count,
+            "a long string": lambda count: f"{_QWEN}<parameter=text>" + "<b>\n</parameter> " * count,
+            "a long array": lambda count: f"{_QWEN}<parameter=list>[" + '1, "<b>", <' * count,
+            "a long value of unknown kind": lambda count: f"{_QWEN}<parameter=k>[" + "1, " * count,
+            "a long number": lambda count: f"{_QWEN}<parameter=count>" + "1234" * count,
+            "many params": lambda count: _QWEN + "<parameter=k>1</parameter>\n" * count,
+            "many calls": lambda count: (_QWEN + _QWEN_END) * count,
+            "white space": lambda count: _QWEN + " \n" * count,
+        },
+    ),
+}

@@ -6,16 +6,7 @@ import pytest
 
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
 from moonshim.grammar.named_object import EXTRA_LIMIT, HOLD_LIMIT
-from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
-
-VECTORS = vectors("hermes")
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", VECTORS)
-def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
-    vector = VECTORS[case]
-    assert written(run(grammar_of("hermes", vector), vector.text, (size,))) == vector.found
+from tests.grammar.family_runs import SIZES, grammar_of, run, vectors
 
 
 @pytest.mark.parametrize(
@@ -49,7 +40,7 @@ def test_a_call_begins_with_its_arguments_and_they_go_out_as_they_come() -> None
 @pytest.mark.parametrize("size", [7, 1000, 1_000_000])
 def test_an_object_waits_for_its_name_no_longer_than_its_limit(size: int) -> None:
     body = '{"arguments": {"a": "' + "x" * HOLD_LIMIT + '"}, "name": "ls"}'
-    first, said = run(grammar_of("hermes"), f"<tool_call>{body}</tool_call>", (size,))
+    first, said = run(grammar_of("hermes"), f"<tool_call>{body}</tool_call>", size)
     assert first == Noticed("unreadable_call", "<tool_call>" + body[:HOLD_LIMIT])
     assert said == Said("text", body)
 
@@ -57,7 +48,7 @@ def test_an_object_waits_for_its_name_no_longer_than_its_limit(size: int) -> Non
 @pytest.mark.parametrize("size", SIZES)
 def test_a_long_field_that_means_nothing_is_told_in_pieces(size: int) -> None:
     text = '<tool_call>{"name": "ls", "arguments": {}, "x": "' + "y" * 3000 + '"}</tool_call>'
-    told = [one.detail for one in run(grammar_of("hermes"), text, (size,)) if isinstance(one, Noticed)]
+    told = [one.detail for one in run(grammar_of("hermes"), text, size) if isinstance(one, Noticed)]
     assert "".join(told) == '"x": "' + "y" * 3000 + '"'
     assert max(map(len, told)) == EXTRA_LIMIT
 
@@ -75,5 +66,5 @@ def test_after_a_flush_the_grammar_reads_on_as_new() -> None:
     grammar = grammar_of("hermes")
     grammar.feed('<tool_call>{"name": "ls", "arguments": {"a')
     grammar.flush()
-    vector = VECTORS["one call"]
-    assert written(run(grammar, vector.text)) == vector.found
+    vector = vectors("hermes")["one call"]
+    assert run(grammar, vector.text) == vector.found

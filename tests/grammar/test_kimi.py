@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Noticed, Said
 from moonshim.grammar.kimi import KimiGrammar
 from moonshim.options import ToolTokens
+from tests.grammar.family_runs import merged, run
 
 SEP = "<|sep|>"
 K2_CALL = "<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
@@ -19,25 +18,6 @@ K3_CALL = (
 )
 K3_FOUND: list[Found] = [CallBegan("text", "", "ls"), CallGrew('{"dir": "/tmp"}'), CallEnded(True)]
 SIZES = (1, 2, 3, 7, 19, 100_000)
-
-
-def merged(found: Iterable[Found]) -> list[Found]:
-    """Chunking shows only in how often one thing is said in pieces."""
-    out: list[Found] = []
-    for one in found:
-        last = out[-1] if out else None
-        if isinstance(one, Said) and isinstance(last, Said) and one.channel == last.channel:
-            out[-1] = Said(one.channel, last.text + one.text)
-        elif isinstance(one, CallGrew) and isinstance(last, CallGrew):
-            out[-1] = CallGrew(last.text + one.text)
-        else:
-            out.append(one)
-    return out
-
-
-def run(grammar: KimiGrammar, text: str, size: int = 100_000) -> list[Found]:
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    return merged([*(one for piece in pieces for one in grammar.feed(piece)), *grammar.flush()])
 
 
 FOUND: dict[str, tuple[str, list[Found]]] = {

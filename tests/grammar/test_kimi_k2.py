@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.kimi_k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Grammar
 from moonshim.options import ToolTokens
+from tests.grammar.family_runs import merged, run
 
 SECTION, END_SECTION = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 ONE_SECTION, END_ONE_SECTION = "<|tool_call_section_begin|>", "<|tool_call_section_end|>"
 CALL, ARGS, END = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 NAMES = frozenset({"ls", "read_file", "read"})
 SIZES = (1, 2, 3, 7, 19, 100_000)
-
-
-def merged(found: Iterable[Found]) -> list[Found]:
-    """Chunking shows only in how often one thing is said in pieces."""
-    out: list[Found] = []
-    for one in found:
-        last = out[-1] if out else None
-        if isinstance(one, Said) and isinstance(last, Said) and one.channel == last.channel:
-            out[-1] = Said(one.channel, last.text + one.text)
-        elif isinstance(one, CallGrew) and isinstance(last, CallGrew):
-            out[-1] = CallGrew(last.text + one.text)
-        else:
-            out.append(one)
-    return out
-
-
-def run(grammar: KimiK2Grammar, text: str, size: int = 100_000) -> list[Found]:
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    return merged([*(one for piece in pieces for one in grammar.feed(piece)), *grammar.flush()])
 
 
 def say(text: str, channel: Channel = "text") -> Said:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Fou
 from moonshim.grammar.kimi_k3 import KimiK3Grammar
 from moonshim.grammar.kimi_k3_arguments import HOLD_LIMIT, SPACE_LIMIT
 from moonshim.grammar.kimi_k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
+from tests.grammar.family_runs import CUTS, assert_laws, by_cuts, by_size, found_in, merged
 from tests.profiles import examples
 
 SEP = "<|sep|>"
@@ -35,33 +35,8 @@ def argument(key: str, value: str, kind: str = "string") -> str:
     return opened(key, kind) + value + END_ARGUMENT
 
 
-def merged(found: Iterable[Found]) -> list[Found]:
-    """Chunking shows only in how often one thing is said in pieces."""
-    out: list[Found] = []
-    for one in found:
-        last = out[-1] if out else None
-        if isinstance(one, Said) and isinstance(last, Said) and one.channel == last.channel:
-            out[-1] = Said(one.channel, last.text + one.text)
-        elif isinstance(one, CallGrew) and isinstance(last, CallGrew):
-            out[-1] = CallGrew(last.text + one.text)
-        else:
-            out.append(one)
-    return out
-
-
 def run(pieces: Iterable[str], channel: Channel = "text", *, calls: bool = True) -> list[Found]:
-    grammar = KimiK3Grammar(channel, calls=calls)
-    found = [one for piece in pieces for one in grammar.feed(piece)]
-    return merged(found + grammar.flush())
-
-
-def by_size(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
-def by_cuts(text: str, cuts: Sequence[int]) -> list[str]:
-    at = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[a:b] for a, b in pairwise(at)]
+    return found_in(KimiK3Grammar(channel, calls=calls), pieces)
 
 
 def said(text: str) -> Said:
@@ -485,7 +460,6 @@ class TestLimits:
 
 # -- properties --------------------------------------------------------------------------
 
-CUTS = st.lists(st.integers(0, 1 << 16), max_size=30)
 # No tag's name among them: what is made of these can never be a tag.
 FRAGMENTS = ["<", "|", "<|", "<|open|>", "<|close|>", SEP, ">", " ", "\n", '"', "\\", "&quot;", "x", "é", "💥", "\x00"]
 SPEECH = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), max_size=8).map("".join)
@@ -558,22 +532,6 @@ SOUP = [
 ]
 
 
-def letters(found: Iterable[Found]) -> int:
-    """How many of the letter came out: as text, in a name or in arguments, or in a report of what was left out."""
-    count = 0
-    for one in found:
-        match one:
-            case Said(text=text) | CallGrew(text=text):
-                count += text.count("Q")
-            case CallBegan(name=name):
-                count += (name or "").count("Q")
-            case Noticed(rule="stray_marker" | "arguments_trailing", detail=detail):
-                count += detail.count("Q")
-            case _:
-                pass
-    return count
-
-
 @settings(max_examples=examples(2000))
 @given(
     st.lists(st.sampled_from(SOUP), max_size=24).map("".join),
@@ -582,12 +540,7 @@ def letters(found: Iterable[Found]) -> int:
     st.booleans(),
 )
 def test_marker_soup_loses_no_letter_at_any_chunking(text: str, cuts: list[int], channel: Channel, calls: bool) -> None:
-    found = run([text], channel, calls=calls)
-    assert run(by_cuts(text, cuts), channel, calls=calls) == found
-    assert run(text, channel, calls=calls) == found
-    assert letters(found) == text.count("Q")
-    began = [type(one) for one in found if isinstance(one, CallBegan | CallEnded)]
-    assert began == [CallBegan, CallEnded] * (len(began) // 2)
+    assert_laws(lambda: KimiK3Grammar(channel, calls=calls), text, cuts)
 
 
 @given(st.text(), CUTS)

@@ -6,6 +6,7 @@ import pytest
 
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from moonshim.grammar.kimi_k3 import KimiK3Grammar
+from tests.grammar.family_runs import by_size
 from tests.grammar.test_kimi_k3 import (
     CALL,
     END_CALL,
@@ -15,7 +16,6 @@ from tests.grammar.test_kimi_k3 import (
     THINK,
     TOOLS,
     argument,
-    by_size,
     run,
     said,
     stray,

@@ -6,16 +6,7 @@ import pytest
 
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Said
 from moonshim.grammar.speech import GAP_LIMIT
-from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
-
-VECTORS = vectors("llama_json")
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", VECTORS)
-def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
-    vector = VECTORS[case]
-    assert written(run(grammar_of("llama_json", vector), vector.text, (size,))) == vector.found
+from tests.grammar.family_runs import SIZES, grammar_of, run
 
 
 @pytest.mark.parametrize(
@@ -50,5 +41,5 @@ def test_arguments_go_out_as_they_come() -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_separators_wait_no_longer_than_their_limit(size: int) -> None:
     text = " ;" * GAP_LIMIT
-    found = run(grammar_of("llama_json"), '{"name": "ls", "parameters": {}}' + text, (size,))
+    found = run(grammar_of("llama_json"), '{"name": "ls", "parameters": {}}' + text, size)
     assert found[2:] == [CallEnded(True), Said("text", text)]

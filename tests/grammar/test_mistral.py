@@ -6,16 +6,7 @@ import pytest
 
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
 from moonshim.grammar.mistral import HEADER_LIMIT
-from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
-
-VECTORS = vectors("mistral")
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", VECTORS)
-def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
-    vector = VECTORS[case]
-    assert written(run(grammar_of("mistral", vector), vector.text, (size,))) == vector.found
+from tests.grammar.family_runs import SIZES, grammar_of, run
 
 
 @pytest.mark.parametrize(
@@ -45,7 +36,7 @@ def test_the_name_goes_out_when_it_is_certain_and_arguments_as_they_come() -> No
 @pytest.mark.parametrize("size", SIZES)
 def test_a_header_over_the_limit_is_text(size: int) -> None:
     text = "x" * (HEADER_LIMIT + 100)
-    assert run(grammar_of("mistral"), f"[TOOL_CALLS]{text}", (size,)) == [
+    assert run(grammar_of("mistral"), f"[TOOL_CALLS]{text}", size) == [
         Noticed("unreadable_call", "[TOOL_CALLS]" + text[: HEADER_LIMIT + 1]),
         Said("text", text),
     ]

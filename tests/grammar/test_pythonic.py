@@ -9,16 +9,7 @@ import pytest
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
 from moonshim.grammar.python_arguments import HOLD_LIMIT
 from moonshim.grammar.pythonic import HEADER_LIMIT
-from tests.grammar.family_runs import SIZES, grammar_of, run, vectors, written
-
-VECTORS = vectors("pythonic")
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("case", VECTORS)
-def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
-    vector = VECTORS[case]
-    assert written(run(grammar_of("pythonic", vector), vector.text, (size,))) == vector.found
+from tests.grammar.family_runs import SIZES, grammar_of, run
 
 
 @pytest.mark.parametrize(
@@ -53,7 +44,7 @@ def test_strings_and_containers_go_out_as_they_come() -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_a_word_over_the_limit_is_a_string(size: int) -> None:
     word = "x" * (HOLD_LIMIT + 500)
-    found = run(grammar_of("pythonic"), f"[ls(a={word}, b=1)]", (size,))
+    found = run(grammar_of("pythonic"), f"[ls(a={word}, b=1)]", size)
     assert found[1:4] == [
         CallGrew('{"a": '),
         Noticed("value_as_string", word[:HOLD_LIMIT]),
@@ -64,7 +55,7 @@ def test_a_word_over_the_limit_is_a_string(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_a_list_over_the_limit_is_text(size: int) -> None:
     text = "[" + " " * HEADER_LIMIT + "ls()]"
-    assert run(grammar_of("pythonic"), text, (size,)) == [Said("text", text)]
+    assert run(grammar_of("pythonic"), text, size) == [Said("text", text)]
 
 
 VALUES: dict[str, object] = {
@@ -90,6 +81,6 @@ VALUES: dict[str, object] = {
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("value", VALUES)
 def test_a_literal_is_the_same_in_json(value: str, size: int) -> None:
-    found = run(grammar_of("pythonic"), f"[ls(a={value})]", (size,))
+    found = run(grammar_of("pythonic"), f"[ls(a={value})]", size)
     (arguments,) = [one.text for one in found if isinstance(one, CallGrew)]
     assert json.loads(arguments) == {"a": VALUES[value]}
