@@ -28,6 +28,13 @@ Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
 _SHOWN: Final = 200
 _UNTOLD: Final = 8
+_BLOCKS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "call",
+}
+"""To which kind of block a delta belongs."""
 
 
 class EventCollector:
@@ -313,7 +320,7 @@ class _Twins(Generic[Origin]):
         if frame.passes and not over:
             if payloads in ([], [frame.payload]) and self._opening(frame):
                 return self._wait(frame)
-            if not payloads and frame.origin is not None:
+            if not payloads and frame.origin is not None and "index" not in frame.payload:
                 return [Released(frame.origin)]
         elif self._early:
             payloads, self._early = [*self._early, *payloads], []
@@ -354,10 +361,7 @@ class _Twins(Generic[Origin]):
         """Frames before this one that no payload will be like: what says nothing, or nothing that we know, leaves."""
         released: list[Released[Origin]] = []
         while (passed := self._untold.popleft()) is not twin:
-            index = passed.payload.get("index")
-            if (passed.passes and index is None) or (
-                (passed.passes or _is_empty(passed.payload)) and index == payload.get("index")
-            ):
+            if _follows(passed.payload, payload) and (passed.passes or _is_empty(passed.payload)):
                 released.append(Released(passed.origin))
         return released
 
@@ -376,6 +380,23 @@ def _joined(events: list[Event]) -> list[Event]:
 
 def _is_twin(came: Body, goes: Body) -> bool:
     return came.get("type") == goes.get("type") and came.get("index") == goes.get("index")
+
+
+def _follows(passed: Body, payload: Body) -> bool:
+    """Whether a frame can leave right before this payload: it belongs to no block, or to the same one."""
+    if "index" not in passed:
+        return True
+    if passed["index"] != payload.get("index") or payload.get("type") == "content_block_start":
+        return False
+    kinds = {_kind_of(passed), _kind_of(payload)}
+    return None in kinds or len(kinds) == 1
+
+
+def _kind_of(payload: Body) -> str | None:
+    """The kind of block that this delta belongs to, if it says so."""
+    delta = payload.get("delta")
+    kind = delta.get("type") if isinstance(delta, dict) else None
+    return _BLOCKS.get(kind) if isinstance(kind, str) else None
 
 
 def _is_empty(payload: Body) -> bool:

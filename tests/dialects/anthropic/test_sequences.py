@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import moonshim
 from moonshim.conversation import Part, Reasoning, Text, ToolCall
 from moonshim.events import Failed, Finished
 from moonshim.registry import CLIENT_DIALECTS
+from tests.dialects.anthropic import strategies
 from tests.dialects.anthropic.reading import MessagesReader, ResponsesReader
 from tests.streams import DONE, cut_bytes, dumped, listen, parsed, read_sse
 
@@ -164,3 +167,25 @@ def test_a_mended_stream_of_messages_needs_nothing_more(sequence: Json) -> None:
         assert [plain(part)[-1] for part in second.message.parts if isinstance(part, ToolCall)] == [
             plain(part)[-1] for part in first.message.parts if isinstance(part, ToolCall)
         ]
+
+
+def noisy(draw: st.DrawFn, payload: Json) -> Json:
+    """The payload with any JSON in one of its places."""
+    key = draw(st.sampled_from(sorted(payload)))
+    inner = payload[key]
+    deeper = isinstance(inner, dict) and inner and draw(st.booleans())
+    return payload | {key: noisy(draw, inner) if deeper else draw(strategies.any_json)}
+
+
+@st.composite
+def bent_streams(draw: st.DrawFn) -> list[Json]:
+    """Events of several sequences in any order, some of them with odd values."""
+    known = [payload for sequence in SEQUENCES.values() for payload in payloads_of(sequence)]
+    chosen = draw(st.lists(st.sampled_from(known), min_size=1, max_size=12))
+    return [noisy(draw, payload) if draw(st.booleans()) else payload for payload in chosen]
+
+
+@given(bent_streams(), st.sampled_from(CLIENT_DIALECTS))
+def test_whatever_a_host_sends_nothing_raises_and_the_cut_is_invisible(payloads: list[Json], client: str) -> None:
+    frames = [b"data: %b\n\n" % dumped(payload) for payload in payloads]
+    assert mended(client, frames)[0] == mended(client, [b"".join(frames)])[0]
