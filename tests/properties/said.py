@@ -219,6 +219,10 @@ def _effort_or_none(thinking: Thinking) -> Thinking:
     return Thinking(enabled=False) if thinking.enabled is False else Thinking(effort=thinking.effort)
 
 
+def _only_how_hard(thinking: Thinking) -> Thinking:
+    return thinking if thinking.effort is not None or thinking.enabled is False else Thinking()
+
+
 def _later_prompts_by_user(request: Request) -> Request:
     """Those behind the first message are said by the user, in tags."""
     out, leading = list[Message](), True
@@ -285,9 +289,8 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
         "signatures": Loss("nobody has signed what is joined", _messages(_signed_alone), "signature of reasoning"),
         "pieces of reasoning": Loss("one text for all reasoning of a message", _messages(_joined_thoughts)),
         "top_k": Loss("no such field", _without("sampling.top_k"), "top_k"),
-        "how to think": Loss(
-            "an effort, or none; hosts that know more have their own fields", _thinking(_effort_or_none)
-        ),
+        "thinking itself": Loss("only how hard", _thinking(_only_how_hard), "no word for thinking"),
+        "how to think": Loss("an effort, or none", _thinking(_effort_or_none)),
         "deferred tools": Loss("all are loaded", _tools(lambda tool: replace(tool, deferred=False))),
         "namespaces": Loss(
             "their names stay in front of the tools'", _tools(lambda tool: replace(tool, namespace=None))
@@ -386,12 +389,21 @@ def _plain_output(result: ToolResult) -> ToolResult:
     return replace(result, is_error=False)
 
 
-_BY_VALUE: Final = {
-    "anthropic": ("later prompts",),
-}
+def _neighbours_joined(request: Request) -> Request:
+    """What the user says in two messages in a row is one message."""
+    out = list[Message]()
+    for message in request.messages:
+        if out and out[-1].speaker == message.speaker == "human":
+            out[-1] = replace(out[-1], parts=(*out[-1].parts, *message.parts))
+        else:
+            out.append(message)
+    return replace(request, messages=tuple(out))
+
+
+_ONLY_IN_REQUESTS: Final = {"anthropic": ("later prompts",)}
 
 MESSAGES_CANNOT: Final[dict[str, dict[str, Loss]]] = {
-    name: {what: loss for what, loss in losses.items() if what not in _BY_VALUE.get(name, ())}
+    name: {what: loss for what, loss in losses.items() if what not in _ONLY_IN_REQUESTS.get(name, ())}
     for name, losses in CANNOT.items()
 } | {
     "vercel_ai": {
@@ -403,6 +415,7 @@ MESSAGES_CANNOT: Final[dict[str, dict[str, Loss]]] = {
         "results": Loss("text, or content that has not failed", _results(_plain_output)),
     },
 }
+MESSAGES_CANNOT["anthropic"]["neighbours"] = Loss("roles take turns", _neighbours_joined)
 """By dialect: what its messages do not say, where only messages are told (`translate_messages`)."""
 
 

@@ -15,6 +15,7 @@ from moonshim.ids.spelling import anthropic_id
 from moonshim.prepare import MESSAGE_DIALECTS, translate_messages
 from moonshim.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.seal import Sealer
+from tests.hosts.nasty_requests import NASTY
 from tests.profiles import examples
 from tests.properties.conversations import conversations, requests
 from tests.properties.said import CANNOT, MESSAGES_CANNOT, Spell, said, said_by_messages, sayable
@@ -125,3 +126,12 @@ def test_messages_that_cross_and_return_keep_what_both_can_say(
 def test_messages_that_are_parsed_and_rendered_are_the_same(name: str, messages: tuple[Message, ...]) -> None:
     told = told_in(name, messages)
     assert told_in(name, asked_in(name, told)) == told
+
+
+@pytest.mark.parametrize("there", CLIENT_DIALECTS)
+def test_what_real_clients_send_can_be_told_and_read_in_every_dialect(there: str) -> None:
+    """Broken histories and odd fields included, and before any host has had its say."""
+    abroad = dialect_named(there)
+    for asked in NASTY:
+        crossed, _ = abroad.render_request(parsed(dialect_named(asked.dialect), asked.body))
+        assert abroad.render_request(parsed(abroad, crossed))[0] == crossed, asked.name

@@ -192,7 +192,8 @@ def left_behind(request: Request) -> tuple[Request, list[Change]]:
                 if entry.get("type") == "file":
                     raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
                 changes.append(Change("cannot_say", f"a part of type {entry.get('type')} is Chat's alone", where))
-        alone = [key for key in kept.get("fields", {}) if key not in _ELSEWHERE]
+        said = _ELSEWHERE | {"name"} if message.speaker == "tool" else _ELSEWHERE
+        alone = [key for key, value in kept.get("fields", {}).items() if value is not None and key not in said]
         changes += [Change("cannot_say", f"{key} of a message is a field of Chat alone", where) for key in alone]
     return request, changes
 

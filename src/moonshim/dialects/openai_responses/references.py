@@ -80,7 +80,10 @@ def left_behind(request: Request) -> tuple[Request, list[Change]]:
                 told = f"nobody here knows the item {item['id']!r}: send the item itself"
                 raise InvalidInput(told, field=place or "input")
             changes += [Change(rule, detail, place or None) for rule, detail in _left_of(item, place or "input")]
-        messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
+        bare = _without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)})
+        if bare is not message:
+            changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place or None))
+        messages.append(bare)
     fields = kept_fields(request)
     if fields.get("previous_response_id") is not None:
         raise InvalidInput(
@@ -103,11 +106,11 @@ def _without_tokens(message: Message, foreign: set[Any]) -> Message:
     """What a host of Responses encrypted, nobody else can read."""
     if not foreign:
         return message
-    parts = (
+    parts = [
         replace(part, signature=None) if isinstance(part, Reasoning) and part.signature in foreign else part
         for part in message.parts
-    )
-    return replace(message, parts=tuple(parts))
+    ]
+    return message if parts == list(message.parts) else replace(message, parts=tuple(parts))
 
 
 def _left_of(item: Json, where: str) -> Iterator[tuple[str, str]]:
