@@ -110,12 +110,13 @@ class MarkedGrammar:
 
     def feed(self, text: str) -> list[Found]:
         out: list[Found] = []
-        if self._state is OUTSIDE:
-            if self._is_plain(text):
-                self._speech.say(text, out)
-                return out
-        elif self._is_in_string and '"' not in text and "\\" not in text:
-            return [CallGrew(text)] if text else []
+        if self._state is IN_CALL:
+            # The inside of a string is most of every long call, and needs only a glance.
+            if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
+                return [CallGrew(text)] if text else []
+        elif self._state is OUTSIDE and self._is_plain(text):
+            self._speech.say(text, out)
+            return out
         text, self._held = self._held + text, ""
         pos = 0
         while pos < len(text):
@@ -150,7 +151,11 @@ class MarkedGrammar:
         speech = self._speech
         if self._held or speech.quiet or (speech.fresh and self._opener is not None):
             return False
-        return not any(start in text for start in self._markers.starts)
+        # A loop, since `any` over a generator costs more than all of the rest.
+        for start in self._markers.starts:  # noqa: SIM110
+            if start in text:
+                return False
+        return True
 
     def _outside(self, text: str, pos: int, out: list[Found]) -> int:
         speech = self._speech
@@ -226,10 +231,6 @@ class MarkedGrammar:
             self._end()
         else:
             self._give_up(out)
-
-    @property
-    def _is_in_string(self) -> bool:
-        return self._state is IN_CALL and self._call is not None and self._call.in_string
 
     def _in_call(self, text: str, pos: int, out: list[Found]) -> int:
         assert self._call is not None
