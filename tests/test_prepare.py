@@ -257,3 +257,31 @@ def test_a_model_and_a_host_that_nobody_knows_get_what_their_client_sends(dialec
         came = sse([chunk({"tool_calls": [entry]}), chunk({}, finish="tool_calls")])
         mender = Mender(plan=prepared.plan)
         assert mender.feed(came) + mender.flush() == came
+
+
+def test_the_ending_tells_the_hosts_own_word_and_the_usage() -> None:
+    prepared = prepare_request(chat(), upstream="anthropic", host="generic")
+    body = {
+        "id": "msg_1",
+        "type": "message",
+        "content": [{"type": "text", "text": "Hi"}],
+        "stop_reason": "stop_sequence",
+        "stop_sequence": "END",
+        "usage": {"input_tokens": 3, "output_tokens": 1},
+    }
+    ending = mend_response(body, plan=prepared.plan).ending
+    assert isinstance(ending, Finished)
+    assert (ending.reason, ending.raw_reason, ending.stop_sequence) == ("stop", "stop_sequence", "END")
+    assert ending.usage is not None
+    assert ending.usage.input_tokens == 3
+
+
+def test_a_call_of_an_answer_that_broke_off_is_never_told_as_done() -> None:
+    tools = [{"type": "function", "name": "rm", "parameters": {"type": "object", "properties": {}}}]
+    body = {"model": "m", "input": "hi", "tools": tools}
+    prepared = prepare_request(body, dialect="openai_responses", host="vllm", model="kimi-k2.5")
+    mender = Mender(plan=prepared.plan)
+    out = mender.feed(sse([chunk(call("rm", '{"path": "/tmp/x"}'))], done=False)) + mender.flush()
+    assert b"response.function_call_arguments.delta" in out
+    assert b"response.output_item.done" not in out
+    assert b"response.failed" in out

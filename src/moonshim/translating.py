@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from moonshim.conversation import Message, Usage
 from moonshim.dialect import Dialect, Encoder
 from moonshim.errors import InvalidInput
-from moonshim.events import BlockDelta, CallPiece, Event, Failed, Finished, Opaque, Repaired, Started
+from moonshim.events import BlockClosed, BlockDelta, CallPiece, Event, Failed, Finished, Opaque, Repaired, Started
 from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Paused, Signed, Spoke, Unread
 from moonshim.mending import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
 from moonshim.plan import Plan
@@ -80,8 +80,10 @@ class Translator(Generic[Origin]):
         self._upstream: Dialect = plan.upstream
         self._decoder = plan.upstream.decoder()
         self._encoder = encoder if encoder is not None else plan.client.encoder(plan.reply)
-        self.same_dialect: Final = plan.client.name == plan.upstream.name and encoder is None
-        """Whether frames can leave as they came."""
+        self.same_dialect: Final = (
+            plan.client.name == plan.upstream.name and plan.client.names_events and encoder is None
+        )
+        """Whether frames can leave as they came: where payloads have a type to be known again by."""
         self.log = RepairLog()
         self._choice = Choice(0, plan, self.log, collect=collect)
         self._queue: deque[_Frame[Origin]] = deque()
@@ -93,6 +95,7 @@ class Translator(Generic[Origin]):
         self._thought_at: int | None = None
         """How many calls there were when the thought began that is being told."""
         self._closed = False
+        self._told_ending: Finished | Failed | None = None
         self.saw_chunks = False
 
     # -- what people ask for ---------------------------------------------------------
@@ -108,7 +111,9 @@ class Translator(Generic[Origin]):
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
         """How the answer ended, once it has."""
-        return self._choice.answer.ending if index == 0 else None
+        if index != 0:
+            return None
+        return self._told_ending or self._choice.answer.ending
 
     @property
     def finished(self) -> bool:
@@ -274,9 +279,15 @@ class Translator(Generic[Origin]):
 
     def _release(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
         payloads: list[Body] = []
-        for event in _joined(frame.slip.events) if self.same_dialect else frame.slip.events:
+        events = _joined(frame.slip.events) if self.same_dialect else frame.slip.events
+        failed = self._ending is not None and isinstance(self._ending.event, Failed)
+        failed = failed or any(isinstance(event, Failed) for event in events)
+        for event in events:
             if isinstance(event, (Finished, Failed)):
                 self._ending = _Ending(event, frame)
+            elif failed and isinstance(event, BlockClosed):
+                # Nobody said that it is whole, only that there is no more: clients must not run it.
+                payloads += self._encoder.feed(replace(event, complete=False))
             elif not isinstance(event, Repaired):
                 payloads += self._encoder.feed(event)
         return self._matched(payloads, frame)
@@ -295,6 +306,7 @@ class Translator(Generic[Origin]):
                 stop_sequence=said.stop_sequence if said is not None else None,
                 usage=self._usage,
             )
+        self._told_ending = event
         return self._matched(self._encoder.feed(event), frame)
 
     def _matched(self, payloads: list[Body], frame: _Frame[Origin]) -> list[Released[Origin]]:

@@ -298,3 +298,22 @@ def test_blocks_are_balanced_and_one_is_open_at_a_time(message: Message, random:
                 assert payload["index"] == is_open
                 is_open = None
     assert (is_open, count) == (None, sum(part != Text("") for part in message.parts))
+
+
+def test_a_block_that_only_its_host_knows_ends_where_something_else_begins() -> None:
+    encoder = MessagesEncoder(Reply(model="m"))
+    strange = {"type": "content_block_start", "index": 0, "content_block": {"type": "novelty"}}
+    events: list[Event] = [Started("msg_1"), Opaque(strange), BlockOpened(0, "call", "toolu_1", "ls")]
+    stray = {"type": "content_block_delta", "index": 7, "delta": {"type": "novelty_delta"}}
+    events += [Opaque(stray), BlockDelta(0, "{}"), BlockClosed(0), Finished("tool_calls")]
+    told = [(one["type"], one.get("index")) for event in events for one in encoder.feed(event)]
+    assert told == [
+        ("message_start", None),
+        ("content_block_start", 0),
+        ("content_block_stop", 0),
+        ("content_block_start", 1),
+        ("content_block_delta", 1),
+        ("content_block_stop", 1),
+        ("message_delta", None),
+        ("message_stop", None),
+    ]

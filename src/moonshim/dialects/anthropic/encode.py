@@ -73,6 +73,7 @@ class MessagesEncoder:
         self._open: _Block | None = None
         self._waiting: dict[int, list[Event]] = {}
         self._foreign: dict[int, int] = {}
+        self._foreign_open: int | None = None
         self._suspended: BlockOpened | None = None
 
     def feed(self, event: Event) -> list[Json]:
@@ -90,7 +91,7 @@ class MessagesEncoder:
                 return self._finish(event)
             case Failed():
                 self._over = True
-                return [*self._shut(), render_failed(event)]
+                return [*self._shut(), *self._end_foreign(), render_failed(event)]
             case Opaque(payload=payload):
                 return self._pass(payload)
             case Repaired():
@@ -117,7 +118,7 @@ class MessagesEncoder:
         return [{"type": "message_start", "message": message}]
 
     def _finish(self, finished: Finished) -> list[Json]:
-        out = self._start(Started()) + self._shut()
+        out = self._start(Started()) + self._shut() + self._end_foreign()
         self._over = True
         reason = stop_reason(finished)
         stopped = finished.stop_sequence if reason == "stop_sequence" else None
@@ -162,7 +163,7 @@ class MessagesEncoder:
             return []
         kind = block.opened.kind
         start = self._tool_use(block.opened) if kind == "call" else dict(_STARTS[kind])
-        return [self._numbered(block, start)]
+        return [*self._end_foreign(), self._numbered(block, start)]
 
     def _numbered(self, block: _Block, start: Json) -> Json:
         block.number, self._count = self._count, self._count + 1
@@ -240,17 +241,26 @@ class MessagesEncoder:
             if self._open is not None and self._open.opened.kind == "call":
                 return []
             self._suspended = None if self._open is None else self._open.opened
-            out = self._start(Started()) + self._shut()
+            out = self._start(Started()) + self._shut() + self._end_foreign()
             number, self._count = self._count, self._count + 1
+            self._foreign_open = number
             if isinstance(index, int):
                 self._foreign[index] = number
             return [*out, payload | {"index": number}]
         if kind in ("content_block_delta", "content_block_stop"):
             known = self._foreign.get(index) if isinstance(index, int) else None
-            if known is None and kind == "content_block_delta" and self._open is not None:
+            speaks = self._open is not None and self._open.opened.kind == "text"
+            if known is None and kind == "content_block_delta" and speaks and self._open is not None:
                 known = self._open.number  # A citation, for the text that is being told.
+            if kind == "content_block_stop" and known is not None and known == self._foreign_open:
+                self._foreign_open = None
             return [] if known is None else [payload | {"index": known}]
         return [payload]
+
+    def _end_foreign(self) -> list[Json]:
+        """A block that only its host knows, and never ended, ends where something else begins."""
+        number, self._foreign_open = self._foreign_open, None
+        return [] if number is None else [{"type": "content_block_stop", "index": number}]
 
 
 def stop_reason(finished: Finished) -> str:
