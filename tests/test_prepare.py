@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim import (
+    Finished,
     InvalidInput,
     KimiOptions,
     Mender,
