@@ -30,8 +30,9 @@ _use = st.builds(
 _thinking = st.builds(
     lambda text, signature: {"type": "thinking", "thinking": text, **signature},
     _words,
-    st.sampled_from([{}, {"signature": ""}, {"signature": "abc"}]),
+    st.sampled_from([{}, {"signature": ""}, {"signature": "abc"}, {"signature": "a+/="}]),
 )
+_redacted = st.just({"type": "redacted_thinking", "data": "abc"})
 _result = st.builds(
     lambda id, content: {"type": "tool_result", "tool_use_id": id, "content": content},
     _ids,
@@ -47,7 +48,7 @@ def _message(role: str, blocks: st.SearchStrategy[Json]) -> st.SearchStrategy[Js
 conversations = st.lists(
     st.one_of(
         _message("user", st.one_of(_text, _image, _result, _result)),
-        _message("assistant", st.one_of(_text, _thinking, _use)),
+        _message("assistant", st.one_of(_text, _thinking, _redacted, _use)),
         _message("system", _text),
     ),
     min_size=1,

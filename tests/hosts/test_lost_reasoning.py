@@ -47,6 +47,16 @@ FIELDS: dict[str, tuple[Json, dict[str, Any], Json]] = {
         {"host": "kimi-coding", "model": "k3"},
         {"reasoning_details": [{"type": "summary", "summary": "s"}, {"type": "encrypted", "encrypted": "e"}]},
     ),
+    "OpenRouter's details for Kimi, without it too": (
+        {"reasoning_details": ROUTED},
+        {"host": "kimi-coding", "model": "k3"},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "format": "x"}]},
+    ),
+    "OpenRouter's details at a host that nobody knows": (
+        {"reasoning_details": ROUTED},
+        {"host": "generic", "model": "gpt-5"},
+        {"reasoning_details": ROUTED},
+    ),
     "a token of ours in the details": (
         {"reasoning_details": [{"type": "encrypted", "encrypted": "moonshim1.a.b.c"}]},
         {"host": "kimi-coding", "model": "k3"},
@@ -120,6 +130,23 @@ def test_in_messages_thinking_comes_first_and_no_token_of_ours_leaves() -> None:
     made_parts = made(blocks(Text("so"), Reasoning("two", "moonshim1.a.b.c"), CALL), "moonshot-anthropic").request
     assert made_parts.messages[1].parts == (Reasoning("two"), Text("so"), CALL)
     assert made(blocks(Text("so"), CALL), "moonshot-anthropic").request.messages[1].parts[0] == Reasoning("")
+
+
+def test_a_signature_of_another_form_is_not_sent_to_a_host_that_checks_it() -> None:
+    request = blocks(Reasoning("one", "ErUB+/x=="), Reasoning("two", "Ab-_9=="), CALL)
+    found = made(request, "moonshot-anthropic")
+    assert found.request.messages[1].parts == (Reasoning("one"), Reasoning("two", "Ab-_9=="), CALL)
+    assert rules(found.changes) == ["reasoning_signature", "max_tokens"]
+    assert made(request, "generic", upstream="anthropic").request.messages == request.messages
+
+
+def test_what_the_host_does_not_take_is_as_good_as_lost() -> None:
+    redacted = blocks(Reasoning("", details=({"type": "redacted_thinking", "data": "x"},)), CALL)
+    found = made(redacted, "openrouter")
+    assert found.request.messages[1].parts[0] == Reasoning(" ", field="reasoning")
+    assert rules(found.changes) == ["reasoning_details", "reasoning_lost", "reasoning_field", "history_id"]
+    known = made(redacted, "openrouter", recall=lambda message: Reasoning("hm", "sig"))
+    assert known.request.messages[1].parts[0] == Reasoning("hm", field="reasoning")
 
 
 def test_thoughts_that_stand_alone_belong_to_what_comes_next_or_go() -> None:

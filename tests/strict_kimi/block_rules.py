@@ -61,10 +61,10 @@ def _content(at: int, message: Json, of: Contract) -> Iterator[str]:
     elif not isinstance(content, str | list):
         yield f"messages.{at}.content must be a string or an array"
     for number, block in enumerate(blocks_of(message)):
-        yield from _block(f"messages.{at}.content.{number}", message["role"], block)
+        yield from _block(f"messages.{at}.content.{number}", message["role"], block, of)
 
 
-def _block(place: str, role: str, block: Json) -> Iterator[str]:
+def _block(place: str, role: str, block: Json, of: Contract) -> Iterator[str]:
     kind = block.get("type")
     if kind == "tool_reference" or any(inner.get("type") == "tool_reference" for inner in blocks_of(block)):
         yield "Invalid request Error"
@@ -79,7 +79,7 @@ def _block(place: str, role: str, block: Json) -> Iterator[str]:
             yield f"{place}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
         if not isinstance(block.get("input"), dict):
             yield from check_arguments(str(block.get("name")), block.get("input"))
-    elif kind == "thinking":
+    elif kind == "thinking" and of.host.moonshots:
         signature = block.get("signature")
         if signature is not None and (not isinstance(signature, str) or not _BASE64URL.fullmatch(signature)):
             yield f"{place}.signature: malformed encrypted reasoning content: invalid base64url encoding"

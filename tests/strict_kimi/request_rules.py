@@ -46,7 +46,7 @@ def _chat(body: Json, of: Contract) -> Iterator[str]:
     yield from _model(body)
     yield from check_sampling(body, of, thinking)
     yield from check_tokens(body, of, "max_tokens", "max_completion_tokens")
-    yield from check_stop(body.get("stop"))
+    yield from check_stop(body.get("stop"), of)
     yield from check_thinking(body, of, body.get("reasoning_effort"))
     yield from check_tools(body.get("tools"), of, names)
     yield from check_dynamic_tools(body.get("messages"), of, names)
@@ -69,7 +69,7 @@ def _messages(body: Json, of: Contract) -> Iterator[str]:
     if body.get("max_tokens") is None:
         yield "max_tokens: Field required"
     yield from check_tokens(body, of, "max_tokens")
-    yield from check_stop(body.get("stop_sequences"))
+    yield from check_stop(body.get("stop_sequences"), of)
     output = body.get("output_config")
     yield from check_thinking(body, of, output.get("effort") if isinstance(output, dict) else None)
     yield from check_messages_tools(body.get("tools"), of, names)

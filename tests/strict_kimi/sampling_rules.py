@@ -66,10 +66,12 @@ def check_tokens(body: Json, of: Contract, *names: str) -> Iterator[str]:
             yield f"invalid {name}: must be an integer from 1 to {most}"
 
 
-def check_stop(stop: Any) -> Iterator[str]:
+def check_stop(stop: Any, of: Contract) -> Iterator[str]:
     stops = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
     if (stop is not None and not isinstance(stop, str | list)) or not all(isinstance(each, str) for each in stops):
         yield "invalid stop: must be a string or an array of strings"
+        return
+    if not of.host.moonshots:
         return
     if len(stops) > MOST_STOPS:
         yield f"invalid stop: at most {MOST_STOPS} sequences are allowed"

@@ -146,6 +146,7 @@ def test_refuses(body: Json, generation: str, text: str) -> None:
             "k3",
             "kimi-coding",
         ),
+        (ask(USER, asked({**THOUGHT, "signature": "a+b"}, TEXT)), "k2.6", "generic"),
         (ask(USER, asked(use()), answered(result())), "k3", "moonshot-anthropic"),
         (ask(USER, asked(use()), answered(result()), asked(use()), answered(result())), "k3", "moonshot-anthropic"),
         (ask(USER, asked(use()), answered(result()), thinking={"type": "disabled"}), "k2.5", "moonshot-anthropic"),

@@ -116,6 +116,7 @@ def test_refuses_words_of_the_request(words: Json, generation: str, text: str) -
         ({"temperature": 0.3, "top_p": 0.5}, "k2.5", "vllm"),
         ({"temperature": 1.7}, "other", "moonshot"),
         ({"max_tokens": 262_144, "stop": ["x" * 32] * 5}, "k2.5", "moonshot"),
+        ({"stop": ["x" * 33] * 6}, "k2.5", "vllm"),
         ({"max_completion_tokens": 1_048_576}, "k3", "moonshot"),
         ({"thinking": {"type": "enabled", "keep": "all"}}, "k2.7", "moonshot"),
         ({"thinking": {"type": "enabled"}, "reasoning_effort": "low"}, "k3", "moonshot"),

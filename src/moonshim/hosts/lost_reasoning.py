@@ -6,6 +6,7 @@ text, a blank. Never words, which the model would read as its own thoughts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +24,8 @@ Recall: TypeAlias = Callable[[Message], Reasoning | None]
 """A message of the model with calls, as the client sent it -> what the model thought then, if anybody knows."""
 
 _REDACTED: Final = "redacted_thinking"
+_ROUTED: Final = "reasoning."
+"""How the types of OpenRouter's entries begin, to which an index belongs."""
 _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
 
 
@@ -39,6 +42,7 @@ def condition_reasoning(
 class _Desk:
     def __init__(self, needs: Needs, recall: Recall | None) -> None:
         self._needs, self._recall = needs, recall
+        self._signed = re.compile(needs.signature_pattern or ".*", re.DOTALL)
         self.tally = Tally()
 
     def made(self, one: Placed) -> Message:
@@ -49,12 +53,14 @@ class _Desk:
             return self._dropped(one, "the model takes no reasoning of former turns") if thoughts else message
         if needs.keeps_reasoning == "calls" and not calling:
             return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
+        # What the host does not take is lost, whoever has lost it.
+        thoughts = [self._taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
         if calling and not any(map(_says, thoughts)):
             thoughts = self._found(one, thoughts)
         if not thoughts:
             return message
-        shaped = [self._shaped(thought, message, one.place) for thought in self._joined(thoughts, one.place)]
-        return self._put(message, shaped, first=calling and needs.lost_reasoning is not None, place=one.place)
+        named = [self._named(thought, message, one.place) for thought in thoughts]
+        return self._put(message, named, first=calling and needs.lost_reasoning is not None, place=one.place)
 
     def _dropped(self, one: Placed, why: str) -> Message:
         self.tally.add("reasoning_dropped", f"{why}: not sent", one.place)
@@ -65,7 +71,7 @@ class _Desk:
         recalled = None if self._recall is None else self._recall(one.message)
         if recalled is not None:
             self.tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", one.place)
-            return [recalled]
+            return [self._taken(recalled, one.place)]
         lost = self._needs.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
             return thoughts
@@ -75,29 +81,38 @@ class _Desk:
 
     def _joined(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
         """Chat has one text for all reasoning of a message; blocks stay apart, since each may be signed."""
-        if len(thoughts) == 1 or self._needs.reasoning_in == "thinking":
+        if len(thoughts) < 2 or self._needs.reasoning_in == "thinking":
             return thoughts
         self.tally.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
         text = "\n".join(thought.text for thought in thoughts if thought.text)
         details = tuple(one for thought in thoughts for one in thought.details)
         return [replace(thoughts[0], text=text, details=details)]
 
-    def _shaped(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
-        wanted = self._needs.reasoning_in
-        details = tuple(map(_unnumbered, filter(self._takes, thought.details)))
+    def _taken(self, thought: Reasoning, place: str | None) -> Reasoning:
+        """What the host takes back of a thought."""
+        details = tuple(map(self._unnumbered, filter(self._takes, thought.details)))
         if details != thought.details:
             self.tally.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
-        signature = thought.signature if wanted == "thinking" or details else None
-        if signature is not None and is_sealed(signature):
-            signature = None
-        if signature != thought.signature:
+        signature = thought.signature
+        if signature is not None and not self._reads(signature, detailed=bool(details)):
             self.tally.add("reasoning_signature", "a signature that says nothing to this host is not sent", place)
-        field = self._field(thought, bool(details), message)
-        if field != thought.field:
-            self.tally.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
-        if (details, signature, field) == (thought.details, thought.signature, thought.field):
+            signature = None
+        if (details, signature) == (thought.details, thought.signature):
             return thought
-        return replace(thought, details=details, signature=signature, field=field)
+        return replace(thought, details=details, signature=signature)
+
+    def _reads(self, signature: str, *, detailed: bool) -> bool:
+        """Whether a signature has a place and a form that this host knows; Chat has a place in the details."""
+        placed = detailed or self._needs.reasoning_in == "thinking"
+        return placed and not is_sealed(signature) and self._signed.fullmatch(signature) is not None
+
+    def _named(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
+        """The thought under the name that the host reads."""
+        field = self._field(thought, bool(thought.details), message)
+        if field == thought.field:
+            return thought
+        self.tally.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
+        return replace(thought, field=field)
 
     def _takes(self, entry: dict[str, Any]) -> bool:
         """Whether an entry of the details is of use to this host, and not one of our own tokens."""
@@ -106,6 +121,13 @@ class _Desk:
         if self._needs.reasoning_in == "thinking":
             return entry.get("type") == _REDACTED
         return self._needs.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
+
+    def _unnumbered(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Without the index of the stream, which Kimi refuses to take back."""
+        routed = str(entry.get("type", "")).startswith(_ROUTED)
+        if "index" not in entry or (routed and self._needs.indexed_details):
+            return entry
+        return {key: value for key, value in entry.items() if key != "index"}
 
     def _field(self, thought: Reasoning, detailed: bool, message: Message) -> str | None:
         """Under which name it goes; None where the way it came is right."""
@@ -145,10 +167,3 @@ class _Desk:
 
 def _says(thought: Reasoning) -> bool:
     return bool(thought.text or thought.signature or thought.details)
-
-
-def _unnumbered(entry: dict[str, Any]) -> dict[str, Any]:
-    """Without the index of the stream, which Kimi refuses to take back; that of OpenRouter's entries belongs there."""
-    if "index" not in entry or str(entry.get("type", "")).startswith("reasoning."):
-        return entry
-    return {key: value for key, value in entry.items() if key != "index"}

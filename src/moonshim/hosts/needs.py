@@ -90,6 +90,10 @@ class Needs(Struct, frozen=True, kw_only=True):
     """What is sent on an assistant message with calls whose reasoning is lost; None: nothing."""
     keeps_reasoning: Literal["all", "calls", "none"]
     """Which assistant messages are sent with their reasoning: all of them, those with calls, or none."""
+    signature_pattern: str | None
+    """What the signature of reasoning must match to be sent back: the form of the host's own. None: any is."""
+    indexed_details: bool
+    """Whether OpenRouter's entries of `reasoning_details` are sent back with the `index` they have in a stream."""
 
     # --- thinking
     thinking: ThinkingStyle | None
@@ -139,7 +143,9 @@ class Needs(Struct, frozen=True, kw_only=True):
     tool_limit: int | None
     """How many tools may be declared."""
     schema_flavour: Literal["moonshot"] | None
-    """Which dialect of JSON schema the parameters must be written in."""
+    """Which dialect of JSON schema parameters, and the form of the answer, must be written in."""
+    typed_tools: bool
+    """Whether the tools that Anthropic has defined and clients run (`bash_20250124`) are known by their type."""
     web_search: Literal["$web_search"] | None
     """The name of the search that the host runs itself."""
     dynamic_tools: bool

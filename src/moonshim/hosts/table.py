@@ -83,6 +83,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "reasoning_out": "reasoning_content",
     "lost_reasoning": None,
     "keeps_reasoning": "all",
+    "signature_pattern": None,
+    "indexed_details": True,
     "thinking": "passed",
     "thinking_default": None,
     "can_disable": True,
@@ -105,6 +107,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "tool_name_limit": None,
     "tool_limit": None,
     "schema_flavour": None,
+    "typed_tools": True,
     "web_search": None,
     "dynamic_tools": False,
     "empty_content": "allow",
@@ -120,6 +123,8 @@ _GENERATION_ROWS: Final = (
     # OpenAI's `allowed_tools` is not among the choices of any host of Kimi (KIMI 3). vLLM and its like refuse a
     # limit of output tokens that leaves no room for the prompt.
     Row({"allowed_tools": False, "clips_output": False}, generations=_KIMI),
+    # KIMI 3: "must not contain streaming index". Anthropic's own tools are known to its models alone.
+    Row({"indexed_details": False, "typed_tools": False}, generations=_KIMI),
     # KIMI 1a, 2: the template writes history ids into the prompt and the model imitates them, so they must be
     # those that it was trained on. Names with a dot, or an odd first character, are not read back (KIMI 1a, 3).
     Row(
@@ -217,6 +222,14 @@ _CHECKED_ROWS: Final = (
         hosts=_CHECKED,
         generations=_KIMI,
     ),
+    # KIMI 3, 4: "malformed encrypted reasoning content: invalid base64url encoding", and an unsigned block is taken.
+    # Anthropic's own signatures are plain base64.
+    Row(
+        {"signature_pattern": r"^[A-Za-z0-9_-]+={0,2}$"},
+        hosts=_CHECKED,
+        generations=_KIMI,
+        dialects=("anthropic",),
+    ),
     # kimi-code sends the whole window as its limit, to every model (CLIENTS).
     Row({"clips_output": True}, hosts=_OWN, generations=_KIMI),
     # KIMI 3: K2 takes temperatures from 0 to 1, near 0 with n 1 only.
@@ -291,7 +304,7 @@ _OWN_ROWS: Final = (
 _HOST_ROWS: Final = (
     # KIMI 3: OpenRouter has `reasoning` and `reasoning_details`; `reasoning: {effort, enabled}` asks for it.
     Row(
-        {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details"},
+        {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details", "indexed_details": True},
         hosts=("openrouter",),
         generations=(*_THINKING_K2, *_K3),
         dialects=("openai_chat",),
@@ -342,10 +355,8 @@ _HOST_ROWS: Final = (
     ),
     # Groq serves K2 only; what it takes at most is from its model page (unverified).
     Row({"tool_limit": 128, "output_limit": 16_384}, hosts=("groq",), generations=_KIMI),
-    # KIMI 1b: their renderers know tools declared later. Their Messages endpoints do not check ids, and put them
-    # into the prompt of K2 as they are (unverified).
+    # KIMI 1b: its renderer knows tools declared later.
     Row({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
-    Row({"id_policy": "k2", "history_ids": "k2"}, hosts=("vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
 )
 
 ROWS: Final[tuple[Row, ...]] = (
