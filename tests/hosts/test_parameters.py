@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 from moonshim.conversation import Change, Message, Request, Sampling, Text, Thinking, Tool, ToolChoice
 from moonshim.dialects.anthropic import request as anthropic
 from moonshim.dialects.openai_chat.request import parse_request, render_request
-from moonshim.errors import InvalidOption
+from moonshim.errors import CannotExpress, InvalidOption
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.parameters import cache_key_of, condition_parameters
 from moonshim.hosts.table import DIALECTS, GENERATIONS, HOSTS
 from moonshim.options import KimiOptions
+from moonshim.registry import dialect_named
 from moonshim.seal import Sealer
 from tests.strict_kimi.request_rules import check_chat, check_messages
 
 Json = dict[str, Any]
 OPTIONS = KimiOptions()
+FAR: Json = {"type": "object", "properties": {"a": {"$ref": "https://example.com/s.json"}}}
 TOOL: Json = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}
+ODD: Json = {"$schema": "https://json-schema.org/draft-07/schema", "type": "object", "properties": {}}
 MODELS = {
     "k2": "kimi-k2-0905-preview",
     "k2-thinking": "kimi-k2-thinking",
@@ -180,6 +183,46 @@ CASES: dict[str, tuple[str, str, Json, Json, list[str]]] = {
         ["sampling_range", "max_tokens", "thinking"],
     ),
     "thinking that says nothing": ("moonshot", "k2.5", {"thinking": {}}, {}, ["thinking"]),
+    "two limits of tokens that are both accepted": (
+        "moonshot",
+        "k3",
+        {"max_tokens": 9, "max_completion_tokens": 5},
+        {"max_tokens": 9, "max_completion_tokens": 5},
+        [],
+    ),
+    "two limits, and the one that does not count would be refused": (
+        "moonshot",
+        "k3",
+        {"max_tokens": 10**7, "max_completion_tokens": 5},
+        {"max_completion_tokens": 5},
+        ["max_tokens"],
+    ),
+    "two limits where one name is known": (
+        "together",
+        "k3",
+        {"max_tokens": 10**7, "max_completion_tokens": 5},
+        {"max_tokens": 5},
+        [],
+    ),
+    "a schema for the answer in Moonshot's flavour": (
+        "moonshot",
+        "k3",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": ODD}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "a", "schema": {"type": "object", "properties": {}}},
+            }
+        },
+        ["response_format"],
+    ),
+    "where the host wants no other flavour": (
+        "vllm",
+        "k3",
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": ODD}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": ODD}}},
+        [],
+    ),
     "a schema that is missing": (
         "moonshot",
         "k3",
@@ -285,6 +328,44 @@ CLAUDE_CODE_OVER = {
 }
 
 
+def test_an_effort_does_not_go_beside_thinking_that_is_switched_off() -> None:
+    off = {"thinking": {"type": "disabled"}, "output_config": {"effort": "medium"}, "max_tokens": 9}
+    body = {"model": "kimi-k2.6", "messages": [{"role": "user", "content": "hi"}]} | off
+    needs = needs_for(host="kimi-coding", model="kimi-k2.6", upstream="anthropic")
+    conditioned, changes = condition_parameters(anthropic.parse_request(body, Sealer())[0], needs, OPTIONS)
+    out, _ = anthropic.render_request(conditioned)
+    assert out["thinking"] == {"type": "disabled"}
+    assert "output_config" not in out
+    assert [change.rule for change in changes] == ["thinking"]
+
+
+FORMATS: dict[str, tuple[Json, str]] = {
+    "openai_chat": (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": FAR}}},
+        "response_format.json_schema.schema",
+    ),
+    "anthropic": (
+        {"output_config": {"format": {"type": "json_schema", "schema": FAR}}, "max_tokens": 9},
+        "output_config.format.schema",
+    ),
+    "openai_responses": (
+        {"text": {"format": {"type": "json_schema", "name": "a", "schema": FAR}}, "input": "hi"},
+        "text.format.schema",
+    ),
+}
+
+
+@pytest.mark.parametrize(("dialect", "asked"), FORMATS.items(), ids=FORMATS.keys())
+def test_a_schema_for_the_answer_that_cannot_be_said_is_refused_in_the_words_of_the_client(
+    dialect: str, asked: tuple[Json, str]
+) -> None:
+    body = {"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]} | asked[0]
+    request, _ = dialect_named(dialect).parse_request(body, Sealer())
+    with pytest.raises(CannotExpress, match=r"^response_format: At path 'properties\.a'") as caught:
+        condition_parameters(request, needs_for(host="moonshot", model="kimi-k3"), OPTIONS)
+    assert caught.value.field == asked[1]
+
+
 @pytest.mark.parametrize(("generation", "expected"), CLAUDE_CODE_OVER.items())
 @pytest.mark.parametrize("host", ["moonshot-anthropic", "kimi-coding"])
 def test_claude_code_over_messages(host: str, generation: str, expected: Json) -> None:
@@ -314,6 +395,16 @@ def talk(*texts: str, system: str = "be good", **fields: Any) -> Request:
 class TestCacheKey:
     def test_it_is_the_same_in_every_turn(self) -> None:
         assert cache_key_of(talk("hi")) == cache_key_of(talk("hi", "hello", "go on"))
+
+    def test_nothing_that_comes_later_changes_it(self) -> None:
+        plain, later = talk("hi", "hello", system=""), Message("system", (Text("be brief"),))
+        more = msgspec.structs.replace(plain, messages=(*plain.messages, later, Message("human", (Text("go"),))))
+        assert cache_key_of(more) == cache_key_of(plain) == cache_key_of(talk("hi", system=""))
+
+    def test_a_conversation_that_the_model_begins_is_known_by_the_first_answer(self) -> None:
+        first, second = (talk("", "hello", said) for said in ("hi", "ho"))
+        first, second = (msgspec.structs.replace(one, messages=one.messages[2:]) for one in (first, second))
+        assert cache_key_of(first) != cache_key_of(second)
 
     def test_it_is_another_one_for_another_beginning(self) -> None:
         others = [

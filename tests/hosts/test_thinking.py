@@ -83,6 +83,20 @@ SPELLED: dict[str, tuple[str, str, Thinking, Json, bool]] = {
         {"thinking": {"type": "enabled", "budget_tokens": 2000}},
         False,
     ),
+    "no effort when nothing is thought": (
+        "moonshot",
+        "kimi-k2.6",
+        Thinking(False, "medium"),
+        {"thinking": {"type": "disabled"}},
+        True,
+    ),
+    "nor in Messages": (
+        "moonshot-anthropic",
+        "kimi-k2.6",
+        Thinking(False, "medium"),
+        {"thinking": {"type": "disabled"}},
+        True,
+    ),
     "Messages off": ("moonshot-anthropic", "kimi-k2.6", OFF, {"thinking": {"type": "disabled"}}, False),
 }
 

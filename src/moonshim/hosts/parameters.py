@@ -8,16 +8,27 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Media, Message, Request, ResponseFormat, Text
+from moonshim.conversation import Change, Media, Message, Request, ResponseFormat, Sampling, Text
+from moonshim.errors import CannotExpress
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.sampling import fit_sampling
+from moonshim.hosts.schema_flavour import moonshot_schema
 from moonshim.hosts.thinking import spell_thinking, thinks
 from moonshim.hosts.tool_choice import fit_choice
 from moonshim.options import KimiOptions
 
 __all__ = ["cache_key_of", "condition_parameters"]
 
-_TOKEN_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+_OLD: Final = "max_tokens"
+_NEW: Final = "max_completion_tokens"
+"""KIMI 3: it wins over the old name."""
+_TOKEN_FIELDS: Final = (_OLD, _NEW)
+_SCHEMA_FIELDS: Final = {
+    "openai_chat": "response_format.json_schema.schema",
+    "anthropic": "output_config.format.schema",
+    "openai_responses": "text.format.schema",
+}
+"""Where each client says what schema the answer has to follow."""
 # Claude Code's first line, whose text is another one in every request (CLIENTS).
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
 
@@ -45,11 +56,12 @@ def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -
     if needs.generation != "other":
         request, found = fit_choice(request, needs, thinking=thinking, default=options.tool_choice_default)
         changes += found
-        request, found = _fit_format(request)
+        request, found = _fit_format(request, needs)
         changes += found
     request, found = spell_thinking(request, needs)
     changes += found
-    request = _name_tokens(request, needs)
+    request, found = _name_tokens(request, needs)
+    changes += found
     request, found = _ask_for_usage(request, needs)
     changes += found
     if needs.takes_cache_key and request.cache_key is None:
@@ -58,25 +70,46 @@ def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -
     return request, changes
 
 
-def _fit_format(request: Request) -> tuple[Request, list[Change]]:
-    """KIMI 3: text, json_object and json_schema are taken, the last one with its schema."""
+def _fit_format(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    """KIMI 3: text, json_object and json_schema are taken, the last one with its schema, in Moonshot's flavour."""
     wanted = request.response_format
-    if wanted is None or wanted.kind != "json_schema" or wanted.schema is not None:
+    if wanted is None or wanted.kind != "json_schema":
         return request, []
-    why = "a json_schema without a schema is refused: json_object"
-    plain = replace(request, response_format=ResponseFormat("json_object"))
-    return plain, [Change("response_format", why, "response_format")]
+    if wanted.schema is None:
+        why = "a json_schema without a schema is refused: json_object"
+        plain = replace(request, response_format=ResponseFormat("json_object"))
+        return plain, [Change("response_format", why, "response_format")]
+    if needs.schema_flavour is None:
+        return request, []
+    place = next((field for dialect, field in _SCHEMA_FIELDS.items() if dialect in request.extras), "response_format")
+    try:
+        schema, told = moonshot_schema(wanted.schema, tool=None)
+    except CannotExpress as error:
+        raise CannotExpress(str(error), field=place) from None
+    if not told:
+        return request, []
+    fitted = replace(request, response_format=replace(wanted, schema=schema))
+    return fitted, [Change("response_format", detail, place) for detail in told]
 
 
-def _name_tokens(request: Request, needs: Needs) -> Request:
-    """The limit of tokens under the only name that the host knows: the same number, so nothing to report."""
-    name, tokens = needs.max_tokens_field, request.sampling.max_tokens
-    if name is None or tokens is None or needs.dialect != "openai_chat":
-        return request
-    said = _chat_fields(request)
-    if [key for key in _TOKEN_FIELDS if said.get(key) is not None] == [name] and said[name] == tokens:
-        return request
-    return replace(request, put=request.put | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens})
+def _name_tokens(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    """The limit of tokens under a name that the host knows. Of two, the one that counts: the other may be refused."""
+    tokens = request.sampling.max_tokens
+    if tokens is None or needs.dialect != "openai_chat":
+        return request, []
+    came = _chat_fields(request)
+    said = {key: came[key] for key in _TOKEN_FIELDS if came.get(key) is not None and key not in request.put}
+    name = needs.max_tokens_field
+    if name is None:
+        spare = said.get(_OLD) if len(said) == len(_TOKEN_FIELDS) else None
+        if spare is None or fit_sampling(Sampling(max_tokens=spare), needs, thinking=False)[1] == []:
+            return request, []
+        why = f"the host would refuse it, and {_NEW} counts: left out"
+        return replace(request, put=request.put | {_OLD: None}), [Change("max_tokens", why, _OLD)]
+    if said == {name: tokens}:
+        return request, []
+    # The same number, so nothing to report.
+    return replace(request, put=request.put | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens}), []
 
 
 def _ask_for_usage(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
@@ -102,12 +135,24 @@ def cache_key_of(request: Request) -> str:
     'moonshim-4389270ccc23a707479410ff7af874b6'
     """
     digest = hashlib.sha256()
-    prompt = next(filter(None, (_told(message) for message in request.messages if message.speaker == "system")), "")
-    human = next((_told(message) for message in request.messages if message.speaker == "human"), "")
+    first = _first_turn(request)
+    prompt = next(filter(None, (_told(message) for message in first if message.speaker == "system")), "")
+    human = next((_told(message) for message in first if message.speaker == "human"), "")
     for text in (request.model, prompt, human, request.user or ""):
         said = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(said) + said)
     return f"moonshim-{digest.hexdigest()[:32]}"
+
+
+def _first_turn(request: Request) -> list[Message]:
+    """What the first request of a conversation had already: all that stands before the model answered the user."""
+    asked, out = False, list[Message]()
+    for message in request.messages:
+        if asked and message.speaker == "ai":
+            break
+        asked = asked or message.speaker == "human"
+        out.append(message)
+    return out
 
 
 def _told(message: Message) -> str:

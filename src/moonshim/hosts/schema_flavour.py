@@ -1,4 +1,4 @@
-"""The schema of a tool's parameters -> the flavour of JSON Schema that Moonshot accepts, and what was changed."""
+"""The schema of a tool's parameters, or of the answer -> Moonshot's flavour of JSON Schema, and what was changed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _DEEPEST: Final = 200
 _MOST: Final = 1_000_000
 
 
-def moonshot_schema(schema: Json, *, tool: str) -> tuple[Json, list[str]]:
-    """The schema as Moonshot takes it, and each change in words.
+def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
+    """The schema as Moonshot takes it, and each change in words. Without a tool it is the schema of the answer.
 
     Whatever arguments the given schema allows, the new one allows too. Where Moonshot has no word
     for a constraint the new schema allows more, and the description tells the model of it where that
@@ -33,39 +33,38 @@ def moonshot_schema(schema: Json, *, tool: str) -> tuple[Json, list[str]]:
     return (schema, []) if is_plain(schema) else rewritten(schema, tool=tool)
 
 
-def rewritten(schema: Json, *, tool: str) -> tuple[Json, list[str]]:
+def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
     """The same, without the glance that most schemas need no more than."""
-    size = _measured(schema, tool)
-    rewrite = Rewrite(schema, size, tool)
+    whose = "response_format" if tool is None else f"tool {tool!r}"
+    size = _measured(schema, whose)
+    rewrite = Rewrite(schema, size, whose)
     out = rewrite.whole(schema)
     try:
         out = bounded(out, rewrite.changes)
     except TooMuch as error:
-        raise CannotExpress(f"tool {tool!r}: {error}", field="parameters") from None
+        raise CannotExpress(f"{whose}: {error}", field="parameters") from None
     return (out, rewrite.changes) if rewrite.changes else (schema, [])
 
 
-def _measured(schema: Any, tool: str) -> int:
+def _measured(schema: Any, whose: str) -> int:
     """How many objects and lists there are; raises for what is no JSON, and for what is nested without measure."""
     if not isinstance(schema, dict):
-        raise CannotExpress(f"tool {tool!r}: At path 'root': schema must be an object", field="parameters")
+        raise CannotExpress(f"{whose}: At path 'root': schema must be an object", field="parameters")
     count = 0
     level: list[Any] = [schema]
     for _ in range(_DEEPEST):
         count += len(level)
         if count > _MOST:
-            raise CannotExpress(
-                f"tool {tool!r}: At path 'root': schema has more than {_MOST} parts", field="parameters"
-            )
+            raise CannotExpress(f"{whose}: At path 'root': schema has more than {_MOST} parts", field="parameters")
         below: list[Any] = []
         for value in level:
             if isinstance(value, dict):
                 if not all(isinstance(key, str) for key in value):
-                    raise CannotExpress(f"tool {tool!r}: a key in the schema is no text", field="parameters")
+                    raise CannotExpress(f"{whose}: a key in the schema is no text", field="parameters")
                 below += (item for item in value.values() if isinstance(item, dict | list))
             else:
                 below += (item for item in value if isinstance(item, dict | list))
         if not below:
             return count
         level = below
-    raise CannotExpress(f"tool {tool!r}: At path 'root': nested deeper than {_DEEPEST} levels", field="parameters")
+    raise CannotExpress(f"{whose}: At path 'root': nested deeper than {_DEEPEST} levels", field="parameters")

@@ -27,8 +27,8 @@ class Rewrite:
     of the schema and a fixed number of copies.
     """
 
-    def __init__(self, root: Json, size: int, tool: str) -> None:
-        self._tool = tool
+    def __init__(self, root: Json, size: int, whose: str) -> None:
+        self._whose = whose
         self._definitions = Definitions(root)
         self._visits = 0
         self._enough = size + _COPIES
@@ -69,7 +69,7 @@ class Rewrite:
         self.changes.append(f"At path '{path or 'root'}': {what}")
 
     def _cannot(self, path: str, why: str) -> CannotExpress:
-        return CannotExpress(f"tool {self._tool!r}: At path '{path or 'root'}': {why}", field="parameters")
+        return CannotExpress(f"{self._whose}: At path '{path or 'root'}': {why}", field="parameters")
 
     # --- one level ------------------------------------------------------------------------------------------------
 

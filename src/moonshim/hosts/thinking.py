@@ -99,7 +99,9 @@ def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
     if effort in _OFF:
         enabled, effort = False if enabled is None else enabled, None
     if enabled is False:
-        effort = None
+        if effort is not None:
+            cannot(f"effort {effort!r} is left out: thinking is switched off")
+            effort = None
         if needs.thinking is None and needs.thinking_default != "on":
             return Wanted(None, None, None, False)
         if not needs.can_disable or needs.thinking is None:
