@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from moonshim.conversation import Text
 from moonshim.hosts.legal_messages import UNANSWERED
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
 
@@ -87,7 +88,7 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str]], list[str]]] = {
             ("user", "go on"),
             ("user", "[Result of tool ls, which came when the conversation had gone on]\n1"),
         ],
-        ["empty_message", "result_missing", "result_late"],
+        ["result_missing", "result_late", "empty_message"],
     ),
     "a second result": (
         [ai(A), tool("a", "1"), tool("a", "2")],
@@ -98,6 +99,11 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str]], list[str]]] = {
         [ai(A), tool("a", "1"), tool("a", "1")],
         [("assistant", ""), ("tool", "1")],
         ["result_copy"],
+    ),
+    "the same result alone behind an answer": (
+        [ai(A), tool("a", "1"), ai(content="well"), tool("a", "1"), ai(content="as I said"), user("go")],
+        [("assistant", ""), ("tool", "1"), ("assistant", "well"), ("assistant", "as I said"), ("user", "go")],
+        ["result_copy", "empty_message"],
     ),
     "calls that share an id": (
         [ai(call("x", "ls"), call("x", "cat")), tool("x", "2", name="cat"), tool("x", "1", name="ls")],
@@ -126,6 +132,13 @@ def test_each_result_goes_to_the_right_one_of_calls_that_share_an_id() -> None:
     history = [user(), ai(call("x", "ls"), call("x", "cat")), tool("x", "2", name="cat"), tool("x", "1", name="ls")]
     ids = [message.get("tool_call_id") for message in sent_messages(*history)]
     assert ids == [None, None, "x", "x_2"]
+
+
+def test_a_turn_that_only_repeats_a_result_stays_a_turn_where_roles_alternate() -> None:
+    history = [user(), ai(A), tool("a", "1"), ai(content="well"), tool("a", "1"), ai(content="so"), user("go")]
+    messages = made(body(*history), "moonshot-anthropic").request.messages
+    texts = [(m.speaker, [part.text for part in m.parts if isinstance(part, Text)]) for m in messages[3:]]
+    assert texts == [("ai", ["well"]), ("human", ["[empty message]"]), ("ai", ["so"]), ("human", ["go"])]
 
 
 def test_changes_name_the_place_in_the_clients_body() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Media, Message, Request, Text, ToolCall, ToolResult
+from moonshim.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
 from moonshim.errors import CannotExpress, InvalidInput
 from moonshim.options import KimiOptions
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
@@ -138,6 +138,24 @@ SENT: dict[str, tuple[list[Json], dict[str, Any], list[Json], list[str]]] = {
         {},
         [user(), ai(content="{"), user()],
         ["partial"],
+    ),
+    "an empty beginning that was gone on with": (
+        [user(), ai(content="", partial=True), user("go")],
+        {},
+        [user(), user("go")],
+        ["empty_message"],
+    ),
+    "empty text in a beginning that was gone on with": (
+        [user(), ai(content=[text("a"), text("")], partial=True), user("go")],
+        {},
+        [user(), ai(content=[text("a")]), user("go")],
+        ["empty_text", "partial"],
+    ),
+    "an empty beginning to go on with": (
+        [user(), ai(content="", partial=True)],
+        {},
+        [user(), ai(content="", partial=True)],
+        [],
     ),
     "the protocol of 2023": (
         [
@@ -295,6 +313,26 @@ def test_results_in_a_human_turn_come_first_and_their_images_behind_them() -> No
 
 
 _CALL = ToolCall("hist_tool_a", "ls", "{}", "a")
+
+
+def failed(*parts: Text) -> Request:
+    result = ToolResult("hist_tool_a", "ls", parts, is_error=True, wire_id="a")
+    said = (Message("human", (Text("hi"),)), Message("ai", (Reasoning("r"), _CALL)), Message("tool", (result,)))
+    return Request(model="k", messages=said)
+
+
+@pytest.mark.parametrize("silent", [(), (Text(""),), (Text(""), Text(""))])
+def test_a_failed_result_that_says_nothing_says_so_where_there_is_no_mark_for_it(silent: tuple[Text, ...]) -> None:
+    found = made(failed(*silent), "vllm").request.messages[2].parts[0]
+    assert isinstance(found, ToolResult)
+    assert (found.parts, found.is_error) == ((Text("[The tool failed.]"),), True)
+    kept = made(failed(*silent), "moonshot-anthropic").request.messages[2].parts[0]
+    assert isinstance(kept, ToolResult)
+    assert kept.parts in ((), (Text(""),))
+
+
+def test_a_failed_result_that_says_something_stays_as_it_is() -> None:
+    assert "result_failed" not in rules(made(failed(Text("no such file"))).changes)
 
 
 def test_a_request_that_says_nothing_is_refused() -> None:

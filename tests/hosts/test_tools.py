@@ -9,8 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.conversation import Request, Tool
+from moonshim.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.dialects.openai_responses.dialect import OPENAI_RESPONSES
 from moonshim.errors import CannotExpress, InvalidInput
 from moonshim.hosts.tool_names import ToolNames
+from moonshim.options import KimiOptions
+from moonshim.seal import Sealer
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent, tool, user
 
 
@@ -37,18 +41,17 @@ def test_names_are_the_same_everywhere_and_can_be_mapped_back() -> None:
         thinking={"type": "disabled"},
     )
     found, out = made(given), sent(given)
-    assert names(out) == ["fs_read", "fs_read_2", "tool_7up"]
-    assert [entry["function"]["name"] for entry in out["messages"][1]["tool_calls"]] == ["fs_read", "gone_tool"]
+    assert names(out) == ["fs_read_2", "fs_read", "tool_7up"]
+    assert [entry["function"]["name"] for entry in out["messages"][1]["tool_calls"]] == ["fs_read_2", "gone_tool"]
     assert "name" not in out["messages"][2]
-    assert out["tool_choice"] == {"type": "function", "function": {"name": "fs_read"}}
+    assert out["tool_choice"] == {"type": "function", "function": {"name": "fs_read_2"}}
     assert {name: one.name for name, one in found.tools.items()} == {
-        "fs_read": "fs.read",
-        "fs_read_2": "fs_read",
+        "fs_read_2": "fs.read",
+        "fs_read": "fs_read",
         "tool_7up": "7up",
     }
     assert [change.place for change in found.changes if change.rule == "tool_name"] == [
         "tools[0]",
-        "tools[1]",
         "tools[2]",
         "messages[1]",
     ]
@@ -126,8 +129,17 @@ def test_a_schema_that_cannot_be_said_names_the_tool_and_the_path() -> None:
     bad = function("odd", parameters={"type": "object", "properties": {"a": {"$ref": "https://x.org/s"}}})
     with pytest.raises(CannotExpress, match=r"'odd'.*properties\.a") as caught:
         made(body(user(), tools=[function("ls"), bad]))
-    assert caught.value.field is not None
-    assert caught.value.field.startswith("tools[1].")
+    assert caught.value.field == "tools[1].function.parameters"
+
+
+def test_where_nobody_can_tell_the_place_of_a_tool_the_list_is_named() -> None:
+    far = {"type": "object", "properties": {"a": {"$ref": "https://x.org/s"}}}
+    group = {"type": "namespace", "name": "g", "tools": [{"type": "function", "name": n} for n in "ab"]}
+    odd = {"type": "function", "name": "odd", "parameters": far}
+    asked, _ = OPENAI_RESPONSES.parse_request({"model": "k3", "input": "hi", "tools": [group, odd]}, Sealer())
+    with pytest.raises(CannotExpress, match="'odd'") as caught:
+        made(asked)
+    assert caught.value.field == "tools"
 
 
 def test_schemas_are_rewritten_only_where_the_host_wants_its_own_flavour() -> None:
@@ -160,6 +172,36 @@ def test_deferred_tools_are_declared_like_the_others_and_stay_in_order() -> None
     assert found.request.tools == (Tool("a"), Tool("b"), Tool("c"))
     assert found.tools["a"].deferred
     assert rules(found.changes) == ["tool_deferred", "tool_deferred"]
+
+
+def test_a_legal_name_stays_and_later_ones_change_nothing() -> None:
+    later = {"role": "system", "content": "", "tools": [function("a_b"), function("c")]}
+    given = body(user(), tools=[function("a.b"), function("c d"), function("c_d")])
+    assert names(sent(given, model="k3")) == ["a_b", "c_d_2", "c_d"]
+    grown = sent(given | {"messages": [*given["messages"], ai(call("x", "gone_b")), tool("x"), later]}, model="k3")
+    assert names(grown) == ["a_b", "c_d_2", "c_d"]
+    assert names(grown["messages"][-1]) == ["a_b_2", "c"]
+
+
+def test_the_default_of_the_choice_is_said_under_the_name_of_the_host() -> None:
+    options = KimiOptions(tool_choice_default="fs.read")
+    out = sent(body(user(), tools=[function("ls"), function("fs.read")]), "vllm", options=options)
+    assert out["tool_choice"] == {"type": "function", "function": {"name": "fs_read"}}
+
+
+TYPED = [{"type": "bash_20250124", "name": "bash"}, {"type": "memory_20250818", "name": "memory"}]
+
+
+def test_tools_that_anthropic_has_defined_are_declared_with_their_schema() -> None:
+    given = {"model": "k", "max_tokens": 9, "messages": [user()], "tools": TYPED}
+    asked, _ = ANTHROPIC.parse_request(given, Sealer())
+    found = made(asked, "kimi-coding", upstream="anthropic")
+    bash, memory = ANTHROPIC.render_request(found.request)[0]["tools"]
+    assert (bash.keys(), memory.keys()) == ({"name", "input_schema"}, {"name", "input_schema"})
+    assert bash["input_schema"]["properties"]["command"] == {"type": "string"}
+    assert rules(found.changes) == ["tool_typed", "tool_typed"]
+    same = made(asked, "generic", "claude-sonnet-5", upstream="anthropic")
+    assert ANTHROPIC.render_request(same.request)[0]["tools"] == TYPED
 
 
 LATER = {"role": "system", "content": "", "tools": [function("late.tool", parameters=SCHEMA)]}

@@ -10,7 +10,7 @@ from moonshim.conversation import Change, Message, ToolCall
 from moonshim.hosts.kept import CHAT, fields_of, kept_of, without, without_fields
 from moonshim.hosts.placed import Placed
 
-__all__ = ["condition_shapes"]
+__all__ = ["condition_shapes", "may_go_on"]
 
 
 def condition_shapes(messages: list[Placed], changes: list[Change]) -> list[Placed]:
@@ -22,7 +22,7 @@ def condition_shapes(messages: list[Placed], changes: list[Change]) -> list[Plac
             # No call could be read in it: it is empty, or not the model's.
             changes.append(Change("calls_shape", "tool_calls without a call in it: left out", one.place))
             message = without_fields(message, "tool_calls")
-        if fields.get("partial") and not _may_go_on(message, last=number == len(messages) - 1):
+        if fields.get("partial") and not may_go_on(message, last=number == len(messages) - 1):
             changes.append(Change("partial", "only the last message, without calls, can be continued", one.place))
             message = without_fields(message, "partial")
         if "calls" in kept_of(message):
@@ -31,7 +31,8 @@ def condition_shapes(messages: list[Placed], changes: list[Change]) -> list[Plac
     return out
 
 
-def _may_go_on(message: Message, *, last: bool) -> bool:
+def may_go_on(message: Message, *, last: bool) -> bool:
+    """Whether the model can be asked to go on with this message."""
     return last and message.speaker == "ai" and not any(isinstance(part, ToolCall) for part in message.parts)
 
 

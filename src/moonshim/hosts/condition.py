@@ -29,7 +29,7 @@ from moonshim.hosts.media import condition_media, move_media
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.parameters import condition_parameters
 from moonshim.hosts.placed import Placed, back_in, placed
-from moonshim.hosts.role_tool import check_results, mend_results
+from moonshim.hosts.role_tool import check_results, mend_results, say_failures
 from moonshim.hosts.system_prompts import condition_roles, strip_billing, system_as_text
 from moonshim.hosts.tools import ToolDesk
 from moonshim.options import KimiOptions
@@ -88,6 +88,9 @@ def condition(
     choice = desk.choose(request.tool_choice)
     if choice is not request.tool_choice:
         made = replace(made, tool_choice=choice)
+    default = desk.name_of(options.tool_choice_default)
+    if default != options.tool_choice_default:
+        options = replace(options, tool_choice_default=default)
     made, found = condition_parameters(made, needs, options)
     return Conditioned(made, changes + found, desk.by_name)
 
@@ -108,13 +111,16 @@ def _conditioned(
     # Before names and identifiers are the host's: whoever remembers the reasoning knows those of the client.
     messages = condition_reasoning(messages, needs, recall, changes)
     messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
+    # A message of which nothing is left is empty like any other.
+    messages = legal(messages, changes)
     messages = drop_empty(messages, needs, changes)
     if not needs.system_anywhere:
         messages = system_as_text(messages, changes)
-    messages = legal(messages, changes)
-    if needs.dialect == CHAT:
-        messages = condition_shapes(messages, changes)
     messages = move_media(messages, changes, results=needs.dialect == CHAT)
+    if needs.dialect == CHAT:
+        messages = say_failures(messages, changes)
+        # Only now it is known which message is the last.
+        messages = condition_shapes(messages, changes)
     messages = condition_ids(messages, needs.history_ids, changes)
     return join_roles(_opened(messages, changes), changes) if needs.merges_roles else messages
 

@@ -7,7 +7,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from moonshim.hosts.kept import CHAT, came, came_apart, fields_of, holds_unknown, joined, kept_of, only, without
+from moonshim.hosts.chat_shapes import may_go_on
+from moonshim.hosts.kept import (
+    CHAT,
+    MESSAGES,
+    came,
+    came_apart,
+    came_with_listed_results,
+    fields_of,
+    holds_unknown,
+    joined,
+    kept_of,
+    only,
+    without,
+)
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.placed import Placed
 
@@ -22,8 +35,9 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
     The content of a tool result may be empty, and a message that the model is to go on with, too.
     """
     out = list[Placed]()
-    for one in messages:
-        if _is_empty(one.message, needs):
+    for number, one in enumerate(messages):
+        goes_on = _goes_on(one.message, last=number == len(messages) - 1)
+        if not goes_on and _is_empty(one.message, needs):
             after_ai = bool(out) and out[-1].message.speaker == "ai" != one.message.speaker
             if needs.merges_roles and after_ai:
                 # Two turns of the model would become one, behind what was already sent.
@@ -34,8 +48,8 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
             changes.append(Change("empty_message", f"a message of role {role} says nothing: left out", one.place))
             continue
         message = one.message
-        if _drops_text(message, needs):
-            message = _with_full_results(only(message, lambda part: part != Text("")))
+        if not goes_on and _drops_text(message, needs):
+            message = _with_full_results(only(message, lambda part: part != Text("")), needs)
             if message is not one.message:
                 changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
         out.append(one.as_message(message))
@@ -52,28 +66,32 @@ def _says(part: Part) -> bool:
             return True
 
 
-def _is_empty(message: Message, needs: Needs) -> bool:
-    if any(map(_says, message.parts)) or holds_unknown(message, needs.dialect):
-        return False
+def _goes_on(message: Message, *, last: bool) -> bool:
+    """Whether it says something by being there: the model goes on with it, or it declares tools."""
     fields = fields_of(message)
-    return not fields.get("partial") and not fields.get("tools")
+    return bool(fields.get("tools") or (fields.get("partial") and may_go_on(message, last=last)))
+
+
+def _is_empty(message: Message, needs: Needs) -> bool:
+    return not any(map(_says, message.parts)) and not holds_unknown(message, needs.dialect)
 
 
 def _drops_text(message: Message, needs: Needs) -> bool:
-    if fields_of(message).get("tools") or fields_of(message).get("partial"):
-        return False
     calling = any(isinstance(part, ToolCall) for part in message.parts)
     return needs.drops_empty_text or (calling and needs.empty_content == "omit")
 
 
-def _with_full_results(message: Message) -> Message:
+def _with_full_results(message: Message, needs: Needs) -> Message:
     """The message whose results have no empty text in a list; a result that says nothing is an empty text itself."""
     parts = list[Part]()
+    blocks = needs.dialect == MESSAGES and came_with_listed_results(message)
+    # Messages writes a result without parts as an empty text, and one that did not change as it came.
+    nothing = () if blocks else (Text(""),)
     for part in message.parts:
         if isinstance(part, ToolResult) and Text("") in part.parts:
-            listed = len(part.parts) > 1 or "content" in kept_of(message)
+            listed = len(part.parts) > 1 or blocks or "content" in kept_of(message)
             full = tuple(inner for inner in part.parts if inner != Text(""))
-            part = replace(part, parts=full or (Text(""),)) if listed else part
+            part = replace(part, parts=full or nothing) if listed else part
         parts.append(part)
     if all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message

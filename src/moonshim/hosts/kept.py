@@ -20,11 +20,13 @@ __all__ = [
     "MESSAGES",
     "came",
     "came_apart",
+    "came_with_listed_results",
     "fields_of",
     "holds_unknown",
     "joined",
     "kept_of",
     "lacks",
+    "more_follows",
     "only",
     "only_said",
     "without",
@@ -108,6 +110,18 @@ def came(message: Message) -> bool:
 def came_apart(message: Message) -> bool:
     """Whether Messages would leave it apart from one of the same role that came before it, as real hosts allow."""
     return came(message) and kept_of(message, MESSAGES).get("half") != 2
+
+
+def more_follows(message: Message) -> bool:
+    """Whether these are the results of a message that came in Messages and says more, which stands behind them."""
+    return kept_of(message, MESSAGES).get("half") == 1
+
+
+def came_with_listed_results(message: Message) -> bool:
+    """Whether it came in Messages with a result that says nothing in a list of blocks, not in a text."""
+    whole = kept_of(message, MESSAGES).get("came")
+    blocks = whole.get("content") if isinstance(whole, dict) else None
+    return isinstance(blocks, list) and any(isinstance(block.get("content"), list) for block in blocks)
 
 
 def joined(message: Message) -> Message:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.history import CallSeen
+from moonshim.hosts.kept import more_follows
 from moonshim.hosts.placed import Placed
 from moonshim.ids.pairing import pair
 
@@ -112,7 +113,7 @@ class _Desk:
         before = self._before(turn, start)
         out = list[Placed]()
         for position, one in enumerate(turn, start):
-            rest = self._rest(one, position)
+            rest = self._rest(one, position, behind_model=bool(out) and out[-1].message.speaker == "ai")
             if rest is not None:
                 out.append(rest)
             last = ("message", position)
@@ -150,15 +151,18 @@ class _Desk:
         alone = one.message.speaker == "tool" and len(one.message.parts) == 1
         return one if alone else replace(one, message=Message("tool", (result,)))
 
-    def _rest(self, one: Placed, position: int) -> Placed | None:
-        """The message without the results that stand behind their calls; None when nothing else was in it."""
-        message, parts, kept = one.message, list[Part](), True
+    def _rest(self, one: Placed, position: int, *, behind_model: bool) -> Placed | None:
+        """The message without the results that stand behind their calls; None when nothing else was in it.
+
+        The first word behind the model's that only repeats a result is a turn all the same, which says nothing.
+        """
+        message, parts, kept, copied = one.message, list[Part](), True, True
         for place, part in enumerate(message.parts):
             seen = self._results.get((position, place))
             if seen is None or not isinstance(part, ToolResult):
                 parts.append(part)
                 continue
-            kept = False
+            kept, copied = False, copied and seen.fate == "copy"
             if seen.fate != "answer":
                 self._tell(f"result_{seen.fate}", _DETAILS[seen.fate].format(tool=_tool(part.name)), one)
             if seen.fate in _HEADINGS:
@@ -166,7 +170,8 @@ class _Desk:
         if kept:
             return one
         if not parts:
-            return None
+            alone = behind_model and copied and not more_follows(message)
+            return replace(one, message=Message("human")) if alone else None
         if message.speaker == "tool":
             # What stood beside the result belonged to a tool message.
             return replace(one, message=Message("human", tuple(parts)))

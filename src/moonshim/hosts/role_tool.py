@@ -1,19 +1,22 @@
-"""Tool messages that came without an identifier or without content -> refused, or mended."""
+"""Tool messages without an identifier, without content, without a word of failure -> refused, or mended."""
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import groupby
 from operator import attrgetter
+from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Text, ToolCall, ToolResult
+from moonshim.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 from moonshim.hosts.kept import lacks, only_said
 from moonshim.hosts.placed import Placed
 
-__all__ = ["check_results", "mend_results"]
+__all__ = ["FAILED", "check_results", "mend_results", "say_failures"]
+
+FAILED: Final = "[The tool failed.]"
 
 
 def check_results(messages: list[Placed]) -> None:
@@ -101,3 +104,21 @@ def _has_id(message: Message, result: ToolResult) -> bool:
 
 def _has_content(message: Message, result: ToolResult) -> bool:
     return bool(result.parts) or not lacks(message, "content")
+
+
+def say_failures(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """Chat has no mark for a tool that failed: a result that says nothing else says that."""
+    return [_failing(one, changes) if any(map(_fails_silently, one.message.parts)) else one for one in messages]
+
+
+def _failing(one: Placed, changes: list[Change]) -> Placed:
+    changes.append(Change("result_failed", "a failed result says nothing, not even that: it says so", one.place))
+    said = (
+        replace(p, parts=(Text(FAILED),)) if isinstance(p, ToolResult) and _fails_silently(p) else p
+        for p in one.message.parts
+    )
+    return one.saying(*said)
+
+
+def _fails_silently(part: Part) -> bool:
+    return isinstance(part, ToolResult) and part.is_error and all(inner == Text("") for inner in part.parts)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from moonshim.conversation import Change, Tool, ToolChoice
 from moonshim.errors import CannotExpress, InvalidInput
+from moonshim.hosts.kept import MESSAGES
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.schema_flavour import moonshot_schema
 from moonshim.hosts.tool_names import ToolNames
@@ -19,6 +20,10 @@ FREE_TEXT: Final[dict[str, Any]] = {
     "properties": {"input": {"type": "string"}},
     "required": ["input"],
 }
+_CUSTOM: Final = "custom"
+_CHATS: Final = "function.parameters"
+_SCHEMA_FIELDS: Final = {"openai_chat": _CHATS, "anthropic": "input_schema", "openai_responses": "parameters"}
+"""What each client calls the schema of a tool; the tools in a message, and those of nobody, are Chat's."""
 _SEARCHES: Final = ("web_search", "$web_search")
 
 
@@ -26,7 +31,8 @@ class ToolDesk:
     """Where every declared tool of one request passes.
 
     `names` knows how the host sees each name, `by_name` which tool of the client stands
-    behind a name of the host. What a tool becomes depends on it and on those before it.
+    behind a name of the host. What a tool becomes depends on those that are declared with it, which
+    are the same in every turn, and on those declared before.
     """
 
     def __init__(self, needs: Needs, changes: list[Change]) -> None:
@@ -39,7 +45,11 @@ class ToolDesk:
 
     def declare(self, tools: tuple[Tool, ...], where: str = "tools") -> tuple[Tool, ...]:
         """The tools as the host accepts them; the very same where nothing has to change."""
-        made = (self._made(tool, f"{where}[{number}]") for number, tool in enumerate(tools))
+        for tool in tools:
+            # A name that the host accepts is nobody else's, wherever in the list it stands.
+            if not _is_hosts(tool) and self.names.accepts(tool.name):
+                self.names.of(tool.name)
+        made = map(self._made, tools, _places(tools, where))
         out = tuple(tool for tool in made if tool is not None)
         limit = self._needs.tool_limit
         if limit is not None and len(self.by_name) > limit:
@@ -59,15 +69,16 @@ class ToolDesk:
             if choice.mode == "required":
                 raise InvalidInput(f"{self._needs.host} can run none of the tools", field="tool_choice")
             return None
-        name = None if choice.name is None else self._name_of(choice.name)
+        name = None if choice.name is None else self.name_of(choice.name)
         allowed = choice.allowed
         if allowed is not None:
-            allowed = tuple(self._name_of(one) for one in allowed if one not in self._left_out)
+            allowed = tuple(self.name_of(one) for one in allowed if one not in self._left_out)
         return (
             choice if (name, allowed) == (choice.name, choice.allowed) else replace(choice, name=name, allowed=allowed)
         )
 
-    def _name_of(self, name: str) -> str:
+    def name_of(self, name: str) -> str:
+        """How the host knows a tool that was declared; any other word stays."""
         return self.names.of(name) if name in self.declared else name
 
     def _made(self, tool: Tool, place: str) -> Tool | None:
@@ -77,12 +88,15 @@ class ToolDesk:
                 raise InvalidInput(f"function name {tool.name} is duplicated, with two definitions", field=place)
             self._tell("tool_merged", f"{tool.name} is declared twice, in the same way", place)
             return None
-        if tool.kind == "server" or tool.name.startswith("$"):
+        if _is_hosts(tool):
             return self._searching(tool, place)
         made = tool
         if tool.kind == "custom":
             made = replace(made, kind="function", parameters=tool.parameters or FREE_TEXT, extras={})
             self._tell("tool_custom", f"{tool.name} takes one free text: said as a function of one string", place)
+        if self._is_typed(tool):
+            made = replace(made, extras={})
+            self._tell("tool_typed", f"{tool.name} is known by its type to Anthropic alone: said as any other", place)
         if tool.deferred:
             made = replace(made, deferred=False)
             self._tell("tool_deferred", f"{tool.name} is declared at once: nothing can search for it here", place)
@@ -93,6 +107,12 @@ class ToolDesk:
             self._tell("tool_name", f"{tool.name!r} is called {name!r} here, which the host accepts", place)
         self.by_name[name] = tool
         return made
+
+    def _is_typed(self, tool: Tool) -> bool:
+        """Whether Messages would declare it by a type that the host does not know."""
+        came = tool.extras.get(self._needs.dialect)
+        typed = isinstance(came, dict) and (came.get("type") or _CUSTOM) != _CUSTOM
+        return typed and self._needs.dialect == MESSAGES and not self._needs.typed_tools
 
     def _searching(self, tool: Tool, place: str) -> Tool | None:
         """A tool that the host runs itself: there is one at most, the search."""
@@ -119,13 +139,35 @@ class ToolDesk:
         try:
             schema, told = moonshot_schema(tool.parameters, tool=tool.name)
         except CannotExpress as error:
-            raise CannotExpress(str(error), field=f"{place}.{error.field}") from None
+            known = place.endswith("]")
+            raise CannotExpress(str(error), field=f"{place}.{_schema_field(tool)}" if known else place) from None
         for detail in told:
             self._tell("tool_schema", f"{tool.name}: {detail}", place)
         return replace(tool, parameters=schema) if told else tool
 
     def _tell(self, rule: str, detail: str, place: str) -> None:
         self._changes.append(Change(rule, detail, place))
+
+
+def _is_hosts(tool: Tool) -> bool:
+    """Whether the host would have to run it."""
+    return tool.kind == "server" or tool.name.startswith("$")
+
+
+def _places(tools: tuple[Tool, ...], where: str) -> list[str]:
+    """Where the client declares each tool; the list alone from where on nobody can tell."""
+    plain = next((number for number, tool in enumerate(tools) if not _is_entry(tool)), len(tools))
+    return [f"{where}[{number}]" if number < plain else where for number in range(len(tools))]
+
+
+def _is_entry(tool: Tool) -> bool:
+    """Whether it is an entry of the client's list: in Responses a namespace has several tools, and items load some."""
+    kept = tool.extras.get("openai_responses")
+    return tool.namespace is None and not (isinstance(kept, dict) and kept.get("loaded"))
+
+
+def _schema_field(tool: Tool) -> str:
+    return next((field for dialect, field in _SCHEMA_FIELDS.items() if dialect in tool.extras), _CHATS)
 
 
 def _same(one: Tool, other: Tool) -> bool:
