@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.hosts.nasty import CHECKED, Nasty, ai, call, chat, result
+from tests.hosts.nasty import Nasty, ai, call, chat, result
 from tests.hosts.nasty_chat import ASK, READ, TOOLS
 
 __all__ = ["FIELDS"]
@@ -62,11 +62,22 @@ _SAMPLING: Final[dict[str, dict[str, Any]]] = {
     "one stop sequence": {"stop": "\n\nHuman:"},
     "a million output tokens": {"max_tokens": 1_000_000},
     "two limits of output tokens": {"max_tokens": 1024, "max_completion_tokens": 512},
+    "two limits, the one that does not count too high": {"max_tokens": 10_000_000, "max_completion_tokens": 5},
+    "two limits, the one that counts too high": {"max_tokens": 5, "max_completion_tokens": 10_000_000},
     "no output tokens": {"max_tokens": 0},
     "a schema for the answer": {
         "response_format": {
             "type": "json_schema",
             "json_schema": {"name": "out", "strict": True, "schema": READ | {"additionalProperties": False}},
+        }
+    },
+    "a schema for the answer that Moonshot refuses": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "out",
+                "schema": {"$schema": "x", "type": "object", "properties": {"a": {"const": 1}}},
+            },
         }
     },
     "a schema that is not there": {"response_format": {"type": "json_schema", "json_schema": {"name": "out"}}},
@@ -90,6 +101,7 @@ FIELDS: Final[tuple[Nasty, ...]] = (
         tool_choice={"type": "function", "function": {"name": "Grep"}},
     ),
     *(chat(name, ASK, **fields) for name, fields in _SAMPLING.items()),
-    chat("eight stop sequences", ASK, stop=[f"stop {n}" for n in range(8)], hosts=CHECKED),
-    chat("stop sequences of 200 characters", ASK, stop=["ä" * 17, "x" * 200, "ok", ""], hosts=CHECKED),
+    chat("eight stop sequences", ASK, stop=[f"stop {n}" for n in range(8)]),
+    chat("stop sequences of 200 characters", ASK, stop=["ä" * 17, "x" * 200, "ok", ""]),
+    chat("functions of 2023", ASK, functions=[{"name": "ls", "parameters": READ}], function_call={"name": "ls"}),
 )

@@ -29,6 +29,10 @@ def _tool(name: str, description: str = "Does it.") -> Json:
 
 
 _EMPTY: Final[Json] = {"type": "object", "properties": {}}
+_ELSEWHERE: Final[Json] = {
+    "type": "object",
+    "properties": {"a": {"$ref": "https://example.com/elsewhere.json#/a"}},
+}
 _MANY: Final[list[Any]] = [_tool(f"tool_{number}") for number in range(129)]
 
 REFUSED: Final[tuple[Refused, ...]] = (
@@ -138,15 +142,49 @@ REFUSED: Final[tuple[Refused, ...]] = (
                     "type": "function",
                     "function": {
                         "name": "odd",
-                        "parameters": {
-                            "type": "object",
-                            "properties": {"a": {"$ref": "https://example.com/elsewhere.json#/a"}},
-                        },
+                        "parameters": _ELSEWHERE,
                     },
                 },
             ],
         },
-        "tools[1]",
+        "tools[1].function.parameters",
+        hosts=CHECKED,
+    ),
+    Refused(
+        "a schema of a Messages tool that refers to another document",
+        "anthropic",
+        {
+            "model": "m",
+            "max_tokens": 9,
+            "messages": [_USER],
+            "tools": [{"name": "ok", "input_schema": _EMPTY}, {"name": "odd", "input_schema": _ELSEWHERE}],
+        },
+        "tools[1].input_schema",
+        hosts=CHECKED,
+    ),
+    Refused(
+        "a schema of a Responses tool that refers to another document",
+        "openai_responses",
+        {
+            "model": "m",
+            "input": "Go.",
+            "tools": [
+                {"type": "function", "name": "ok", "parameters": _EMPTY},
+                {"type": "function", "name": "odd", "parameters": _ELSEWHERE},
+            ],
+        },
+        "tools[1].parameters",
+        hosts=CHECKED,
+    ),
+    Refused(
+        "a schema for the answer that refers to another document",
+        "openai_chat",
+        {
+            "model": "m",
+            "messages": [_USER],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "odd", "schema": _ELSEWHERE}},
+        },
+        "response_format.json_schema.schema",
         hosts=CHECKED,
     ),
     Refused(
@@ -184,6 +222,16 @@ REFUSED: Final[tuple[Refused, ...]] = (
         "a choice among tools that is no choice",
         "openai_chat",
         {"model": "m", "messages": [_USER], "tools": [_tool("ls")], "tool_choice": 7},
+        "tool_choice",
+    ),
+    Refused(
+        "a choice among tools whose type is an object",
+        "openai_chat",
+        {
+            "model": "m",
+            "messages": [_USER],
+            "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": {}}]}},
+        },
         "tool_choice",
     ),
     Refused(

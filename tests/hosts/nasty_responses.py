@@ -234,6 +234,27 @@ RESPONSES: Final[tuple[Nasty, ...]] = (
         said("user", "Go on."),
     ),
     responses(
+        "encrypted reasoning of another host, in plain base64",
+        said("user", "List the files."),
+        thought(None, "gA+/=="),
+        answered("Which?"),
+        said("user", "These."),
+        thought("Hm.", "gB+/=="),
+        called("c1", "shell"),
+        output("c1"),
+    ),
+    responses(
+        "searches that the host ran, and a search declared",
+        said("user", "Search."),
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "a"}},
+        answered("It says so."),
+        said("user", "Again."),
+        {"type": "web_search_call", "id": "ws_2", "status": "completed", "action": {"type": "search", "query": "b"}},
+        {"type": "web_search_call", "id": "ws_3", "status": "failed", "action": {"type": "open_page", "url": "x"}},
+        said("user", "Well?"),
+        tools=[{"type": "web_search"}],
+    ),
+    responses(
         "a picture and a document of text from the user",
         {
             "role": "user",

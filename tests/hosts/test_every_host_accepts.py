@@ -37,7 +37,7 @@ MODELS: Final = {
 }
 UPSTREAMS: Final = [
     *((host, "openai_chat") for host in HOSTS if host != "moonshot-anthropic"),
-    *((host, "anthropic") for host in ("moonshot-anthropic", "kimi-coding", "openrouter", "generic")),
+    *((host, "anthropic") for host in ("moonshot-anthropic", "kimi-coding", "openrouter", "vllm", "generic")),
 ]
 # One that does not think, one of K2 that does, and K3: what is done to messages and tools is different for these.
 FEW: Final = ("k2", "k2.6", "k3")
