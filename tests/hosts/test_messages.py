@@ -355,6 +355,12 @@ def test_a_conversation_in_messages_begins_with_the_user_and_roles_alternate() -
     ]
 
 
+def test_a_prompt_behind_the_picture_of_another_is_said_as_text() -> None:
+    found = made(body(system([image()]), system("be brief"), user()), "moonshot-anthropic")
+    assert [message.speaker for message in found.request.messages] == ["system", "human", "human", "human"]
+    assert made(found.request, "moonshot-anthropic").request == found.request
+
+
 def test_an_empty_turn_between_two_of_the_model_stays_where_roles_alternate() -> None:
     history = [user(), ai(content="one"), user(""), ai(content="two"), user("go"), ai(content=""), user("on")]
     found = made(body(*history), "moonshot-anthropic")

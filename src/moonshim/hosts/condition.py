@@ -114,9 +114,10 @@ def _conditioned(
     # A message of which nothing is left is empty like any other.
     messages = legal(messages, changes)
     messages = drop_empty(messages, needs, changes)
-    if not needs.system_anywhere:
-        messages = system_as_text(messages, changes)
     messages = move_media(messages, changes, results=needs.dialect == CHAT)
+    if not needs.system_anywhere:
+        # What a prompt showed stands behind it, and no prompt is at the top behind that.
+        messages = system_as_text(messages, changes)
     if needs.dialect == CHAT:
         messages = say_failures(messages, changes)
         # Only now it is known which message is the last.
