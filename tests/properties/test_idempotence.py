@@ -124,10 +124,14 @@ def is_told_apart(script: Script) -> bool:
     """Whether one pass leaves nothing that a second pass could read in another way.
 
     Known limits: markers of both generations in one stream, when the first one decides which are read; answers that
-    were cut off, of which half a value or half a marker may stay; several choices, whose frames wait for each other.
+    were cut off, of which half a value or half a marker may stay; several choices, whose frames wait for each other;
+    calls without a name, which go out as the text that they are, markers in it included.
     """
     generation_is_known = script.setting.model != "kimi-for-coding"
-    return generation_is_known and script.finish in (None, "stop", "tool_calls") and len(script.choices) == 1
+    named = all(
+        part.shape != "nameless" or "<" not in part.arguments for part in script.parts if isinstance(part, Call)
+    )
+    return generation_is_known and named and script.finish in (None, "stop", "tool_calls") and len(script.choices) == 1
 
 
 def how(ending: Finished | Failed | None) -> str | None:
