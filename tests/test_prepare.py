@@ -286,3 +286,27 @@ def test_a_call_of_an_answer_that_broke_off_is_never_told_as_done() -> None:
     assert b"response.function_call_arguments.delta" in out
     assert b"response.output_item.done" not in out
     assert b"response.failed" in out
+
+
+THOUGHTS: dict[str, tuple[str, str, str | None]] = {
+    "a whole thought before the answer": ("<think>\nParis.\n</think>\n\nLook.", "Paris.", "Look."),
+    "nothing but a thought": ("<think>Paris.</think>", "Paris.", None),
+    "a thought that never ends": ("<think>Paris.", "", "<think>Paris."),
+    "a tag in the middle": ("I write <think>x</think>", "", "I write <think>x</think>"),
+}
+
+
+@pytest.mark.parametrize(("text", "thought", "content"), THOUGHTS.values(), ids=THOUGHTS.keys())
+def test_a_thought_that_a_client_echoes_as_text_is_reasoning_again(
+    text: str, thought: str, content: str | None
+) -> None:
+    said = {"role": "assistant", "content": text, "tool_calls": call("ls")["tool_calls"]}
+    result = {"role": "tool", "tool_call_id": "functions.x:0", "content": "x"}
+    sent = prepare_request(chat(messages=[HELLO, said, result]), host="moonshot").body["messages"][1]
+    assert (sent["reasoning_content"], sent.get("content")) == (thought, content)
+
+
+def test_that_reasoning_cannot_be_kept_over_messages_is_told() -> None:
+    body = chat(model="kimi-k2.6", thinking={"type": "enabled", "keep": "all"})
+    prepared = prepare_request(body, host="moonshot", upstream="anthropic")
+    assert any("keep" in change.detail for change in prepared.changes)

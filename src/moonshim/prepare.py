@@ -19,6 +19,7 @@ from moonshim.hosts.detect import needs_for
 from moonshim.hosts.legacy_functions import declare_functions
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.prefill import mark_prefill
+from moonshim.hosts.think_text import read_think_text
 from moonshim.json_text import decode_object, encode
 from moonshim.options import KimiOptions
 from moonshim.plan import PASS_THROUGH, Plan, check_options
@@ -114,10 +115,13 @@ def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
     """What Kimi's hosts want said otherwise before anything else is looked at."""
     if needs.generation == "other":
         return request, []
-    request, changes = declare_functions(request)
-    if needs.dialect == "openai_chat":
-        request, marked = mark_prefill(request)
-        changes += marked
+    steps = [declare_functions]
+    steps += [read_think_text] if needs.reasoning_in is not None else []
+    steps += [mark_prefill] if needs.dialect == "openai_chat" else []
+    changes: list[Change] = []
+    for step in steps:
+        request, made = step(request)
+        changes += made
     return request, changes
 
 

@@ -26,6 +26,8 @@ _REASONING_WORDS: Final = frozenset({"enabled", "effort", "max_tokens"})
 # KIMI 3: K3 documents no thinking object, but accepts these, which its own clients send.
 _ACCEPTED: Final[tuple[Json, ...]] = ({"type": "enabled"}, {"type": "enabled", "keep": "all"})
 _PLACE: Final = "thinking"
+_MESSAGES_STYLES: Final = ("anthropic", "output_config")
+"""Messages has no word for keeping the reasoning of former turns."""
 
 
 class Wanted(Struct, frozen=True):
@@ -118,8 +120,9 @@ def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
     elif word != effort and effort != "none":
         cannot(f"effort {effort!r} is called {word!r} here")
     keep = thinking.keep == "all" and enabled is not False
-    if keep and not needs.keep_all and not needs.always_keeps:
-        cannot("keep 'all' is refused here: left out")
+    sayable = needs.keep_all and needs.thinking not in _MESSAGES_STYLES
+    if keep and not sayable and not needs.always_keeps:
+        cannot("keep 'all' is refused here, or cannot be said: left out")
         keep = False
     budget = thinking.budget if enabled is not False else None
     if budget is not None and needs.thinking != "anthropic":
