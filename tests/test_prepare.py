@@ -310,3 +310,19 @@ def test_that_reasoning_cannot_be_kept_over_messages_is_told() -> None:
     body = chat(model="kimi-k2.6", thinking={"type": "enabled", "keep": "all"})
     prepared = prepare_request(body, host="moonshot", upstream="anthropic")
     assert any("keep" in change.detail for change in prepared.changes)
+
+
+def test_pieces_of_reasoning_details_that_a_client_kept_apart_are_whole_again() -> None:
+    pieces = [
+        {"index": 0, "type": "summary", "summary": "I "},
+        {"index": 0, "type": "summary", "summary": "look."},
+        {"index": 1, "type": "encrypted", "encrypted": "ab"},
+        {"index": 1, "type": "encrypted", "encrypted": "cd"},
+    ]
+    said = {"role": "assistant", "content": "x", "reasoning_details": pieces}
+    body = chat(model="k3", messages=[HELLO, said, HELLO])
+    sent = prepare_request(body, host="kimi-coding").body["messages"][1]
+    assert sent["reasoning_details"] == [
+        {"type": "summary", "summary": "I look."},
+        {"type": "encrypted", "encrypted": "abcd"},
+    ]

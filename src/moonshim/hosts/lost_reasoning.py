@@ -7,7 +7,7 @@ text, a blank. Never words, which the model would read as its own thoughts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ _REDACTED: Final = "redacted_thinking"
 _ROUTED: Final = "reasoning."
 """How the types of OpenRouter's entries begin, to which an index belongs."""
 _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
+_GROWING: Final = ("text", "summary", "encrypted", "data")
 
 
 def condition_reasoning(
@@ -90,7 +91,7 @@ class _Desk:
 
     def _taken(self, thought: Reasoning, place: str | None) -> Reasoning:
         """What the host takes back of a thought."""
-        details = tuple(map(self._unnumbered, filter(self._takes, thought.details)))
+        details = tuple(map(self._unnumbered, self._whole(filter(self._takes, thought.details))))
         if details != thought.details:
             self.tally.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
         signature = thought.signature
@@ -121,6 +122,20 @@ class _Desk:
         if self._needs.reasoning_in == "thinking":
             return entry.get("type") == _REDACTED
         return self._needs.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
+
+    def _whole(self, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Entries as the host meant them: a client may have kept each piece of one, under the same index."""
+        out: list[dict[str, Any]] = []
+        if self._needs.indexed_details:
+            return list(entries)
+        for entry in entries:
+            last = out[-1] if out else None
+            if last is None or entry.get("index") is None or _which(entry) != _which(last):
+                out.append(entry)
+                continue
+            grown = {key: last[key] + entry[key] for key in _GROWING if _is_text(last, key) and _is_text(entry, key)}
+            out[-1] = {**last, **entry, **grown}
+        return out
 
     def _unnumbered(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Without the index of the stream, which Kimi refuses to take back."""
@@ -163,6 +178,14 @@ class _Desk:
         if all(new is old for new, old in zip(parts, message.parts, strict=False)) and len(parts) == len(message.parts):
             return message
         return replace(message, parts=parts)
+
+
+def _which(entry: dict[str, Any]) -> tuple[Any, Any]:
+    return entry.get("index"), entry.get("type")
+
+
+def _is_text(entry: dict[str, Any], key: str) -> bool:
+    return isinstance(entry.get(key), str)
 
 
 def _says(thought: Reasoning) -> bool:
