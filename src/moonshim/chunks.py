@@ -54,9 +54,10 @@ def mend_chunks(
     history: Iterable[Mapping[str, Any] | Message] | None = None,
     options: KimiOptions | None = None,
 ) -> Iterator[Chunk] | AsyncIterator[Chunk]:
-    """Chunks as they came -> as an OpenAI client expects them; a clean chunk is the same object.
+    """Chunks as their host gave them -> as the client expects them; a clean chunk of Chat is the same object.
 
-    With the `plan` of `prepare_request`, payloads of the host's dialect -> those of the client's.
+    With the `plan` of `prepare_request`, payloads of the host's dialect -> those of the client's;
+    without one both are Chat.
 
     >>> hello = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     >>> list(mend_chunks([hello], model="kimi-k2.5")) == [hello]

@@ -82,7 +82,7 @@ def prepare_request(
     client = dialect_named(dialect)
     speaks = dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
     sealer = Sealer(secret)
-    asked, changes = client.parse_request(body, sealer)
+    asked, changes = client.parse_request(_with_model(body, model), sealer)
     request = asked if model is None else replace(asked, model=model)
     needs = needs_for(host=host, base_url=base_url, model=request.model, upstream=upstream, overrides=overrides)
     if needs.dialect != speaks.name:
@@ -173,8 +173,13 @@ def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
     >>> count_tokens({"model": "k3", "messages": [{"role": "user", "content": "Hello, world"}]}) > 2
     True
     """
-    request, _ = dialect_named(dialect).parse_request(body, Sealer())
+    request, _ = dialect_named(dialect).parse_request(_with_model(body, "any"), Sealer())
     return estimate_tokens(request)
+
+
+def _with_model(body: Any, model: str | None) -> Any:
+    """A body that leaves the model to us names ours."""
+    return {**body, "model": model} if isinstance(body, dict) and body.get("model") is None and model else body
 
 
 MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "vercel_ai")

@@ -55,11 +55,11 @@ def mend_response(
     history: Iterable[Mapping[str, Any] | Message] | None = None,
     options: KimiOptions | None = None,
 ) -> Mended:
-    """A response as it came -> as an OpenAI client expects it. The body that was passed stays as it is.
+    """A response as its host gave it -> as the client expects it. The body that was passed stays as it is.
 
     Where a stream would end in an error event, the body gets an `error` beside what
     was said, and the choice has no finish reason. With the `plan` of `prepare_request`, the
-    body is read in the host's dialect and written in the client's.
+    body is read in the host's dialect and written in the client's; without one both are Chat.
     """
     if not isinstance(body, dict):
         raise InvalidInput(f"body must be a dict, not {type(body).__name__}", field="body")

@@ -70,6 +70,8 @@ class Sealer:
     __slots__ = ("_key", "key_id")
 
     def __init__(self, secret: bytes | None = None) -> None:
+        if secret is not None and not isinstance(secret, bytes):
+            raise InvalidInput(f"secret must be bytes, not {type(secret).__name__}", field="secret")
         secret = _UNKEYED if secret is None else secret
         self._key = hashlib.sha256(b"moonshim seal key\0" + secret).digest()
         self.key_id: str = hashlib.sha256(b"moonshim key id\0" + secret).hexdigest()[:8]

@@ -112,7 +112,7 @@ def _conditioned(
     messages = condition_reasoning(messages, needs, recall, changes)
     messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
     # A message of which nothing is left is empty like any other.
-    messages = legal(messages, changes)
+    messages = legal(messages, changes, marks_errors=needs.dialect != CHAT)
     messages = drop_empty(messages, needs, changes)
     messages = move_media(messages, changes, results=needs.dialect == CHAT)
     if not needs.system_anywhere:

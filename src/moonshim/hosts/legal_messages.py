@@ -53,9 +53,12 @@ class _Seen(Struct, frozen=True):
     fate: Fate
 
 
-def legal(messages: list[Placed], changes: list[Change]) -> list[Placed]:
-    """The conversation as hosts accept it. Turns that are right stay the very objects that they are."""
-    desk = _Desk(messages, changes)
+def legal(messages: list[Placed], changes: list[Change], *, marks_errors: bool = True) -> list[Placed]:
+    """The conversation as hosts accept it. Turns that are right stay the very objects that they are.
+
+    `marks_errors` tells whether the host's dialect has a mark for results of tools that failed.
+    """
+    desk = _Desk(messages, changes, marks_errors=marks_errors)
     out, position = list[Placed](), 0
     for _, group in groupby(messages, key=attrgetter("turn")):
         turn = list(group)
@@ -65,8 +68,9 @@ def legal(messages: list[Placed], changes: list[Change]) -> list[Placed]:
 
 
 class _Desk:
-    def __init__(self, messages: list[Placed], changes: list[Change]) -> None:
+    def __init__(self, messages: list[Placed], changes: list[Change], *, marks_errors: bool) -> None:
         self._changes = changes
+        self._marks_errors = marks_errors
         self._calls: dict[tuple[int, int], int] = {}
         self._results: dict[tuple[int, int], _Seen] = {}
         self._answers: dict[int, tuple[Placed, ToolResult]] = {}
@@ -143,7 +147,7 @@ class _Desk:
         found = self._answers.get(slot)
         if found is None:
             self._tell("result_missing", f"the call of {_tool(call.name)} has no result: one that says so", calling)
-            result = ToolResult(call.id, call.name or None, (Text(UNANSWERED),), is_error=True)
+            result = ToolResult(call.id, call.name or None, (Text(UNANSWERED),), is_error=self._marks_errors)
             return replace(calling, message=Message("tool", (result,)))
         one, result = found
         if moved:

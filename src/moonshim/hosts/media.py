@@ -23,21 +23,28 @@ _TEXTUAL: Final = re.compile(
 
 
 def condition_media(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
-    """Say documents of text as text where the host takes no files. `CannotExpress` for what would be lost."""
+    """Say documents of text as text where the host takes no files.
+
+    `CannotExpress` for what the model is shown now and cannot see. What a former turn showed to another model is left
+    out and said to be: a conversation must be able to go on after a switch of models.
+    """
     desk = _Desk(needs, changes)
+    answered = max((number for number, one in enumerate(messages) if one.message.speaker == "ai"), default=-1)
     return [
-        one.as_message(desk.seen(one))
+        one.as_message(desk.seen(one, old=number < answered))
         if any(isinstance(part, (Media, ToolResult)) for part in one.message.parts)
         else one
-        for one in messages
+        for number, one in enumerate(messages)
     ]
 
 
 class _Desk:
     def __init__(self, needs: Needs, changes: list[Change]) -> None:
         self._needs, self._changes = needs, changes
+        self._old = False
 
-    def seen(self, one: Placed) -> Message:
+    def seen(self, one: Placed, *, old: bool) -> Message:
+        self._old = old
         parts = tuple(self._part(part, one.place) for part in one.message.parts)
         if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
             return one.message
@@ -57,6 +64,11 @@ class _Desk:
         text = _text_of(media)
         if text is None:
             what = "a document that is not text" if media.kind == "file" else f"{_ARTICLES[media.kind]} {media.kind}"
+            if self._old:
+                self._changes.append(
+                    Change("media_left_out", f"this model cannot be shown {what}: a note says so", place)
+                )
+                return Text(f"[{what[0].upper()}{what[1:]} was here, which you cannot see]")
             raise CannotExpress(
                 f"this model cannot be shown {what} ({self._needs.host}, {self._needs.generation})", field=place
             )

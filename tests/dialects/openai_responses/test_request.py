@@ -443,8 +443,8 @@ def test_what_no_other_dialect_is_told_is_listed() -> None:
     )
     assert [(change.rule, change.place) for change in left_behind(request)[1]] == [
         ("cannot_say", "input[0]"),
-        ("cannot_say", "input[0]"),
-        ("unresolved_reference", "input[0]"),
+        ("cannot_say", "input[1]"),
+        ("unresolved_reference", "input[2]"),
         ("cannot_say", "truncation"),
     ]
     plain = parsed(temperature=1)
@@ -455,7 +455,7 @@ MISSING: dict[str, tuple[dict[str, Any], str]] = {
     "an earlier response": ({"previous_response_id": "resp_1"}, "previous_response_id"),
     "a message that is only referred to": (
         {"input": [{"role": "user", "content": "hi"}, {"type": "item_reference", "id": "msg_1"}]},
-        "input[0]",
+        "input[1]",
     ),
     "an image that only its host knows": (
         {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},

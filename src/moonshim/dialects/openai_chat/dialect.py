@@ -7,8 +7,9 @@ from typing import Any, Final
 from moonshim.dialect import Dialect
 from moonshim.dialects.openai_chat.decode import ChatDecoder, decode_response
 from moonshim.dialects.openai_chat.encode import ChatEncoder, encode_response
+from moonshim.dialects.openai_chat.message_checks import parse_checked
 from moonshim.dialects.openai_chat.message_parts import DIALECT
-from moonshim.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.dialects.openai_chat.messages import render_messages
 from moonshim.dialects.openai_chat.request import left_behind, parse_request, render_request
 from moonshim.errors import Problem, ProblemKind
 
@@ -50,7 +51,7 @@ OPENAI_CHAT: Final = Dialect(
     parse_request=parse_request,
     render_request=render_request,
     left_behind=left_behind,
-    parse_messages=parse_messages,
+    parse_messages=parse_checked,
     render_messages=render_messages,
     decoder=ChatDecoder,
     decode_response=decode_response,

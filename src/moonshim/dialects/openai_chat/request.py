@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Reasoning, Request, Sampling, Tool, ToolResult
+from moonshim.dialects.openai_chat.message_checks import check_messages
 from moonshim.dialects.openai_chat.message_parts import DIALECT
 from moonshim.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
 from moonshim.dialects.openai_chat.request_fields import FIELDS, Json, value_of
@@ -34,7 +35,7 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InvalidInput("messages must be a list of at least one message", field="messages")
-    _check_contents(messages)
+    check_messages(messages)
     changes: list[Change] = []
     values = {name: field.read(body) for name, field in FIELDS.items()}
     sampling = Sampling(*(values.pop(name) for name in list(values) if name.startswith("sampling.")))
@@ -80,7 +81,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         if said and field.read(came) == value:
             body |= said
         elif name == "sampling.top_k" and value is not None:
-            changes.append(Change("cannot_say", "Chat has no top_k", name))
+            changes.append(Change("cannot_say", "Chat has no top_k", "top_k"))
         else:
             body |= _rewritten(field.write(value), said)
     custom = frozenset(tool.name for tool in request.tools or () if tool.kind == "custom")
@@ -133,27 +134,6 @@ def _render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
         else:
             out.append(rendered)
     return out
-
-
-def _check_contents(messages: list[Any]) -> None:
-    for place, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise InvalidInput("a message must be an object with a role", field=f"messages[{place}]")
-        content = message.get("content")
-        if content is not None and not isinstance(content, (str, list)):
-            raise InvalidInput(
-                f"content must be a string or a list of parts, not {type(content).__name__}",
-                field=f"messages[{place}].content",
-            )
-        for number, part in enumerate(content if isinstance(content, list) else ()):
-            if not isinstance(part, (dict, str)):
-                raise InvalidInput("a part of content must be an object", field=f"messages[{place}].content[{number}]")
-        calls = message.get("tool_calls")
-        if calls is not None and not isinstance(calls, list):
-            raise InvalidInput("tool_calls must be a list", field=f"messages[{place}].tool_calls")
-        for number, call in enumerate(calls or ()):
-            if not isinstance(call, dict):
-                raise InvalidInput("a call must be an object", field=f"messages[{place}].tool_calls[{number}]")
 
 
 def _unsaid(request: Request) -> list[Change]:

@@ -6,6 +6,7 @@ that the client used. One that was changed is written fresh.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -50,6 +51,8 @@ def _typed(body: Json, key: str, kinds: tuple[type, ...], what: str) -> Any:
 
 def _number(body: Json, key: str) -> float | None:
     value: float | None = _typed(body, key, (int, float), "a number")
+    if value is not None and not -math.inf < value < math.inf:
+        raise InvalidInput(f"{key} must be a number that JSON can hold", field=key)
     return value
 
 

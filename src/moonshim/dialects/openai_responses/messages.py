@@ -56,7 +56,8 @@ class Reading:
         self._names = names
         self._sealer = sealer
         self._number = 0
-        self._done: list[tuple[Speaker, list[Part], list[Json]]] = []
+        self._done: list[tuple[Speaker, list[Part], list[Json], list[int]]] = []
+        """Speaker, parts, items, and where the items stood."""
         self._waiting: list[Json] = []
         """Items before the first message."""
 
@@ -77,6 +78,7 @@ class Reading:
             self._put("ai", [part], item, where)
         elif self._done:
             self._done[-1][2].append(item)
+            self._done[-1][3].append(self._number - 1)
         else:
             self._waiting.append(item)
 
@@ -84,15 +86,21 @@ class Reading:
         """What was taken. Items that belong to no message at all are a message of the assistant without parts."""
         if self._waiting:
             self._put("ai", [], None, "input[0]")
-        return [Message(speaker, tuple(parts), {DIALECT: {"items": items}}) for speaker, parts, items in self._done]
+        return [
+            Message(speaker, tuple(parts), {DIALECT: {"items": items, "at": at}})
+            for speaker, parts, items, at in self._done
+        ]
 
     def _put(self, speaker: Speaker, parts: Sequence[Part], item: Json | None, where: str) -> None:
         items = [] if item is None else [item]
+        at = [self._number - 1] * len(items)
         if speaker == "ai" and self._done and self._done[-1][0] == "ai":
             self._done[-1][1].extend(parts)
             self._done[-1][2].extend(items)
+            self._done[-1][3].extend(at)
             return
-        self._done.append((speaker, list(parts), [*self._waiting, *items]))
+        # Those that wait stood before everything else.
+        self._done.append((speaker, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
         self._waiting = []
         self.places.append(where)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Reasoning, Request
-from moonshim.dialects.openai_responses.content import Json, parse_entries
+from moonshim.dialects.openai_responses.content import DIALECT, Json, parse_entries
 from moonshim.dialects.openai_responses.fields import FIELDS
 from moonshim.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
 from moonshim.dialects.openai_responses.request import kept_fields
@@ -73,17 +73,16 @@ def left_behind(request: Request) -> tuple[Request, list[Change]]:
     ['truncation']
     """
     changes, messages = list[Change](), list[Message]()
-    for message, place in zip(request.messages, [*request.places, *[""] * len(request.messages)], strict=False):
+    for message in request.messages:
         items = kept_items(message)
-        for item in items:
+        for item, at in zip(items, message.extras.get(DIALECT, {}).get("at", ()), strict=False):
+            place = f"input[{at}]"
             if _is_reference(item) and not item["id"].startswith(_THOUGHT):
-                told = f"nobody here knows the item {item['id']!r}: send the item itself"
-                raise InvalidInput(told, field=place or "input")
-            changes += [Change(rule, detail, place or None) for rule, detail in _left_of(item, place or "input")]
-        bare = _without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)})
-        if bare is not message:
-            changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place or None))
-        messages.append(bare)
+                raise InvalidInput(f"nobody here knows the item {item['id']!r}: send the item itself", field=place)
+            changes += [Change(rule, detail, place) for rule, detail in _left_of(item, place)]
+            if _has_token(item):
+                changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place))
+        messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
     fields = kept_fields(request)
     if fields.get("previous_response_id") is not None:
         raise InvalidInput(
