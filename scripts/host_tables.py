@@ -9,7 +9,8 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import NoneType
+from typing import Any, Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from moonshim.hosts import needs as cells_module
 from moonshim.hosts.detect import needs_for
@@ -26,6 +27,15 @@ _KEYS: Final = ("host", "generation", "dialect")
 _CELLS: Final = tuple(name for name in Needs.__struct_fields__ if name not in _KEYS)
 _KIMI: Final = tuple(name for name in GENERATIONS if name != "other")
 _SPOKEN: Final = {"openai_chat": "Chat", "anthropic": "Messages"}
+_PLAIN: Final = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "yes, no",
+    NoneType: "–",
+    Fixed: "fixed values",
+}
+"""What a value is that is not one of certain words."""
 
 
 def main() -> None:
@@ -37,7 +47,7 @@ def tables() -> str:
     """Everything between the marks."""
     parts = [
         "\n## What each cell means\n\n",
-        _table(["cell", "meaning", "models that are not a Kimi"], _meanings()),
+        _table(["cell", "meaning", "can be", "models that are not a Kimi"], _meanings()),
         "\n## Generations\n\nAt a host that nobody knows (`generic`), over Chat.\n\n",
         _by_generation(_row("generic", "openai_chat"), None),
         "\nOver Messages, where that is different:\n\n",
@@ -86,11 +96,33 @@ def _meanings() -> list[list[str]]:
     """The docstrings below the fields, which only the source has."""
     tree = ast.parse(Path(cells_module.__file__).read_text("utf-8"))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Needs")
-    plain = needs_for(model="")
+    plain, kinds = needs_for(model=""), get_type_hints(Needs) | {"host": Literal[HOSTS]}
     return [
-        [f"`{name}`", " ".join(text.split()).replace("|", "\\|"), "" if name in _KEYS else shown(getattr(plain, name))]
+        [
+            f"`{name}`",
+            " ".join(text.split()).replace("|", "\\|"),
+            values(kinds[name]),
+            "" if name in _KEYS else shown(getattr(plain, name)),
+        ]
         for name, text in _documented(body)
     ]
+
+
+def values(kind: Any) -> str:
+    """What a cell of this type can be, as people read it."""
+    inner = get_args(kind)
+    match get_origin(kind):
+        case None:
+            return _PLAIN[kind]
+        case origin if origin is Literal:
+            return ", ".join(map(shown, inner))
+        case origin if origin is frozenset:
+            return f"any of {values(inner[0])}"
+        case origin if origin is dict:
+            return f"{values(inner[0])} → {values(inner[1])}"
+        case origin if origin is tuple:
+            return " × ".join(map(values, inner))
+    return ", ".join(map(values, inner))
 
 
 def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
