@@ -26,7 +26,9 @@ PUBLIC = [
     "Mender",
     "Message",
     "MoonshimError",
+    "Plan",
     "Prepared",
+    "Problem",
     "Reasoning",
     "Repaired",
     "Text",
@@ -43,6 +45,8 @@ PUBLIC = [
     "mend_response",
     "parse_tools",
     "prepare_request",
+    "read_problem",
+    "render_problem",
     "tool_id_strategy",
     "translate_messages",
 ]

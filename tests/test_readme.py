@@ -24,9 +24,17 @@ thinking effort 'medium' cannot be said to this host: left out
 stream_options a stream tells its usage only when it is asked to
 messages[3] Chat has no mark for a failed tool; its text tells
 tool_calls
+['data: {"type":"content_block_start","index":1,"content_block":\
+{"type":"tool_use","id":"toolu_functions-Read-1","name":"Read","input":{}}}']
+"""
+PROBLEMS = """\
+429 5.0
+{'type': 'error', 'error': {'type': 'rate_limit_error', 'message': 'too fast'}}
+400 messages[0].content invalid_request_error
 """
 PRINTED = [
     CROSSING,
+    PROBLEMS,
     "tool_calls\n['marker_call', 'marker_call', 'finish_reason']\n['get_weather', 'get_time']\n",
     "ls\nTrue\n",
     "True\nqwen\nfunctions.ls:0 functions.ls:0\n",

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from moonshim.chunks import mend_chunks
     from moonshim.conversation import Change, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
-    from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, UnknownFormat
+    from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, Problem, UnknownFormat
     from moonshim.events import Failed, Finished, Repaired
     from moonshim.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
+    from moonshim.hosts.problems import read_problem
     from moonshim.ids import tool_id_strategy
     from moonshim.options import KimiOptions, ToolTokens
     from moonshim.pipeline import Mender
-    from moonshim.prepare import Prepared, count_tokens, prepare_request, translate_messages
+    from moonshim.plan import Plan
+    from moonshim.prepare import Prepared, count_tokens, prepare_request, render_problem, translate_messages
     from moonshim.response import Mended, mend_response
 
 __all__ = [
@@ -36,7 +38,9 @@ __all__ = [
     "Mender",
     "Message",
     "MoonshimError",
+    "Plan",
     "Prepared",
+    "Problem",
     "Reasoning",
     "Repaired",
     "Text",
@@ -53,6 +57,8 @@ __all__ = [
     "mend_response",
     "parse_tools",
     "prepare_request",
+    "read_problem",
+    "render_problem",
     "tool_id_strategy",
     "translate_messages",
 ]
@@ -70,7 +76,9 @@ _HOMES = {
     "Mender": "pipeline",
     "Message": "conversation",
     "MoonshimError": "errors",
+    "Plan": "plan",
     "Prepared": "prepare",
+    "Problem": "errors",
     "Reasoning": "conversation",
     "Repaired": "events",
     "Text": "conversation",
@@ -87,6 +95,8 @@ _HOMES = {
     "mend_response": "response",
     "parse_tools": "formats",
     "prepare_request": "prepare",
+    "read_problem": "hosts.problems",
+    "render_problem": "prepare",
     "tool_id_strategy": "ids",
     "translate_messages": "prepare",
 }

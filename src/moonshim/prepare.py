@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Reasoning, Request, Tool
 from moonshim.dialect import Dialect, Reply
-from moonshim.errors import InvalidInput
+from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
 from moonshim.formats import is_kimi_model
 from moonshim.hosts.condition import Conditioned, condition
 from moonshim.hosts.detect import needs_for
@@ -29,7 +29,7 @@ from moonshim.repair.record import ArgumentsRecord
 from moonshim.seal import Sealer
 from moonshim.tokens import estimate_tokens
 
-__all__ = ["MESSAGE_DIALECTS", "Prepared", "count_tokens", "prepare_request", "translate_messages"]
+__all__ = ["MESSAGE_DIALECTS", "Prepared", "count_tokens", "prepare_request", "render_problem", "translate_messages"]
 
 _NOBODY_KNOWS: Final = ("generic", "other")
 """A host and a model of which nothing is known: what their own client sends goes through as it is."""
@@ -94,7 +94,7 @@ def prepare_request(
         changes = [*changes, *left]
     request, modern = _modern(request, needs)
     changes = [*changes, *modern]
-    if options is None and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
+    if options is None and not overrides and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
         made = Conditioned(request, [], {})
     else:
         made = condition(request, needs, options or KimiOptions(), recall=recall, mend_arguments=_mended_arguments)
@@ -163,6 +163,15 @@ def _mended_arguments(text: str) -> str | None:
     arguments = SafeArguments(ArgumentsRecord())
     mended = arguments.feed(text) + arguments.close(cut=False)
     return mended if decode_object(mended.encode("utf-8", "replace")) is not None else None
+
+
+def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[str, Any]:
+    """The body of an error, in a client's own words: for what `read_problem` read, or for an error of ours.
+
+    >>> render_problem(InvalidInput("a message must be an object", field="messages[3]"), dialect="anthropic")["error"]
+    {'type': 'invalid_request_error', 'message': 'messages[3]: a message must be an object'}
+    """
+    return dialect_named(dialect).render_problem(problem_of(problem) if isinstance(problem, MoonshimError) else problem)
 
 
 def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:

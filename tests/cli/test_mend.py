@@ -345,3 +345,17 @@ class TestOutput:
             )
         assert (run.returncode, path.read_bytes()) == (1, CLEAN)
         assert b"is also what the output is written to" in run.stderr
+
+
+def test_a_recording_of_messages_is_refused_and_not_called_mended(tmp_path: Path) -> None:
+    start = b'event: message_start\ndata: {"type": "message_start", "message": {"id": "msg_1", "content": []}}\n\n'
+    for data in (start, start.partition(b"\n")[2]):
+        done = mend(written(tmp_path, "messages.sse", data))
+        assert done.code == 1
+        assert "Anthropic Messages; mend reads Chat" in done.told
+
+
+def test_a_request_of_another_dialect_is_told_to_be_one() -> None:
+    done = mend(EXAMPLE, "--tools", EXAMPLE.parent / "claude_code_request.json")
+    assert done.code == 2
+    assert "mend reads Chat" in done.told

@@ -40,13 +40,21 @@ examples:
 exit codes:
   0  the request can be sent; what would be sent is shown
   1  the request is refused, or could not be read; a line says why, and which field is wrong
-  2  the command was not understood"""
+  2  the command was not understood
+
+With --format json a refused request is the error body in its own dialect; what could not be read at all is only told
+on standard error. A file may have 64 MiB."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim explain`; its exit code."""
     parser = _parser()
     given = parser.parse_args(list(argv))
+    if given.request == "-" and (sys.stdin is None or sys.stdin.isatty()):
+        console.say("moonshim explain: nothing to read. Name the file of a request, or pipe one in (--help shows how)")
+        return console.BAD_USAGE
+    if given.model == "":
+        parser.error("--model needs a name")
     try:
         body = _read(given.request)
     except (OSError, ValueError) as error:
@@ -181,11 +189,12 @@ def _parser() -> console.Parser:
         epilog=_EPILOG,
     )
     add = parser.add_argument
-    add("request", metavar="REQUEST.json", help="the body of a request; - is standard input")
+    add("request", metavar="REQUEST.json", nargs="?", default="-", help="the body of a request; - is standard input")
     add("--from", dest="from_", choices=CLIENT_DIALECTS, help="its dialect; guessed from its fields otherwise")
     add("--to", choices=UPSTREAM_DIALECTS, default="openai_chat", help="what the host speaks (openai_chat)")
-    add("--host", metavar="NAME", help="a row of the host table: moonshot, openrouter, vllm, …")
-    add("--base-url", metavar="URL", help="the host's address, when it is not named")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--host", metavar="NAME", help="a row of the host table: moonshot, openrouter, vllm, …")
+    place.add_argument("--base-url", metavar="URL", help="the host's address, when it is not named")
     add("--model", metavar="NAME", help="what the host calls the model; as the request says otherwise")
     add("--set", metavar="CELL=VALUE", action="append", default=[], help="override a cell of the host's row")
     add("--format", choices=("text", "json"), default="text", help="for people, or for programs")

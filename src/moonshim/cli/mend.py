@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from moonshim.sse import BYTE_ORDER_MARK
 __all__ = ["main"]
 
 PIECE: Final = 64 * 1024
+_MESSAGES: Final = re.compile(rb'^event: ?message_start|"type" ?: ?"message_start"', re.MULTILINE)
 _USAGE: Final = """moonshim mend [FILE ...] [--model NAME] [--tools FILE | --request FILE]
                      [--set OPTION=VALUE] [--output DIR] [--report table|json]"""
 _HINT: Final = """\
@@ -119,6 +121,10 @@ def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOu
             return Outcome(file, error="is also what the output is written to")
         sniffer, stream = Sniffer(), _pieces(file)
         recording = _sniffed(sniffer, stream)
+        if _MESSAGES.search(bytes(sniffer.head[:4096])):
+            raise NotARecording(
+                "an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)"
+            )
         arguments = settings.arguments(recording)
         with to.open(place) as write:
             if recording.body is not None:

@@ -68,8 +68,13 @@ def _checked(tools: Any, where: str) -> list[Any]:
     try:
         parse_tools(tools, "openai")
     except InvalidInput as error:
-        raise BadRequestFile(f"{where}: {error.field or 'tools'}: {error}") from None
+        hint = "; it looks like a Messages or Responses request, and mend reads Chat" if _is_foreign(tools) else ""
+        raise BadRequestFile(f"{where}: {error.field or 'tools'}: {error}{hint}") from None
     return tools
+
+
+def _is_foreign(tools: list[Any]) -> bool:
+    return any(isinstance(tool, dict) and "name" in tool and "function" not in tool for tool in tools)
 
 
 def _read(path: str, where: str) -> Any:

@@ -54,4 +54,4 @@ def _is_plain(slot: dict[str, Any]) -> bool:
     call = slot.get("call")
     if not isinstance(call, dict) or not slot.get("text"):
         return False
-    return call.get("type") == "function" and isinstance(call.get("function"), dict)
+    return call.get("type") in ("function", "builtin_function") and isinstance(call.get("function"), dict)

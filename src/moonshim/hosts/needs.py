@@ -51,6 +51,7 @@ GrammarName: TypeAlias = Literal[
     "gemma",
     "glm",
     "mistral",
+    "minimax",
 ]
 
 

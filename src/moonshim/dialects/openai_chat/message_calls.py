@@ -60,7 +60,9 @@ def _plain_call(call: ToolCall, wire_id: str | None, custom: Container[str] | No
     named: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
     if custom is not None and call.name in custom:
         return named | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
-    return named | {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    # What Kimi's hosts run themselves is called under a name that begins with a dollar, and has a type of its own.
+    kind = "builtin_function" if call.name.startswith("$") else "function"
+    return named | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _fits(slot: Json | None, call: ToolCall, custom: Container[str] | None) -> bool:

@@ -26,6 +26,8 @@ _READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *O
 _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
     *(field.keys for field in FIELDS.values())
 )
+_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
+"""They stand for what was said, and only who keeps that can put it in."""
 _THOUGHT: Final = "rs_"
 """What was only thought can be missing; what was said or called cannot."""
 _IDLE: Final = frozenset({"include", "store", "stream_options"})
@@ -84,11 +86,12 @@ def left_behind(request: Request) -> tuple[Request, list[Change]]:
                 changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place))
         messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
     fields = kept_fields(request)
-    if fields.get("previous_response_id") is not None:
-        raise InvalidInput(
-            "nobody here knows that response, so what was said before is missing: send the whole conversation",
-            field="previous_response_id",
-        )
+    for key in _ELSEWHERE:
+        if fields.get(key) is not None:
+            raise InvalidInput(
+                "nobody here knows what that stands for, and it cannot be left out: send the whole conversation",
+                field=key,
+            )
     for key, value in fields.items():
         if value is not None and key not in _SAID and key not in _IDLE:
             changes.append(Change("cannot_say", f"{key} is a field of Responses alone", key))
