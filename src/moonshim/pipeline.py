@@ -200,14 +200,14 @@ class Mender:
         if payload is None:
             translator.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
             return
-        found = _EVENT.search(frame.head)
+        found = _EVENT.search(frame.head) if frame.head else None
         event = found[1] if found is not None else None
         if event is not None and "type" not in payload:
             payload = {"type": event.decode("utf-8", "replace"), **payload}
             event = None
-        name = str(payload.get("type")).encode("utf-8", "replace")
-        if translator.same_dialect and event != name:
-            frame = self._named(frame, payload, name)
+        if translator.same_dialect:
+            name = str(payload.get("type")).encode("utf-8", "replace")
+            frame = frame if event == name else self._named(frame, payload, name)
         self._send(translator.feed(payload, frame), out)
 
     def _named(self, frame: Frame, payload: dict[str, Any], name: bytes) -> Frame:

@@ -167,11 +167,15 @@ class Translator(Generic[Origin]):
             over = self._take(one, frame) or over
         self._queue.append(frame)
         self._parked += frame.size
-        released = self._leave() if self.same_dialect and not over else []
-        if over or not self.same_dialect or self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
+        released = [] if over else self._leave()
+        if over or (self._queue and self._waits_too_long()):
             self._choice.answer.leave()
             released += self._leave()
         return released + self._close(frame) if over else released
+
+    def _waits_too_long(self) -> bool:
+        """Only a frame that may leave as it came is worth waiting for."""
+        return not self.same_dialect or self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES
 
     def _take(self, heard: Heard, frame: _Frame[Origin]) -> bool:
         """What the host says goes to the answer, with this frame's slip; whether the stream is over."""
