@@ -17,6 +17,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 CROSSING = """\
 functions.Read:0
+None cache_control is left out: other hosts cache what they know again
 system x-anthropic-billing-header changes with every request: no cache fits
 messages[2] identifiers as the host wants them: toolu_01 -> functions.Read:0
 tool_choice 'auto', since the client chose nothing

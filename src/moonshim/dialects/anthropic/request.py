@@ -61,6 +61,8 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
     messages = [_opened(message, place, sealer, changes) for message, place in zip(messages, places, strict=True)]
     kept: Json = {"fields": {key: value for key, value in body.items() if key not in _APART}}
     kept |= {key: body[key] for key in ("system", "tools") if key in body and not body[key]}
+    if any(_marks(body.get(key)) for key in ("system", "tools")):
+        kept["marks_cache"] = True
     request = Request(
         model=model,
         messages=(*system, *messages),
@@ -169,13 +171,16 @@ def left_behind(request: Request) -> tuple[Request, list[Change]]:
         for key, value in fields.items()
         if key not in _KNOWN and value is not None
     ]
-    if any(map(_marks_cache, request.messages)):
+    if kept_of(request.extras).get("marks_cache") or any(map(_marks_cache, request.messages)):
         changes.append(Change("cannot_say", "cache_control is left out: other hosts cache what they know again", None))
     return request, changes
 
 
 def _marks_cache(message: Message) -> bool:
     came = kept_of(message.extras).get("came")
-    content = came.get("content") if isinstance(came, dict) else None
-    blocks = content if isinstance(content, list) else ()
-    return any(isinstance(block, dict) and block.get("cache_control") is not None for block in blocks)
+    return _marks(came.get("content") if isinstance(came, dict) else None)
+
+
+def _marks(blocks: Any) -> bool:
+    listed = blocks if isinstance(blocks, list) else ()
+    return any(isinstance(block, dict) and block.get("cache_control") is not None for block in listed)
