@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from typing import Any, Final
@@ -21,6 +22,7 @@ from moonshim import (
 )
 from moonshim.errors import problem_of
 from moonshim.registry import CLIENT_DIALECTS, dialect_named
+from moonshim.seal import Sealed, Sealer
 from tests.streams import chunk, listen, parsed, read_sse, sse
 
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -326,3 +328,56 @@ def test_pieces_of_reasoning_details_that_a_client_kept_apart_are_whole_again() 
         {"type": "summary", "summary": "I look."},
         {"type": "encrypted", "encrypted": "abcd"},
     ]
+
+
+def _nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [500, 985, 992, 999, 5_000, 100_000])
+def test_what_is_nested_without_measure_is_refused_or_sent(depth: int) -> None:
+    deep = _nested(depth)
+    entry = {"id": "c", "type": "function", "function": {"name": "f", "arguments": deep}}
+    bodies = [
+        chat(extra=deep),
+        chat(messages=[HELLO, {"role": "assistant", "tool_calls": [entry]}]),
+        chat(tools=[{"type": "function", "function": {"name": "f", "parameters": deep}}]),
+        chat(messages=[{"role": "user", "content": [{"type": "odd", "x": deep}]}]),
+    ]
+    for body in bodies:
+        for work in (
+            lambda one: prepare_request(one, host="moonshot"),
+            lambda one: count_tokens(one, dialect="openai_chat"),
+        ):
+            with contextlib.suppress(InvalidInput):
+                work(body)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), 10**5000, b"x"], ids=["set", "object", "number", "bytes"])
+def test_what_is_no_json_is_refused_or_sent(value: Any) -> None:
+    with contextlib.suppress(InvalidInput):
+        prepare_request(chat(extra=value), host="moonshot")
+
+
+def test_a_token_is_no_way_to_write_fields_of_a_message() -> None:
+    sealer = Sealer(b"s")
+    bomb = sealer.seal(Sealed(details=({"a": 1},))).split(".")
+    for token in (sealer.seal(Sealed(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
+        block = {"type": "thinking", "thinking": "x", "signature": token}
+        said = {"role": "assistant", "content": [block, {"type": "text", "text": "a"}]}
+        body = {"model": "m", "max_tokens": 5, "messages": [HELLO, said, HELLO]}
+        with pytest.raises(InvalidInput) as caught:
+            prepare_request(body, dialect="anthropic", host="moonshot", model="kimi-k2.5", secret=b"s")
+        assert caught.value.field == "messages[1].content[0].signature"
+
+
+def test_no_token_of_ours_is_sent_in_details_of_reasoning() -> None:
+    token = Sealer(b"other").seal(Sealed(signature="x"))
+    for key in ("signature", "data", "encrypted"):
+        said = {"role": "assistant", "content": "a", "reasoning_details": [{"type": "reasoning.text", key: token}]}
+        for host, model in (("generic", "gpt-x"), ("openrouter", "kimi-k2.6"), ("kimi-coding", "k3")):
+            sent = prepare_request(chat(model=model, messages=[HELLO, said, HELLO]), host=host).body
+            assert "moonshim1." not in json.dumps(sent), (key, host)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from importlib import import_module
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,7 +34,22 @@ __all__ = ["MESSAGE_DIALECTS", "Prepared", "count_tokens", "prepare_request", "r
 
 _NOBODY_KNOWS: Final = ("generic", "other")
 """A host and a model of which nothing is known: what their own client sends goes through as it is."""
+P = ParamSpec("P")
+T = TypeVar("T")
 Recall: TypeAlias = Callable[[Message], Reasoning | None]
+
+
+def _bounded(work: Callable[P, T]) -> Callable[P, T]:
+    """A body that is nested without measure is refused, wherever it is that Python gives up on it."""
+
+    @wraps(work)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return work(*args, **kwargs)
+        except RecursionError:
+            raise InvalidInput("this is nested too deeply to be read") from None
+
+    return guarded
 
 
 class Prepared(Struct, frozen=True):
@@ -49,6 +65,7 @@ class Prepared(Struct, frozen=True):
     """The row of the host table that was applied."""
 
 
+@_bounded
 def prepare_request(
     body: Any,
     *,
@@ -155,7 +172,10 @@ def _plan(
 
 def _digest(body: Any) -> str:
     """Names an answer by its question: the same for the same, since the engine rolls no dice."""
-    return hashlib.sha256(encode(body)).hexdigest()[:24]
+    try:
+        return hashlib.sha256(encode(body)).hexdigest()[:24]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"this is not JSON: {error}") from None
 
 
 def _mended_arguments(text: str) -> str | None:
@@ -174,6 +194,7 @@ def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[st
     return dialect_named(dialect).render_problem(problem_of(problem) if isinstance(problem, MoonshimError) else problem)
 
 
+@_bounded
 def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
     """About how many tokens a request has, rather too many than too few: for clients that ask before they send.
 
@@ -194,6 +215,7 @@ def _with_model(body: Any, model: str | None) -> Any:
 MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "vercel_ai")
 
 
+@_bounded
 def translate_messages(messages: Iterable[Any], *, from_: str, to: str) -> list[Any]:
     """The messages of one dialect in the words of another: identifiers, reasoning and media included.
 

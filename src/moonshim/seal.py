@@ -26,6 +26,7 @@ from moonshim.errors import InvalidInput
 __all__ = ["PREFIX", "SealBroken", "SealUnknown", "Sealed", "Sealer", "is_sealed"]
 
 PREFIX: Final = "moonshim1."
+_FIELDS: Final = frozenset({None, "reasoning_content", "reasoning", "reasoning_details"})
 _UNKEYED: Final = b"moonshim without a secret: the tag is only a check sum"
 
 
@@ -93,9 +94,12 @@ class Sealer:
         ):
             raise SealBroken("this token was issued by Moonshim and has been altered", field=field)
         try:
-            return msgspec.json.decode(_from_text(parts[1]), type=Sealed)
-        except (msgspec.DecodeError, binascii.Error, ValueError):
+            sealed = msgspec.json.decode(_from_text(parts[1]), type=Sealed)
+        except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
             raise SealBroken("this token was issued by Moonshim and cannot be read", field=field) from None
+        if sealed.field not in _FIELDS:
+            raise SealBroken("this token was issued by Moonshim and names no field of reasoning", field=field)
+        return sealed
 
     def _tag(self, body: str) -> str:
         return _to_text(hmac.new(self._key, f"{self.key_id}.{body}".encode(), hashlib.sha256).digest()[:16])

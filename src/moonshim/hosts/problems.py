@@ -9,12 +9,13 @@ from typing import Final
 from moonshim.errors import Problem, ProblemKind
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.overflow import Overflow, read_overflow
-from moonshim.hosts.problem_body import Told, read_body
+from moonshim.hosts.problem_body import Told, masked, read_body
 
 __all__ = ["DEFAULT_RETRY_SECONDS", "read_problem"]
 
 DEFAULT_RETRY_SECONDS: Final = 5.0
 """Codex gives up at once when a 429 does not say how long to wait (CLIENTS)."""
+_LONGEST_WORD: Final = 200
 LONGEST_RETRY_SECONDS: Final = 86_400.0
 
 _STATUSES: Final[dict[int, ProblemKind]] = {
@@ -98,13 +99,18 @@ def read_problem(status: int, body: bytes, headers: Mapping[str, str], needs: Ne
         status=status,
         kind=kind,
         message=told.message,
-        code=told.code or told.type,
-        param=told.param,
-        request_id=next((names[name] for name in _REQUEST_IDS if names.get(name)), told.request_id),
+        code=_short(told.code or told.type),
+        param=_short(told.param),
+        request_id=_short(next((names[name] for name in _REQUEST_IDS if names.get(name)), told.request_id)),
         retry_after=_retry_after(names, told.message, status),
         tokens=overflow.tokens,
         limit=limit,
     )
+
+
+def _short(word: str | None) -> str | None:
+    """A word of the host's, without keys, and no longer than a word is."""
+    return None if word is None else masked(word)[:_LONGEST_WORD]
 
 
 def _kind(status: int, told: Told) -> ProblemKind:

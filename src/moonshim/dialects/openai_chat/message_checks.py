@@ -45,8 +45,6 @@ def check_messages(messages: list[Any]) -> None:
 
 
 def _check_part(part: Any, where: str) -> None:
-    if isinstance(part, str):
-        return
     if not isinstance(part, dict):
         raise InvalidInput("a part of content must be an object", field=where)
     kind = part.get("type")

@@ -281,7 +281,7 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
         # What was redacted is a piece without a text.
         text = "\n".join(part.text for part in reasoning if part.text)
         fields = [part.field for part in reasoning if part.field is not None]
-        details = [copied(one) for part in reasoning for one in part.details]
+        details = [copied(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
         for field in fields[:1] or kept.get("reasoning", ["reasoning_content"]):
             if field == "reasoning_details":
                 details = with_text(details, text)
@@ -294,6 +294,11 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
     if calls or slots:
         out["tool_calls"] = render_calls(calls, slots, ids.custom)
     return _with_fields(out, kept)
+
+
+def _holds_token(entry: Json) -> bool:
+    """Whether an entry of `reasoning_details` has a token of ours in it, which is not for a host to see."""
+    return any(is_sealed(value) for value in entry.values())
 
 
 def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:

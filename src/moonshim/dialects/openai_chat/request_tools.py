@@ -53,7 +53,7 @@ def render_tool(tool: Tool) -> Json | None:
     came = tool.extras.get(DIALECT)
     came = came if isinstance(came, dict) else {}
     if came and parse_tool(came, "") == tool:
-        return came
+        return came if "type" in came else {"type": "function", **came}
     if tool.kind == "server":
         return {"type": "builtin_function", "function": {"name": tool.name}} if tool.name.startswith("$") else None
     if tool.kind == "custom":
