@@ -99,28 +99,53 @@ def _with_full_results(message: Message, needs: Needs) -> Message:
     return replace(message if unknown else without(message, "content"), parts=tuple(parts))
 
 
+class _Turn:
+    """Messages of the model that are to be one."""
+
+    __slots__ = ("members", "thinks")
+
+    def __init__(self, one: Placed) -> None:
+        self.members = [one]
+        self.thinks = _is_silent(one.message) and _has_thoughts(one.message)
+        """Whether nothing but thoughts was said so far."""
+
+    def add(self, one: Placed) -> None:
+        self.thinks = _is_silent(one.message) and (self.thinks or _has_thoughts(one.message))
+        self.members.append(one)
+
+    def joined(self) -> Placed:
+        """The last message, which says what those before it have said, too, in the place of the first."""
+        first, last = self.members[0], self.members[-1]
+        if len(self.members) == 1:
+            return first
+        before = (part for one in self.members[:-1] for part in one.message.parts if part != Text(""))
+        return replace(first, message=replace(last.message, parts=(*before, *last.message.parts)))
+
+
 def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
     """The model's messages that follow each other become one: all of them where the host wants roles to alternate,
-    elsewhere those that are only thoughts, which belong to what comes next."""
-    out = list[Placed]()
+    elsewhere those that are only thoughts, which belong to what comes next. Linear."""
+    turns = list[_Turn]()
     for one in messages:
-        before = out[-1] if out else None
+        before = turns[-1] if turns else None
         if (
             before is not None
-            and before.message.speaker == one.message.speaker == "ai"
-            and (needs.merges_roles or _only_thinks(before.message))
+            and before.members[-1].message.speaker == one.message.speaker == "ai"
+            and (needs.merges_roles or before.thinks)
         ):
             changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", one.place))
-            thoughts = tuple(part for part in before.message.parts if part != Text(""))
-            out[-1] = replace(before, message=replace(one.message, parts=thoughts + one.message.parts))
+            before.add(one)
         else:
-            out.append(one)
-    return out
+            turns.append(_Turn(one))
+    return [turn.joined() for turn in turns]
 
 
-def _only_thinks(message: Message) -> bool:
-    thinks = any(isinstance(part, Reasoning) for part in message.parts)
-    return thinks and not any(map(_says, message.parts)) and not holds_unknown(message, CHAT)
+def _is_silent(message: Message) -> bool:
+    return not any(map(_says, message.parts)) and not holds_unknown(message, CHAT)
+
+
+def _has_thoughts(message: Message) -> bool:
+    return any(isinstance(part, Reasoning) for part in message.parts)
 
 
 def join_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:

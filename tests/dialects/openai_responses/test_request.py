@@ -221,6 +221,37 @@ def test_tools_that_were_loaded_later_are_declared_once() -> None:
     assert [tool.name for tool in request.tools or ()] == ["tool_search", "github__search", "github__apply_patch", "ls"]
 
 
+def loads(*tools: Json) -> Json:
+    return {"type": "additional_tools", "role": "developer", "tools": list(tools)}
+
+
+def test_a_loaded_tool_whose_joined_name_is_taken_gets_one_of_its_own() -> None:
+    space = {"type": "namespace", "name": "a", "tools": [{"type": "function", "name": "b", "description": "in a"}]}
+    called = [
+        {"type": "function_call", "call_id": "1", "name": "a__b", "arguments": ""},
+        {"type": "function_call", "call_id": "2", "namespace": "a", "name": "b", "arguments": ""},
+    ]
+    request = parsed(tools=[{"type": "function", "name": "a__b"}], input=[loads(space), loads(space), *called])
+    assert [(tool.name, tool.description) for tool in request.tools or ()] == [("a__b", None), ("a__b_2", "in a")]
+    names = [part.name for part in request.messages[0].parts if isinstance(part, ToolCall)]
+    assert names == ["a__b", "a__b_2"]
+    assert render_request(request)[0]["input"] == [loads(space), loads(space), *called]
+    answered = replace(request.messages[0], extras={})
+    again = render_request(replace(request, messages=(answered,)))[0]["input"]
+    assert [(item.get("namespace"), item["name"]) for item in again] == [(None, "a__b"), ("a", "b")]
+
+
+def test_a_tool_that_is_loaded_with_another_definition_stands_there_twice() -> None:
+    other = {**LS, "description": "Another."}
+    assert [tool.name for tool in parsed(tools=[LS], input=[loads(other)]).tools or ()] == ["ls", "ls"]
+    assert [tool.name for tool in parsed(tools=[LS], input=[loads({**LS, "defer_loading": True})]).tools or ()] == [
+        "ls"
+    ]
+    spaces = [{**GITHUB, "tools": [{**SEARCH, "description": about}]} for about in ("one", "two")]
+    names = [tool.name for tool in parsed(tools=[], input=[loads(one) for one in spaces]).tools or ()]
+    assert names == ["github__search"] * 2
+
+
 def test_joined_names_stay_apart_and_calls_find_their_own() -> None:
     tools = [
         {"type": "namespace", "name": "a", "tools": [{"type": "function", "name": "b__c"}]},

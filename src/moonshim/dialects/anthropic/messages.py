@@ -186,7 +186,7 @@ def write_system(messages: Sequence[Message]) -> Any:
 class _Written:
     """One message on its way out; `exact` is the message that came, when nothing in it has changed."""
 
-    __slots__ = ("blocks", "came", "exact", "fields", "joins", "listed", "role")
+    __slots__ = ("blocks", "came", "exact", "fields", "joined", "joins", "listed", "role")
 
     def __init__(
         self, role: str, blocks: list[Json], exact: Json | None = None, *, came: bool = False, joins: bool = False
@@ -196,6 +196,7 @@ class _Written:
         self.exact = exact
         self.came = came
         self.joins = joins
+        self.joined = False
         self.listed = False
         self.fields: Json = {}
 
@@ -203,6 +204,10 @@ class _Written:
         if self.exact is not None:
             return self.exact
         content: Any = self.blocks
+        if self.joined:
+            # Results must follow their calls at once, and hosts that check thinking look for it in front.
+            first = "tool_result" if self.role == "user" else "thinking"
+            content = sorted(content, key=lambda block: first not in block["type"])
         if not self.listed and len(content) == 1 and content[0].keys() == {"type", "text"}:
             content = content[0]["text"]
         return {"role": self.role, "content": content, **self.fields}
@@ -229,9 +234,9 @@ def _join(written: list[_Written], one: _Written) -> None:
         return
     before.open()
     one.open()
-    # Results must follow their calls at once, and hosts that check thinking look for it in front.
-    first = "tool_result" if one.role == "user" else "thinking"
-    before.blocks = sorted(before.blocks + one.blocks, key=lambda block: first not in block["type"])
+    # Put in order once, when all are there: many may be joined.
+    before.joined = True
+    before.blocks += one.blocks
     before.fields |= one.fields
     before.came |= one.came
     before.listed |= one.listed

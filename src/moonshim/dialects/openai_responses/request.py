@@ -7,7 +7,8 @@ came, all but the input: also those that only whoever holds earlier answers can 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from moonshim.dialects.openai_responses.choice import parse_choice, render_choic
 from moonshim.dialects.openai_responses.content import DIALECT, Json
 from moonshim.dialects.openai_responses.fields import FIELDS, unsayable
 from moonshim.dialects.openai_responses.messages import Reading, with_canonical_ids
-from moonshim.dialects.openai_responses.names import Names
+from moonshim.dialects.openai_responses.names import Names, plain_name
 from moonshim.dialects.openai_responses.tools import parse_tools, render_tools
 from moonshim.dialects.openai_responses.writing import Writing, kept_items
 from moonshim.errors import InvalidInput
@@ -31,6 +32,8 @@ _WITHOUT_INPUT: Final = ("previous_response_id", "conversation", "prompt")
 """What a request may continue or be made from, so that it needs no input of its own."""
 _LOADING: Final = frozenset({"tool_search_output", "additional_tools"})
 """Items that declare tools in the middle of a conversation."""
+_Meant: TypeAlias = tuple[bool, str | None, str]
+"""Whether the host runs a tool; namespace and name, as the client says them."""
 _INSTRUCTIONS: Final[Json] = {DIALECT: {"instructions": True}}
 _BARE: Final[Json] = {DIALECT: {"bare": True}}
 
@@ -80,21 +83,62 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
 
 
 def _parse_tools(body: Json) -> list[Tool] | None:
-    """The tools that are declared, and those that items of the input have loaded since, once each."""
+    """The tools that are declared, and those that items of the input have loaded since, once each.
+
+    A tool that is loaded never takes the joined name of one that was there before. One that
+    is loaded with another definition than it has stands there twice, as it may in `tools`.
+    """
     given, taken = body.get("tools"), set[str]()
     tools = None if given is None else parse_tools(given, "tools", taken)
     items = body.get("input")
+    known: dict[_Meant, Tool] | None = None
     for number, item in enumerate(items if isinstance(items, list) else ()):
         if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str) or kind not in _LOADING:
             continue
-        loaded = parse_tools(item.get("tools") or [], f"input[{number}].tools", set())
-        known = {tool.name for tool in tools or ()}
-        tools = [*(tools or ()), *(_loaded(tool) for tool in loaded if tool.name not in known)]
+        where = f"input[{number}].tools"
+        loaded = parse_tools(item.get("tools") or [], where, set())
+        tools = [] if tools is None else tools
+        if known is None:
+            known = {_meant(tool): tool for tool in reversed(tools)}
+        # A tool without a namespace cannot yield, wherever it stands.
+        taken.update(tool.name for tool in loaded if tool.namespace is None)
+        for tool in loaded:
+            first = known.get(_meant(tool))
+            if first is None:
+                named = tool if tool.namespace is None else _named(tool, where, taken)
+                tools.append(known.setdefault(_meant(tool), _loaded(named)))
+            elif not _alike(first, tool):
+                tools.append(_loaded(tool, first.name))
     return tools
 
 
-def _loaded(tool: Tool) -> Tool:
-    return replace(tool, extras={DIALECT: {**tool.extras[DIALECT], "loaded": True}})
+def _meant(tool: Tool) -> _Meant:
+    return tool.kind == "server", *plain_name(tool)
+
+
+def _alike(one: Tool, other: Tool) -> bool:
+    """Whether two definitions say the same; one that was deferred may be loaded since."""
+    return (one.kind, one.description, one.parameters) == (other.kind, other.description, other.parameters)
+
+
+def _named(tool: Tool, where: str, taken: set[str]) -> Tool:
+    """A tool in a namespace, under a joined name that is nobody else's."""
+    kept = tool.extras[DIALECT]
+    return parse_tools([{**kept["namespace"], "tools": [kept["definition"]]}], where, taken)[0]
+
+
+def _loaded(tool: Tool, name: str | None = None) -> Tool:
+    kept = {**tool.extras[DIALECT], "loaded": True}
+    if name is None or "flat" not in kept:
+        return replace(tool, extras={DIALECT: kept})
+    return replace(tool, name=name, extras={DIALECT: kept | {"flat": name}})
+
+
+def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools that items have loaded, under the names that the items were read with."""
+    kept = [(tool, tool.extras.get(DIALECT)) for tool in tools]
+    loaded = [(tool, own) for tool, own in kept if isinstance(own, dict) and own.get("loaded") is True]
+    return [replace(tool, name=own.get("flat", tool.name)) for tool, own in loaded]
 
 
 def _parse_input(body: Json, names: Names, sealer: Sealer) -> tuple[list[Message], list[str], list[Change]]:
@@ -131,7 +175,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         body |= said if said and field.read(came) == value else field.write(value, said)
     now = Names(request.tools or ())
     declared = parse_tools(came["tools"]) if isinstance(came.get("tools"), list) else []
-    before = Names(declared)
+    before = Names([*declared, *_loaded_before(request.tools or ())])
     if request.tools is not None:
         tools = render_tools(request.tools, came.get("tools"), declared, changes)
         if tools or "tools" in came or not request.tools:

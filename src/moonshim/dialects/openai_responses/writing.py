@@ -60,7 +60,8 @@ class _Group(Struct):
             return False
         if self.item is not None:
             return self.item.get("type", "message") == "message" and "role" in self.item
-        return all(isinstance(other, (Text, Media)) for _, other in self.pairs)
+        # Without an item it has taken nothing but what stands beside its first part.
+        return isinstance(self.pairs[0][1], (Text, Media))
 
 
 class Writing:
