@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import time
+import json
 from typing import Any
 
 import pytest
@@ -273,11 +273,11 @@ def entangled(definitions: int) -> Json:
 
 
 def test_references_that_double_are_not_written_out_without_end() -> None:
-    started = time.process_time()
-    rewritten(entangled(20))
+    out, changes = rewritten(entangled(20))
+    assert len(json.dumps(out)) < 120_000
+    assert len(changes) < 10_000
     with pytest.raises(CannotExpress):
         moonshot_schema(entangled(200), tool="x")
-    assert time.process_time() - started < 5
 
 
 def test_claude_code_and_an_mcp_server_at_once() -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.hosts.schema_merge import Json
+from moonshim.hosts.schema_weight import LARGEST, own_weight, stepped
 
-__all__ = ["TooMuch", "bounded"]
+__all__ = ["TOO_LARGE", "TooMuch", "bounded"]
 
+TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {LARGEST} bytes"
 _DEPTH: Final = 30
-_SIZE: Final = 120_000
 _KEYS: Final = 3000
 _STEPS: Final = 20_000
 """How many references are followed through circles before the depth counts as too deep."""
@@ -31,35 +32,42 @@ def bounded(schema: Json, changes: list[str]) -> Json:
     """Raises `TooMuch` for what no rewriting helps against."""
     schema = _without_slashes(schema, changes)
     _check_keys(schema)
-    schema = _ending(schema, changes)
-    _check_depth(schema)
+    _check_size(schema)
+    ending = _ending(schema, changes)
+    _check_depth(ending)
+    if ending is not schema:
+        _check_size(ending)
+    return ending
+
+
+def _check_size(schema: Json) -> None:
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     # Counted as Moonshot does, which escapes these three to six characters each.
-    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > _SIZE:
-        raise TooMuch(f"schema exceeds the maximum allowed size of {_SIZE} bytes")
-    return schema
+    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > LARGEST:
+        raise TooMuch(TOO_LARGE)
 
 
-def _below(schema: Json) -> Iterator[tuple[str, Json]]:
-    for name, below in schema.get("properties", {}).items():
-        yield f"properties.{name}", below
+def _below(schema: Json) -> Iterator[tuple[bool, Json]]:
+    """Each schema right below, and whether it is that of a property."""
+    for below in schema.get("properties", {}).values():
+        yield True, below
     for word in ("items", "additionalProperties"):
         if isinstance(schema.get(word), dict):
-            yield word, schema[word]
+            yield False, schema[word]
     for branch in schema.get("anyOf", ()):
-        yield "anyOf", branch
+        yield False, branch
 
 
-def _everywhere(schema: Json) -> Iterator[tuple[str, Json]]:
-    waiting = [("", schema), *((f"$defs.{name}", each) for name, each in schema.get("$defs", {}).items())]
+def _everywhere(schema: Json) -> Iterator[Json]:
+    waiting = [schema, *schema.get("$defs", {}).values()]
     while waiting:
-        path, level = waiting.pop()
-        yield path or "root", level
-        waiting += ((f"{path}.{step}".lstrip("."), below) for step, below in _below(level))
+        level = waiting.pop()
+        yield level
+        waiting += (below for _, below in _below(level))
 
 
 def _check_keys(schema: Json) -> None:
-    total = sum(len(level.get("properties", ())) for _, level in _everywhere(schema))
+    total = sum(len(level.get("properties", ())) for level in _everywhere(schema))
     if total > _KEYS:
         raise TooMuch(f"{total} properties are more than the maximum of {_KEYS}")
 
@@ -99,7 +107,7 @@ def _reach(level: Json) -> tuple[int, dict[str, int]]:
         deepest = max(deepest, depth)
         if "$ref" in part:
             edges[part["$ref"]] = max(depth, edges.get(part["$ref"], 0))
-        waiting += ((below, depth + step.startswith("properties.")) for step, below in _below(part))
+        waiting += ((below, depth + is_property) for is_property, below in _below(part))
     return deepest, edges
 
 
@@ -206,21 +214,20 @@ def _helped(value: Any) -> Any:
 def _without_slashes(schema: Json, changes: list[str]) -> Json:
     """A definition with a slash in the name of a property is written out where it is used."""
     definitions = schema.get("$defs", {})
-    slashed = {name for name, each in definitions.items() if _has_slash(each)}
+    slashed = [name for name, each in definitions.items() if _has_slash(each)]
     if not slashed:
         return schema
-    room = [_SIZE]
-    out: Json = _inlined(schema, slashed, definitions, (), room)
+    room, names = [LARGEST], {*slashed}
+    out: Json = _inlined(schema, names, definitions, (), room)
     kept = {
-        name: _inlined(each, slashed, definitions, (), room)
-        for name, each in definitions.items()
-        if name not in slashed
+        name: _inlined(each, names, definitions, (), room) for name, each in definitions.items() if name not in names
     }
     del out["$defs"]
     if kept:
         out["$defs"] = kept
     changes += [
-        f"At path '$defs.{name}': was written out where it is used, since a name in it has a slash" for name in slashed
+        f"At path '{stepped('', '$defs', name)}': was written out where it is used, since a name in it has a slash"
+        for name in slashed
     ]
     return _without_slashes(out, changes)
 
@@ -241,9 +248,11 @@ def _has_slash(value: Any) -> bool:
 def _inlined(
     level: Json, names: set[str], definitions: Json, inside: tuple[str, ...], room: list[int], nested: int = 0
 ) -> Json:
-    room[0] -= 1
+    room[0] -= own_weight(level)
+    if room[0] < 0:
+        raise TooMuch(TOO_LARGE)
     reference = str(level.get("$ref", "")).removeprefix(_PREFIX)
-    if reference in inside or room[0] < 0 or nested > _NESTED:
+    if reference in inside or nested > _NESTED:
         raise TooMuch("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
     if reference in names:
         return _inlined(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from moonshim.hosts.schema_merge import Json
 
 __all__ = ["Definitions"]
+
+_DIGITS: Final = 10
+"""A position with as many is beyond every list."""
 
 
 class Definitions:
@@ -16,6 +19,7 @@ class Definitions:
         self._root = root
         self._names: dict[str, str] = {"#": ""}
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self._used: set[str] = set()
         self._waiting: list[tuple[str, Any, str]] = []
         self._targets: dict[str, Any] = {}
@@ -56,9 +60,10 @@ class Definitions:
         """A name that no other definition has; a definition that has it from the start keeps it."""
         given = self._root.get("$defs")
         declared = given.keys() if isinstance(given, dict) else ()
-        free, number = name, 2
+        free, number = name, self._numbers.get(name, 2)
         while free in self._taken or (free in declared and not own):
             free, number = f"{name}_{number}", number + 1
+        self._numbers[name] = number
         self._taken.add(free)
         return free
 
@@ -72,7 +77,7 @@ class Definitions:
             token = _unescaped(token)
             if isinstance(found, dict):
                 found = found.get(token)
-            elif isinstance(found, list) and token.isdecimal() and int(token) < len(found):
+            elif isinstance(found, list) and token.isdecimal() and len(token) < _DIGITS and int(token) < len(found):
                 found = found[int(token)]
             else:
                 return None

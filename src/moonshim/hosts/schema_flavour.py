@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moonshim.errors import CannotExpress
-from moonshim.hosts.schema_bounds import TooMuch, bounded
+from moonshim.hosts.schema_bounds import TOO_LARGE, TooMuch, bounded
 from moonshim.hosts.schema_merge import Json
 from moonshim.hosts.schema_plain import is_plain
 from moonshim.hosts.schema_rewrite import Rewrite
+from moonshim.hosts.schema_weight import MOST_READ, shortened
 
 __all__ = ["moonshot_schema", "rewritten"]
 
 _DEEPEST: Final = 200
-_MOST: Final = 1_000_000
+_LONGEST_NUMBER: Final = 4096
 
 
 def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
@@ -35,36 +36,53 @@ def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]
 
 def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
     """The same, without the glance that most schemas need no more than."""
-    whose = "response_format" if tool is None else f"tool {tool!r}"
-    size = _measured(schema, whose)
-    rewrite = Rewrite(schema, size, whose)
-    out = rewrite.whole(schema)
+    whose = "response_format" if tool is None else f"tool {shortened(tool)}"
+    size, heavy = _measured(schema, whose)
+    rewrite = Rewrite(schema, size, heavy, whose)
     try:
-        out = bounded(out, rewrite.changes)
+        out = bounded(rewrite.whole(schema), rewrite.changes)
     except TooMuch as error:
-        raise CannotExpress(f"{whose}: {error}", field="parameters") from None
+        raise _cannot(whose, str(error)) from None
+    except RecursionError:
+        # How deep is too deep depends on the caller's own stack too.
+        raise _cannot(whose, "At path 'root': nested too deep to be rewritten") from None
     return (out, rewrite.changes) if rewrite.changes else (schema, [])
 
 
-def _measured(schema: Any, whose: str) -> int:
-    """How many objects and lists there are; raises for what is no JSON, and for what is nested without measure."""
+def _cannot(whose: str, why: str) -> CannotExpress:
+    return CannotExpress(f"{whose}: {why}", field="parameters")
+
+
+def _measured(schema: Any, whose: str) -> tuple[int, int]:
+    """How many objects and lists there are, and what they weigh; raises for what is no JSON or without measure.
+
+    Nothing is copied and no more is read than a schema may say.
+    """
     if not isinstance(schema, dict):
-        raise CannotExpress(f"{whose}: At path 'root': schema must be an object", field="parameters")
-    count = 0
+        raise _cannot(whose, "At path 'root': schema must be an object")
+    count = heavy = 0
     level: list[Any] = [schema]
     for _ in range(_DEEPEST):
         count += len(level)
-        if count > _MOST:
-            raise CannotExpress(f"{whose}: At path 'root': schema has more than {_MOST} parts", field="parameters")
         below: list[Any] = []
         for value in level:
+            heavy += 2 + len(value)
+            items = value
             if isinstance(value, dict):
                 if not all(isinstance(key, str) for key in value):
-                    raise CannotExpress(f"{whose}: a key in the schema is no text", field="parameters")
-                below += (item for item in value.values() if isinstance(item, dict | list))
-            else:
-                below += (item for item in value if isinstance(item, dict | list))
+                    raise _cannot(whose, "At path 'root': a key below it is no text")
+                heavy += sum(len(key) + 3 for key in value)
+                items = value.values()
+            for item in items:
+                if isinstance(item, dict | list):
+                    below.append(item)
+                elif isinstance(item, str):
+                    heavy += len(item) + 2
+                elif isinstance(item, int) and item.bit_length() > _LONGEST_NUMBER:
+                    raise _cannot(whose, "At path 'root': a number below it is too large")
+            if heavy > MOST_READ:
+                raise _cannot(whose, f"At path 'root': {TOO_LARGE}")
         if not below:
-            return count
+            return count, heavy
         level = below
-    raise CannotExpress(f"{whose}: At path 'root': nested deeper than {_DEEPEST} levels", field="parameters")
+    raise _cannot(whose, f"At path 'root': nested deeper than {_DEEPEST} levels")

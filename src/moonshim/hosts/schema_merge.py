@@ -1,15 +1,16 @@
-"""Two schemas that hold at once -> one that says both, as far as one can.
+"""Schemas that hold at once -> one that says both, as far as one can.
 
-Only the keywords that `schema_keywords.supported` leaves are known here. Where both cannot be
-said the result allows more than the two together, never less, and the keyword is named as lost.
+Only the keywords that `schema_keywords.supported` leaves are known here. Where all cannot be
+said the result allows more than they do together, never less, and the keyword is named as lost.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import KeysView
 from typing import Any, Final, TypeAlias, TypeGuard
 
-__all__ = ["NOTES", "Json", "Nothing", "is_number", "merge", "same", "type_names"]
+__all__ = ["NOTES", "Joined", "Json", "Nothing", "is_number", "same", "type_names"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -18,6 +19,8 @@ NOTES: Final = ("title", "description", "default")
 _LARGEST: Final = 1.7976931348623157e308
 _LOWER: Final = ("minimum", "minLength", "minItems")
 _UPPER: Final = ("maximum", "maxLength", "maxItems")
+_COMPARED: Final = 8
+"""How many descriptions one more is compared with, so that many cost no more than their size."""
 
 
 class Nothing(Exception):
@@ -27,27 +30,114 @@ class Nothing(Exception):
     """Where, once it is known."""
 
 
-def merge(first: Json, second: Json, lost: list[str]) -> Json:
-    """Both at once; raises `Nothing` when they exclude each other. `lost` takes the keywords that had to go."""
-    both = {**second, **first}
-    for word in first.keys() & second.keys():
-        one, other = first[word], second[word]
-        if word in _LOWER or word in _UPPER:
-            both[word] = _tighter(word, one, other)
-        elif word in _JOIN:
-            both[word] = _JOIN[word](one, other)
-        elif word not in NOTES and not same(one, other):
-            lost.append(word)
-    if "description" in first and "description" in second and second["description"] not in first["description"]:
-        both["description"] = f"{first['description']} {second['description']}"
-    if "additionalProperties" in both:
-        both["additionalProperties"] = _additional(first, second, lost)
-    return both
+class Joined:
+    """Takes schemas that hold at once, one after the other; each costs no more than its own size."""
+
+    def __init__(self) -> None:
+        self._words: Json = {}
+        self._properties: dict[str, list[Any]] | None = None
+        self._items: list[Any] | None = None
+        self._required: dict[str, None] | None = None
+        self._descriptions: list[str] | None = None
+
+    def add(self, part: Json) -> list[str]:
+        """The keywords that had to go; raises `Nothing` when the part excludes what is there."""
+        lost: list[str] = []
+        for word, value in part.items():
+            if word not in self._words:
+                self._words[word] = value
+            elif word in _JOIN:
+                self._words[word] = _JOIN[word](self._words[word], value)
+            elif word in _LOWER or word in _UPPER:
+                self._words[word] = _tighter(word, self._words[word], value)
+            elif word == "additionalProperties":
+                self._words[word] = _additional(self._words[word], value, lost)
+            elif not self._gathers(word, value) and word not in NOTES and not same(self._words[word], value):
+                lost.append(word)
+        return lost
+
+    def words(self) -> KeysView[str]:
+        """The keywords that were said."""
+        return self._words.keys()
+
+    def says(self, word: str, value: Any) -> bool:
+        """Whether a keyword says the same as this value."""
+        kept = self._properties if word == "properties" else self._required if word == "required" else None
+        if kept is not None and isinstance(value, dict | list) and len(kept) != len(value):
+            return False
+        return same(self._value(word), value)
+
+    def said(self) -> Json:
+        """All of them in one schema."""
+        return {word: self._value(word) for word in self._words}
+
+    def _gathers(self, word: str, value: Any) -> bool:
+        """Whether the keyword is one of which all values are kept until the end; each is put beside the others."""
+        given = self._words[word]
+        if word == "properties":
+            if isinstance(given, dict) and isinstance(value, dict):
+                if self._properties is None:
+                    self._properties = {name: [schema] for name, schema in given.items()}
+                for name, schema in value.items():
+                    _put(self._properties.setdefault(name, []), schema)
+        elif word == "items":
+            self._items = self._items or [given]
+            _put(self._items, value)
+        elif word == "required":
+            if isinstance(given, list) and isinstance(value, list):
+                if self._required is None:
+                    self._required = dict.fromkeys(name for name in given if isinstance(name, str))
+                self._required.update(dict.fromkeys(name for name in value if isinstance(name, str)))
+        elif word == "description":
+            self._descriptions = self._descriptions or [given]
+            if not any(value in said for said in self._descriptions[:_COMPARED]):
+                self._descriptions.append(value)
+        else:
+            return False
+        return True
+
+    def _value(self, word: str) -> Any:
+        if word == "properties" and self._properties is not None:
+            return {name: _at_once(schemas) for name, schemas in self._properties.items()}
+        if word == "items" and self._items is not None:
+            return _at_once(self._items)
+        if word == "required" and self._required is not None:
+            return list(self._required)
+        if word == "description" and self._descriptions is not None:
+            return " ".join(self._descriptions)
+        return self._words[word]
+
+
+def _put(schemas: list[Any], schema: Any) -> None:
+    """Adds what is not there yet, as far as a few looks tell: a schema that is said twice does no harm."""
+    if not any(same(schema, known) for known in (*schemas[:1], *schemas[1:][-2:])):
+        schemas.append(schema)
+
+
+def _at_once(schemas: list[Any]) -> Any:
+    return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: 1 and true are not, 1 and 1.0 are near enough."""
-    return type(one) is type(other) and (json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True))
+    """Whether two values are the same JSON: 1 and true are not, nor 1 and 1.0."""
+    waiting = [(one, other)]
+    while waiting:
+        left, right = waiting.pop()
+        if left is right:
+            continue
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, dict):
+            if left.keys() != right.keys():
+                return False
+            waiting += ((value, right[key]) for key, value in left.items())
+        elif isinstance(left, list):
+            if len(left) != len(right):
+                return False
+            waiting += zip(left, right, strict=True)
+        elif left != right:
+            return False
+    return True
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -67,8 +157,9 @@ def _tighter(word: str, one: Any, other: Any) -> Any:
 
 
 def _types(one: Any, other: Any) -> Any:
-    kept = [name for name in type_names(one) if _covers(type_names(other), name)]
-    kept += [name for name in type_names(other) if name not in kept and _covers(type_names(one), name)]
+    ours, theirs = (list(dict.fromkeys(type_names(names))) for names in (one, other))
+    kept = [name for name in ours if _covers(theirs, name)]
+    kept += [name for name in theirs if name not in kept and _covers(ours, name)]
     if not kept:
         raise Nothing
     return kept[0] if len(kept) == 1 else kept
@@ -88,28 +179,8 @@ def _enums(one: Any, other: Any) -> Any:
     return kept
 
 
-def _required(one: Any, other: Any) -> Any:
-    if not isinstance(one, list) or not isinstance(other, list):
-        return one
-    return [*one, *(name for name in other if name not in one)]
-
-
-def _properties(one: Any, other: Any) -> Any:
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return one
-    joined = {**one, **other}
-    return {
-        name: _schemas(one[name], other[name]) if name in one and name in other else joined[name] for name in joined
-    }
-
-
-def _schemas(one: Any, other: Any) -> Any:
-    return one if same(one, other) else {"allOf": [one, other]}
-
-
-def _additional(first: Json, second: Json, lost: list[str]) -> Any:
+def _additional(one: Any, other: Any, lost: list[str]) -> Any:
     """What the one forbids and the other lists is allowed: that is what people mean who write it."""
-    one, other = first.get("additionalProperties", True), second.get("additionalProperties", True)
     if one is False or other is False:
         return False
     if one is True or other is True:
@@ -119,10 +190,4 @@ def _additional(first: Json, second: Json, lost: list[str]) -> Any:
     return one
 
 
-_JOIN: Final = {
-    "type": _types,
-    "enum": _enums,
-    "required": _required,
-    "properties": _properties,
-    "items": _schemas,
-}
+_JOIN: Final = {"type": _types, "enum": _enums}

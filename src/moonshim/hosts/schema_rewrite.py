@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_definitions import Definitions
 from moonshim.hosts.schema_keywords import ELSEWHERE, noted, supported, told
-from moonshim.hosts.schema_merge import NOTES, Json, Nothing, is_number, merge, same, type_names
+from moonshim.hosts.schema_merge import NOTES, Joined, Json, Nothing, is_number, type_names
 from moonshim.hosts.schema_plain import RESERVED
 from moonshim.hosts.schema_values import WORDS_OF, enum_branches, enum_stands, kind_of, mend_ranges
+from moonshim.hosts.schema_weight import MOST_READ, own_weight, shortened, stepped, weight
 
 __all__ = ["MOST_BRANCHES", "Rewrite"]
 
@@ -17,21 +19,23 @@ MOST_BRANCHES: Final = 500
 _MOST_NESTED: Final = 64
 _COPIES: Final = 2000
 """How many levels may be written twice; above that a constraint is dropped rather than repeated."""
-"""Names that a property cannot have."""
 
 
 class Rewrite:
     """Rewrites one schema; `changes` tells each change with its place.
 
     Every value that the given schema allows is allowed by the new one. Work is bounded by the size
-    of the schema and a fixed number of copies.
+    of the schema and a fixed number of copies, which may also say only so much altogether.
     """
 
-    def __init__(self, root: Json, size: int, whose: str) -> None:
+    def __init__(self, root: Json, size: int, heavy: int, whose: str) -> None:
+        """`size` is how many objects and lists the schema has, `heavy` is its weight."""
         self._whose = whose
         self._definitions = Definitions(root)
         self._visits = 0
         self._enough = size + _COPIES
+        self._written = 0
+        self._room = heavy + MOST_READ
         self._nested = 0
         self.changes: list[str] = []
 
@@ -93,37 +97,43 @@ class Rewrite:
 
     def _gathered(self, raw: Any, path: str, inside: frozenset[str]) -> tuple[Json, frozenset[str]]:
         """All that holds on this level in one schema: `allOf`, and what stands beside a reference."""
-        words: Json = {}
-        references: list[str] = []
-        waiting: list[Any] = [raw]
+        joined = Joined()
+        references: dict[str, None] = {}
+        waiting: deque[Any] = deque([raw])
+        entered = {*inside}
         while waiting:
-            part = self._part(waiting.pop(0), path)
-            more = part.pop("allOf", None)
-            if more is not None:
-                if not isinstance(more, list):
-                    raise self._cannot(path, "allOf must be an array")
-                self._changed(path, "allOf was joined into one schema")
-                waiting = [*more, *waiting]
+            part = self._part(waiting.popleft(), path)
+            if "allOf" in part:
+                waiting.extendleft(reversed(self._all_of(part.pop("allOf"), path)))
             if "$ref" in part:
-                references.append(self._local(part.pop("$ref"), path))
-            lost: list[str] = []
-            words = merge(words, part, lost)
-            for word in lost:
+                references[self._local(part.pop("$ref"), path)] = None
+            for word in joined.add(part):
                 self._changed(path, f"{word} was left out on one side, since both cannot be said at once")
             if not waiting and references:
-                written = self._written_out(words, references, path, inside)
+                written = self._written_out(joined, references, path, entered)
                 if written is None:
                     break
-                inside |= {written}
-                waiting = [self._definitions.target(written)]
+                entered.add(written)
+                waiting.append(self._definitions.target(written))
+        words = joined.said()
         if references:
-            words = {"$ref": references[0], **{word: words[word] for word in NOTES if word in words}}
-        return words, inside
+            words = {"$ref": next(iter(references)), **{word: words[word] for word in NOTES if word in words}}
+        return words, inside if len(entered) == len(inside) else frozenset(entered)
+
+    def _all_of(self, given: Any, path: str) -> list[Any]:
+        if given is None:
+            self._changed(path, "allOf was left out, since it is null")
+            return []
+        if not isinstance(given, list):
+            raise self._cannot(path, "allOf must be an array")
+        self._changed(path, "allOf was joined into one schema")
+        return given
 
     def _part(self, raw: Any, path: str) -> Json:
         self._visits += 1
-        if self._visits > 2 * self._enough:
-            raise self._cannot(path, "it becomes too large when its references are written out")
+        self._written += own_weight(raw) if isinstance(raw, dict) else 1
+        if self._visits > 2 * self._enough or self._written > 2 * self._room:
+            raise self._cannot(path, "it becomes too large when all that it repeats is written out")
         if raw is False:
             raise Nothing
         if raw is True:
@@ -135,6 +145,8 @@ class Rewrite:
         if not path:
             changes.clear()
         words = supported(raw, changes)
+        if "type" in words:
+            self._check_types(words, path)
         for change in changes:
             self._changed(path, change)
         return words
@@ -143,28 +155,27 @@ class Rewrite:
         if not isinstance(reference, str):
             raise self._cannot(path, "$ref must be a string")
         if not self._definitions.has(reference):
-            raise self._cannot(path, f"$ref {reference!r} leads to no schema of this document")
+            raise self._cannot(path, f"$ref {shortened(reference)} leads to no schema of this document")
         return reference
 
-    def _written_out(self, words: Json, references: list[str], path: str, inside: frozenset[str]) -> str | None:
+    def _written_out(self, joined: Joined, references: dict[str, None], path: str, entered: set[str]) -> str | None:
         """Takes one reference from the list whose target has to be joined with what stands beside it, if any has."""
-        references[:] = dict.fromkeys(references)
-        others = words.keys() - {*NOTES}
+        beside = others = joined.words() - {*NOTES}
         if len(references) == 1:
-            target = self._definitions.target(references[0])
+            target = self._definitions.target(next(iter(references)))
             if isinstance(target, dict):
-                others = {word for word in others if word not in target or not same(target[word], words[word])}
+                others = {word for word in beside if word not in target or not joined.says(word, target[word])}
             if not others:
-                if words.keys() - {*NOTES}:
+                if beside:
                     self._changed(path, "what stands beside $ref was left out, since the reference says it too")
                 return None
-        possible = [each for each in references if each not in inside and each != "#"]
-        if not possible or self._visits > self._enough:
+        chosen = next((each for each in references if each not in entered and each != "#"), None)
+        if chosen is None or self._visits > self._enough or self._written > self._room:
             self._changed(path, f"{', '.join(sorted(others)) or 'a reference'} beside $ref was left out")
             return None
-        references.remove(possible[0])
-        self._changed(path, f"{possible[0]} was written out, since more stands beside it")
-        return possible[0]
+        del references[chosen]
+        self._changed(path, f"{chosen} was written out, since more stands beside it")
+        return chosen
 
     def _reference(self, words: Json, path: str) -> Json:
         reference = words.pop("$ref")
@@ -193,7 +204,7 @@ class Rewrite:
     def _alternatives(self, words: Json, path: str, inside: frozenset[str]) -> Json:
         branches = words["anyOf"]
         if not isinstance(branches, list) or not all(isinstance(branch, dict | bool) for branch in branches):
-            raise self._cannot(f"{path}.anyOf".lstrip("."), "it must be an array of schemas")
+            raise self._cannot(stepped(path, "anyOf"), "it must be an array of schemas")
         own = {word: value for word, value in words.items() if word not in NOTES and word != "anyOf"}
         if own:
             rest = self._shared(words, own, branches, path)
@@ -206,7 +217,7 @@ class Rewrite:
         for branch in branches:
             before = len(self.changes)
             try:
-                out.append(self._schema(branch, f"{path}.anyOf".lstrip("."), inside))
+                out.append(self._schema(branch, stepped(path, "anyOf"), inside))
             except Nothing:
                 del self.changes[before:]
                 self._changed(path, "a schema of anyOf that allows nothing was left out")
@@ -221,7 +232,8 @@ class Rewrite:
             self._changed(path, "anyOf was left out, since one of its schemas allows everything")
             return rest
         requires = all(isinstance(b, dict) and b.keys() <= {"required", "title", "description"} for b in branches)
-        if not requires and self._visits + (1 + _levels(own)) * len(branches) <= self._enough:
+        visits = self._visits + (1 + _levels(own)) * len(branches)
+        if not requires and visits <= self._enough and self._written + weight(own) * len(branches) <= self._room:
             return None
         note = told("anyOf", branches)
         if note is not None:
@@ -250,7 +262,7 @@ class Rewrite:
             words = {"type": "object", **words}
         if len(types) == 1:
             return self._single(words, types[0], path, inside)
-        used = {name: {word: words[word] for word in words.keys() & WORDS_OF[name]} for name in types}
+        used = {name: {word: words[word] for word in words if word in WORDS_OF[name]} for name in types}
         if not any(used.values()):
             return {"type": types, **self._only_notes(words, path)}
         self._changed(path, "the types were divided over anyOf, each with its own keywords")
@@ -262,24 +274,28 @@ class Rewrite:
         return {"anyOf": branches, **self._without_default(words, path, "anyOf")}
 
     def _types(self, words: Json, path: str) -> list[str] | None:
-        if "type" not in words or words["type"] == "any":
-            if words.pop("type", None):
-                self._changed(path, "type any was left out, since it allows everything")
+        if "type" not in words:
             return None
-        names = type_names(words["type"])
-        for name in names:
-            if not isinstance(name, str) or name not in WORDS_OF:
-                raise self._cannot(path, f"invalid type {name!r}")
-        if not names:
-            raise self._cannot(path, "type array cannot be empty")
-        once = list(dict.fromkeys(names))
-        if len(once) < len(names):
+        once = list(dict.fromkeys(type_names(words["type"])))
+        if isinstance(words["type"], list) and len(once) < len(words["type"]):
             self._changed(path, "a type that was listed twice is listed once")
             words["type"] = once if len(once) > 1 else once[0]
         return once
 
+    def _check_types(self, words: Json, path: str) -> None:
+        if words["type"] == "any":
+            del words["type"]
+            self._changed(path, "type any was left out, since it allows everything")
+            return
+        names = type_names(words["type"])
+        for name in names:
+            if not isinstance(name, str) or name not in WORDS_OF:
+                raise self._cannot(path, f"invalid type {shortened(name)}")
+        if not names:
+            raise self._cannot(path, "type array cannot be empty")
+
     def _only_notes(self, words: Json, path: str) -> Json:
-        for word in words.keys() - {*NOTES, "type"}:
+        for word in [word for word in words if word not in NOTES and word != "type"]:
             self._changed(path, f"{word} was left out, since it says nothing about these types")
         return self._without_default(words, path, "several types")
 
@@ -294,7 +310,7 @@ class Rewrite:
         self._changed(path, "enum was divided by the types of its values" if values else "enum is empty")
         typed: list[Json] = []
         for branch in enum_branches(values, types):
-            own = {word: words[word] for word in words.keys() & WORDS_OF[branch["type"]] if word != "enum"}
+            own = {word: words[word] for word in words if word in WORDS_OF[branch["type"]] and word != "enum"}
             typed.append({**own, **branch})
         branches = self._possible(typed, path, inside)
         if not branches:
@@ -344,7 +360,7 @@ class Rewrite:
         others = out.get("additionalProperties")
         if others is not None and not isinstance(others, bool):
             try:
-                out["additionalProperties"] = self._schema(others, f"{path}.additionalProperties".lstrip("."), inside)
+                out["additionalProperties"] = self._schema(others, stepped(path, "additionalProperties"), inside)
             except Nothing:
                 out["additionalProperties"] = False
                 self._changed(path, "additionalProperties became false, since nothing fits it")
@@ -358,7 +374,11 @@ class Rewrite:
             if items is True or items == {}:
                 self._changed(path, "items was left out, since it allows everything")
                 return
-            out["items"] = self._schema(items, f"{path}.items".lstrip("."), inside)
+            below = self._schema(items, stepped(path, "items"), inside)
+            if below:
+                out["items"] = below
+            else:
+                self._changed(path, "items was left out, since what remains of it allows everything")
         except Nothing:
             self._changed(path, "items that nothing fits became maxItems 0")
             out["maxItems"] = 0
@@ -366,21 +386,22 @@ class Rewrite:
     def _properties(self, out: Json, path: str, inside: frozenset[str]) -> None:
         given, required = out.get("properties", {}), self._required(out, path)
         if not isinstance(given, dict):
-            raise self._cannot(f"{path}.properties".lstrip("."), "it must be an object")
+            raise self._cannot(stepped(path, "properties"), "it must be an object")
         properties: Json = {}
         hidden: list[str] = []
+        needed = {*required}
         for name, below in given.items():
             if name in RESERVED:
                 hidden.append(name)
                 continue
             before = len(self.changes)
             try:
-                properties[name] = self._schema(below, f"{path}.properties.{name}".lstrip("."), inside)
+                properties[name] = self._schema(below, stepped(path, "properties", name), inside)
             except Nothing:
-                if name in required:
+                if name in needed:
                     raise
                 del self.changes[before:]
-                self._changed(path, f"property {name!r} was left out, since no value of it is allowed")
+                self._changed(path, f"property {shortened(name)} was left out, since no value of it is allowed")
         for name in [name for name in required if name not in properties]:
             self._undeclared(out, properties, name, path, inside)
         kept = [name for name in required if name in properties]
@@ -405,10 +426,10 @@ class Rewrite:
         """A required property must be declared; declaring what `additionalProperties` says of it changes nothing."""
         others = out.get("additionalProperties", True)
         if others is False or name in RESERVED:
-            self._changed(path, f"{name!r} is not required any longer, since it is not declared")
+            self._changed(path, f"{shortened(name)} is not required any longer, since it is not declared")
             return
-        self._changed(path, f"the required property {name!r} was declared")
-        properties[name] = {} if others is True else self._schema(others, f"{path}.additionalProperties", inside)
+        self._changed(path, f"the required property {shortened(name)} was declared")
+        properties[name] = {} if others is True else self._schema(others, stepped(path, "additionalProperties"), inside)
 
     def _hide(self, out: Json, hidden: Json, path: str) -> None:
         """A property with a reserved name stays possible, as one of the additional ones that the description names."""
