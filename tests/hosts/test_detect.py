@@ -184,6 +184,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a value of the wrong type": ({"tool_limit": "many"}, "tool_limit cannot be 'many'"),
     "a value that is no JSON": ({"efforts": object()}, "efforts cannot be"),
     "a word inside a list": ({"media": ["imag"]}, "media cannot be"),
+    "a pattern of names that does not end": ({"tool_name_pattern": "("}, "tool_name_pattern cannot be '('"),
+    "a pattern of signatures that does not end": ({"signature_pattern": "["}, "which is no regular expression"),
+    "a pattern that counts too far": ({"tool_name_pattern": "a{99999999999}"}, "which is no regular expression"),
 }
 
 
@@ -193,6 +196,12 @@ def test_a_wrong_override_is_named(overrides: dict[str, Any], hint: str) -> None
         needs_for(model="k3", overrides=overrides)
     assert hint in str(caught.value)
     assert caught.value.field == next(iter(overrides))
+
+
+def test_a_wrong_override_is_not_repeated_at_length() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        needs_for(model="k3", overrides={"tool_limit": "x" * 300_000})
+    assert len(str(caught.value)) < 500
 
 
 def test_an_unknown_host_is_refused_with_the_names() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from moonshim.errors import InvalidInput, InvalidOption
 from moonshim.formats import is_kimi_model
 from moonshim.hosts.needs import Generation, Needs, UpstreamDialect
+from moonshim.hosts.schema_weight import shortened
 from moonshim.hosts.table import HOSTS, ROWS
 
 __all__ = ["Family", "family_of", "generation_of", "host_of", "needs_for"]
@@ -35,6 +36,8 @@ _DOMAINS: Final[dict[str, str]] = {
     "groq.com": "groq",
     "api.nvidia.com": "nim",
 }
+_PATTERNS: Final = frozenset({"signature_pattern", "tool_name_pattern"})
+"""Cells that are regular expressions."""
 _MESSAGES_HOST: Final = {"moonshot": "moonshot-anthropic"}
 
 # As in formats.detect, with the version behind it: `k2p5`, `k2.5`, `k2-5`; four digits are a date (`k2-0905`).
@@ -179,8 +182,19 @@ def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         except (msgspec.ValidationError, TypeError) as error:
             near = _nearest(value, _words(kinds[cell])) if isinstance(value, str) else ""
             hint = f"; {near}" if near else ""
-            raise InvalidOption(f"{cell} cannot be {value!r}: {error}{hint}", field=cell) from None
+            raise InvalidOption(f"{cell} cannot be {shortened(value)}: {error}{hint}", field=cell) from None
+        if cell in _PATTERNS and given[cell] is not None:
+            _check_pattern(cell, given[cell])
     return given
+
+
+def _check_pattern(cell: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidOption(
+            f"{cell} cannot be {shortened(pattern)}, which is no regular expression: {error}", field=cell
+        ) from None
 
 
 @cache
