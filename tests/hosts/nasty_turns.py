@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tests.hosts.nasty import Json
 
-__all__ = ["requests_before", "sent_blocks"]
+__all__ = ["requests_before"]
 
 _FIELDS: Final = {"openai_chat": "messages", "anthropic": "messages", "openai_responses": "input"}
 _MODEL_ITEMS: Final = ("reasoning", "item_reference", "web_search_call")
@@ -23,13 +23,3 @@ def requests_before(body: Json, dialect: str) -> list[Json]:
     entries = body[field] if isinstance(body[field], list) else []
     ends = [end for end in range(1, len(entries)) if _is_models(entries[end]) and not _is_models(entries[end - 1])]
     return [*({**body, field: entries[:end]} for end in ends), body]
-
-
-def sent_blocks(body: Json) -> list[Any]:
-    """What a body of Messages says, block by block: a turn of the user may grow by what comes behind it."""
-    out: list[Any] = [body.get("system")]
-    for message in body["messages"]:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        out += [[message["role"], block] for block in blocks]
-    return out

@@ -361,8 +361,8 @@ def test_a_prompt_behind_the_picture_of_another_is_said_as_text() -> None:
     assert made(found.request, "moonshot-anthropic").request == found.request
 
 
-def test_an_empty_turn_between_two_of_the_model_stays_where_roles_alternate() -> None:
+def test_an_empty_turn_between_two_others_stays_where_roles_alternate() -> None:
     history = [user(), ai(content="one"), user(""), ai(content="two"), user("go"), ai(content=""), user("on")]
     found = made(body(*history), "moonshot-anthropic")
     texts = [part.text for message in found.request.messages for part in message.parts if isinstance(part, Text)]
-    assert texts == ["hi", "one", "[empty message]", "two", "go", "on"]
+    assert texts == ["hi", "one", "[empty message]", "two", "go", "[empty message]", "on"]

@@ -1,8 +1,4 @@
-"""Law 10: what a turn sent to its host is the beginning of what the next turn sends, so that prompt caches work.
-
-Of Chat the messages are compared, of Messages the blocks: there a message of the user can
-grow, when a turn of the model that said nothing is left out and the user speaks again.
-"""
+"""Law 10: what a turn sent to its host is the beginning of what the next turn sends, so that prompt caches work."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from moonshim.errors import InvalidInput
 from moonshim.prepare import prepare_request
 from tests.hosts.nasty import Json, Nasty
 from tests.hosts.nasty_requests import NASTY
-from tests.hosts.nasty_turns import requests_before, sent_blocks
+from tests.hosts.nasty_turns import requests_before
 from tests.hosts.told import TELLERS, Turn, turns
 from tests.profiles import examples
 
@@ -47,17 +43,17 @@ def sent(asked: Nasty, host: str, upstream: str, model: str) -> list[Json]:
     return out
 
 
-def pieces(body: Json, upstream: str) -> tuple[list[str], list[str]]:
-    """Messages or blocks, and tools, each as JSON."""
-    said: list[Any] = body["messages"] if upstream == "openai_chat" else sent_blocks(body)
+def pieces(body: Json) -> tuple[list[str], list[str]]:
+    """Messages, the system prompt in front, and tools, each as JSON."""
+    said: list[Any] = [body.get("system"), *body["messages"]]
     return [json.dumps(one) for one in said], [json.dumps(one) for one in body.get("tools", ())]
 
 
-def unstable(bodies: list[Json], upstream: str) -> list[tuple[str, str | None]]:
+def unstable(bodies: list[Json]) -> list[tuple[str, str | None]]:
     """What a later turn says otherwise: as it was, and as it is."""
     found: list[tuple[str, str | None]] = []
     for earlier, later in pairwise(bodies):
-        for before, after in zip(pieces(earlier, upstream), pieces(later, upstream), strict=True):
+        for before, after in zip(pieces(earlier), pieces(later), strict=True):
             padded = [*after, *[None] * len(before)]
             found += [(old, new) for old, new in zip(before, padded, strict=False) if old != new]
     return found
@@ -67,11 +63,56 @@ def unstable(bodies: list[Json], upstream: str) -> list[tuple[str, str | None]]:
 @pytest.mark.parametrize(("host", "upstream"), UPSTREAMS)
 def test_nasty_conversations_only_grow(host: str, upstream: str, model: str) -> None:
     for asked in GROWING:
-        assert unstable(sent(asked, host, upstream, model), upstream) == [], asked.name
+        assert unstable(sent(asked, host, upstream, model)) == [], asked.name
 
 
 def test_there_are_conversations_that_grow_in_every_dialect() -> None:
     assert {asked.dialect for asked in GROWING} == set(DIALECTS)
+
+
+NOTHINGS: Final[dict[str, tuple[str, list[Json]]]] = {
+    "an empty text": ("openai_chat", [{"role": "assistant", "content": ""}]),
+    "no content": ("openai_chat", [{"role": "assistant", "content": None}]),
+    "two of them": ("openai_chat", [{"role": "assistant", "content": ""}, {"role": "assistant", "content": None}]),
+    "only thoughts": ("openai_chat", [{"role": "assistant", "content": None, "reasoning_content": "hm"}]),
+    "a refusal": ("openai_chat", [{"role": "assistant", "content": None, "refusal": "No."}]),
+    "an empty block": ("anthropic", [{"role": "assistant", "content": [{"type": "text", "text": ""}]}]),
+    "no blocks": ("anthropic", [{"role": "assistant", "content": []}]),
+    "only thinking": (
+        "anthropic",
+        [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}]}],
+    ),
+    "an empty item": ("openai_responses", [{"role": "assistant", "content": []}]),
+    "only a refusal": (
+        "openai_responses",
+        [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}],
+    ),
+    "only reasoning": ("openai_responses", [{"type": "reasoning", "summary": []}]),
+    "only a search of the host": ("openai_responses", [{"type": "web_search_call", "id": "ws_1"}]),
+}
+
+
+@pytest.mark.parametrize(("host", "upstream"), [row for row in UPSTREAMS if row[1] == "anthropic"])
+@pytest.mark.parametrize(("dialect", "turn"), NOTHINGS.values(), ids=NOTHINGS.keys())
+def test_a_turn_that_says_nothing_keeps_those_of_the_user_apart(
+    dialect: str, turn: list[Json], host: str, upstream: str
+) -> None:
+    said = [{"role": "user", "content": "one"}, *turn, {"role": "user", "content": "two"}, *turn]
+    key = "input" if dialect == "openai_responses" else "messages"
+    bodies = [
+        prepare_request(
+            {"model": "m", "max_tokens": 9, key: said[:end]},
+            dialect=dialect,
+            upstream=upstream,
+            host=host,
+            model="kimi-k2.6",
+        ).body
+        for end in (1, 2 + len(turn))
+    ]
+    assert unstable(bodies) == []
+    assert [message["role"] for message in bodies[1]["messages"]] == ["user", "assistant", "user"]
+    again = prepare_request(bodies[1], dialect="anthropic", upstream=upstream, host=host, model="kimi-k2.6").body
+    assert again["messages"] == bodies[1]["messages"]
 
 
 def test_a_billing_line_that_changes_changes_nothing() -> None:
@@ -96,7 +137,7 @@ def test_any_conversation_only_grows(
 ) -> None:
     host, upstream = data.draw(st.sampled_from([row for row in UPSTREAMS if row[1] == speaks]))
     asked = Nasty("generated", dialect, TELLERS[dialect](conversation))
-    assert unstable(sent(asked, host, upstream, model), upstream) == []
+    assert unstable(sent(asked, host, upstream, model)) == []
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

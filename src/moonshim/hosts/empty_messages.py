@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from moonshim.conversation import Change, Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
 from moonshim.hosts.chat_shapes import may_go_on
 from moonshim.hosts.kept import (
     CHAT,
@@ -34,15 +34,16 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
 
     The content of a tool result may be empty, and a message that the model is to go on with, too.
     """
-    out = list[Placed]()
+    out, begun = list[Placed](), False
     for number, one in enumerate(messages):
-        goes_on = _goes_on(one.message, last=number == len(messages) - 1)
+        last = number == len(messages) - 1
+        goes_on = _goes_on(one.message, last=last)
         if not goes_on and _is_empty(one.message, needs):
-            after_ai = bool(out) and out[-1].message.speaker == "ai" != one.message.speaker
-            if needs.merges_roles and after_ai:
-                # Two turns of the model would become one, behind what was already sent.
+            if needs.merges_roles and begun and _stands_between(out[-1].message, one.message, last=last):
+                # Without it, two turns would become one, behind what was already sent.
+                speaker: Speaker = "ai" if one.message.speaker == "ai" else "human"
                 changes.append(Change("empty_message", "a turn that says nothing stays, and says that", one.place))
-                out.append(one.as_message(Message("human", (Text(NOTHING),))))
+                out.append(one.as_message(Message(speaker, (Text(NOTHING),))))
                 continue
             role = {"ai": "assistant", "human": "user"}.get(one.message.speaker, one.message.speaker)
             changes.append(Change("empty_message", f"a message of role {role} says nothing: left out", one.place))
@@ -52,8 +53,14 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
             message = _with_full_results(only(message, lambda part: part != Text("")), needs)
             if message is not one.message:
                 changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
+        begun = begun or message.speaker != "system"
         out.append(one.as_message(message))
     return out
+
+
+def _stands_between(before: Message, message: Message, *, last: bool) -> bool:
+    """Whether a turn keeps others apart. The model would go on with a last one of its own."""
+    return before.speaker != "ai" and not last if message.speaker == "ai" else before.speaker == "ai"
 
 
 def _says(part: Part) -> bool:

@@ -4,7 +4,9 @@ The items of one assistant turn in a row (reasoning, messages, calls) are one me
 result is one; every other message is one. `Message.extras` keeps, under the name of this
 dialect, the `items` that the message was made of, as they came. Items that are no part of
 any message (a search that the host ran, a reference that nobody resolved) are kept with the
-message before them, so that no other dialect meets a message without parts.
+message before them, so that no other dialect meets a message without parts. Only where such
+items are all that the model did between the user's words and what was said next, they are a
+message of the assistant without parts: a turn was made there.
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ class Reading:
         self._number = 0
         self._done: list[tuple[Speaker, list[Part], list[Json], list[int]]] = []
         """Speaker, parts, items, and where the items stood."""
+        self._loose: int | None = None
+        """Since which item the last message, which is not the model's, has kept what the model did."""
         self._waiting: list[Json] = []
         """Items before the first message."""
 
@@ -77,6 +81,8 @@ class Reading:
             part, item = self._reasoning(item, where)
             self._put("ai", [part], item, where)
         elif self._done:
+            if self._loose is None and self._done[-1][0] != "ai" and _is_models(kind):
+                self._loose = len(self._done[-1][2])
             self._done[-1][2].append(item)
             self._done[-1][3].append(self._number - 1)
         else:
@@ -99,10 +105,20 @@ class Reading:
             self._done[-1][2].extend(items)
             self._done[-1][3].extend(at)
             return
+        if self._loose is not None and speaker in ("human", "system"):
+            self._part(self._loose)
+        self._loose = None
         # Those that wait stood before everything else.
         self._done.append((speaker, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
         self._waiting = []
         self.places.append(where)
+
+    def _part(self, start: int) -> None:
+        """What the model did is a turn of its own, behind the message that has kept it."""
+        _, _, items, at = self._done[-1]
+        self._done.append(("ai", [], items[start:], at[start:]))
+        self.places.append(f"input[{at[start]}]")
+        del items[start:], at[start:]
 
     def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
         """The reasoning, and the item without what we sealed: no host has to see that."""
@@ -123,6 +139,11 @@ class Reading:
             ) from None
         text = part.text if sealed.text is None else sealed.text
         return Reasoning(text, sealed.signature, sealed.details, sealed.field), bare
+
+
+def _is_models(kind: str) -> bool:
+    """Whether an item that is no part of a message tells what the model, or its host, did."""
+    return kind == "item_reference" or kind.endswith("_call")
 
 
 def _speaker(item: Json, where: str) -> Speaker:
