@@ -20,6 +20,7 @@ from moonshim.translating import Translator
 
 __all__ = ["Mender"]
 
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
 _EVENT: Final = re.compile(rb"^event: ?([^\n]*)$", re.MULTILINE)
 
 
@@ -206,13 +207,12 @@ class Mender:
             payload = {"type": event.decode("utf-8", "replace"), **payload}
             event = None
         if translator.same_dialect:
-            name = str(payload.get("type")).encode("utf-8", "replace")
-            frame = frame if event == name else self._named(frame, payload, name)
+            line = _event_line(payload.get("type"))
+            frame = frame if event is not None and line == b"event: %b\n" % event else self._named(frame, payload, line)
         self._send(translator.feed(payload, frame), out)
 
-    def _named(self, frame: Frame, payload: dict[str, Any], name: bytes) -> Frame:
+    def _named(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:
         """The frame with its event's name and type, should it leave as it came: clients of Messages go by both."""
-        head = b"event: %b\n" % name
         try:
             return Frame(self._render_frame(encode(payload), head), frame.data, head)
         except RecursionError:
@@ -227,7 +227,7 @@ class Mender:
             head = one.origin.head if one.origin is not None else b""
             for chunk in one.chunks:
                 if self._client is not None and self._client.names_events:
-                    head = b"event: %b\n" % str(chunk.get("type", "")).encode()
+                    head = _event_line(chunk.get("type"))
                 try:
                     out += self._render_frame(encode(chunk), head)
                 except RecursionError:
@@ -238,6 +238,13 @@ class Mender:
             self._ended = True
             if self._client is not None and self._client.done is not None:
                 out += render_sse(self._client.done)
+
+
+def _event_line(kind: object) -> bytes:
+    """The line that names an event; none for a name that could be read as something else."""
+    if not isinstance(kind, str) or _NAME.fullmatch(kind) is None:
+        return b""
+    return b"event: %b\n" % kind.encode()
 
 
 def _as_bytes(data: object) -> bytes:

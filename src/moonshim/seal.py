@@ -16,6 +16,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import json
 from typing import Any, Final
 
 import msgspec
@@ -79,7 +80,11 @@ class Sealer:
 
     def seal(self, payload: Sealed) -> str:
         """The token for a payload: the same for the same."""
-        body = _to_text(msgspec.json.encode(payload))
+        try:
+            data = msgspec.json.encode(payload)
+        except UnicodeEncodeError:  # half a character
+            data = json.dumps(msgspec.to_builtins(payload)).encode()
+        body = _to_text(data)
         return f"{PREFIX}{self.key_id}.{body}.{self._tag(body)}"
 
     def open(self, token: str, *, field: str | None = None) -> Sealed:

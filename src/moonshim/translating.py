@@ -80,9 +80,8 @@ class Translator(Generic[Origin]):
         self._upstream: Dialect = plan.upstream
         self._decoder = plan.upstream.decoder()
         self._encoder = encoder if encoder is not None else plan.client.encoder(plan.reply)
-        self.same_dialect: Final = (
-            plan.client.name == plan.upstream.name and plan.client.names_events and encoder is None
-        )
+        self._speaks_alike: Final = plan.client.name == plan.upstream.name and plan.client.names_events
+        self.same_dialect: Final = self._speaks_alike and encoder is None
         """Whether frames can leave as they came: where payloads have a type to be known again by."""
         self.log = RepairLog()
         self._choice = Choice(0, plan, self.log, collect=collect)
@@ -94,6 +93,8 @@ class Translator(Generic[Origin]):
         self._raw_reason: Ended | None = None
         self._thought_at: int | None = None
         """How many calls there were when the thought began that is being told."""
+        self._calling: int | None = None
+        """The call that the host is telling."""
         self._closed = False
         self._told_ending: Finished | Failed | None = None
         self.saw_chunks = False
@@ -123,7 +124,7 @@ class Translator(Generic[Origin]):
     @property
     def is_over(self) -> bool:
         """Whether the answer has ended well, and all of it has left."""
-        return self._closed and self.finished
+        return self._closed and isinstance(self._told_ending, Finished)
 
     # -- what comes ------------------------------------------------------------------
 
@@ -152,7 +153,10 @@ class Translator(Generic[Origin]):
         frame = self._frame({}, None)
         if self._ending is None and self._choice.answer.ending is None:
             self._flush_halves(frame)
-            self._choice.answer.break_off(frame.slip)
+            if self._raw_reason is not None:
+                self._choice.answer.finish(self._raw_reason.reason, frame.slip)
+            else:
+                self._choice.answer.break_off(frame.slip)
         self._queue.append(frame)
         self._choice.answer.leave()
         return released + self._leave() + self._close(frame)
@@ -201,6 +205,11 @@ class Translator(Generic[Origin]):
             case CallPiece():
                 self.saw_chunks = True
                 self._thought_at = None
+                if heard.index != self._calling:
+                    # Its arguments may be whole: then it is over, and clients need not wait for the end to run it.
+                    if self._calling is not None:
+                        answer.close_call(self._calling, slip)
+                    self._calling = heard.index
                 key = ("arguments", heard.index)
                 answer.call(replace(heard, arguments=self._choice.carry.join(key, heard.arguments, slip)), slip)
             case Paused():
@@ -214,9 +223,8 @@ class Translator(Generic[Origin]):
                 self._count(usage)
             case Ended():
                 self.saw_chunks = True
+                # What comes behind it still belongs to the answer, so that is judged when the stream is over.
                 self._raw_reason = self._raw_reason or heard
-                self._flush_halves(frame)
-                answer.finish(heard.reason, slip)
             case Broke(failed=failed):
                 answer.abandon(failed, slip)
                 self._ending = _Ending(failed, frame)
@@ -232,7 +240,8 @@ class Translator(Generic[Origin]):
                     self.log.add(
                         Repaired("not_said" if not self.same_dialect else "not_a_chunk", str(payload)[:_SHOWN]), 0
                     )
-                slip.put(Opaque(payload))
+                if self._speaks_alike:
+                    slip.put(Opaque(payload))
             case _:
                 assert_never(heard)
         return False
@@ -246,9 +255,10 @@ class Translator(Generic[Origin]):
             answer.sign(signed, slip)
 
     def _over(self, frame: _Frame[Origin]) -> None:
-        """The stream is over, and nobody said why: an answer is an answer, silence is not."""
-        if self.saw_chunks:
-            self._choice.answer.finish(None, frame.slip)
+        """The stream is over. If nobody said why: an answer is an answer, silence is not."""
+        if self._raw_reason is not None or self.saw_chunks:
+            reason = self._raw_reason.reason if self._raw_reason is not None else None
+            self._choice.answer.finish(reason, frame.slip)
         else:
             self._choice.answer.break_off(frame.slip)
 
@@ -330,9 +340,17 @@ class _Twins(Generic[Origin]):
     def __init__(self) -> None:
         self._untold: deque[_Frame[Origin]] = deque(maxlen=_UNTOLD)
         self._early: list[Body] = []
+        self._shifted = False
+        """Blocks have other numbers than the host's own: from now on they are known by nothing."""
 
     def match(self, payloads: list[Body], frame: _Frame[Origin], *, over: bool) -> list[Released[Origin]]:
         """What goes out for this frame, each payload as the host's own where there is one."""
+        if not self._shifted and any(self._is_shifted(payload, frame) for payload in payloads):
+            self._shifted = True
+        if self._shifted:
+            return self._anew(payloads, frame)
+        if self._early and frame.passes and "index" in frame.payload:
+            payloads, self._early = [*self._early, *payloads], []
         if frame.passes and not over:
             if payloads in ([], [frame.payload]) and self._opening(frame):
                 return self._wait(frame)
@@ -355,6 +373,31 @@ class _Twins(Generic[Origin]):
                 self._early = [payload]
             else:
                 released.append(Released(None, [payload]))
+        return released
+
+    def _is_shifted(self, payload: Body, frame: _Frame[Origin]) -> bool:
+        """Whether a block goes out under another number than it came by."""
+        kind = payload.get("type")
+        if kind == "content_block_start":
+            begun = (*self._untold, frame)
+            return not any(_is_twin(one.payload, payload) and _opens_alike(one.payload, payload) for one in begun)
+        pieces = kind == "content_block_delta" and frame.payload.get("type") == "content_block_delta"
+        return pieces and frame.payload.get("index") != payload.get("index")
+
+    def _anew(self, payloads: list[Body], frame: _Frame[Origin]) -> list[Released[Origin]]:
+        """Blocks are written anew; what belongs to no block still leaves as it came, where it says the same."""
+        waiting = [one.origin for one in self._untold if one.passes and "index" not in one.payload]
+        payloads = [*self._early, *payloads]
+        self._early = []
+        self._untold.clear()
+        released = [Released(origin) for origin in waiting]
+        if frame.passes and not payloads and "index" not in frame.payload:
+            return [*released, Released(frame.origin)]
+        for payload in payloads:
+            alike = "index" not in payload and _is_twin(frame.payload, payload)
+            kept = keep_fields(frame.payload, payload) if alike else payload
+            same = kept is frame.payload and frame.origin is not None
+            released.append(Released(frame.origin) if same else Released(None, [kept]))
         return released
 
     def _opening(self, frame: _Frame[Origin]) -> bool:
@@ -394,6 +437,12 @@ def _joined(events: list[Event]) -> list[Event]:
     return out
 
 
+def _opens_alike(came: Body, goes: Body) -> bool:
+    """Whether both starts are of one kind of block."""
+    one, other = came.get("content_block"), goes.get("content_block")
+    return isinstance(one, dict) and isinstance(other, dict) and one.get("type") == other.get("type")
+
+
 def _is_twin(came: Body, goes: Body) -> bool:
     return came.get("type") == goes.get("type") and came.get("index") == goes.get("index")
 
@@ -423,7 +472,10 @@ def _is_empty(payload: Body) -> bool:
 
 def keep_fields(came: Body, goes: Body) -> Body:
     """What came, if it says all that is to go out; else that, with the fields of what came that it says nothing of."""
-    return came if _says_all(came, goes) else _kept(came, goes)
+    try:
+        return came if _says_all(came, goes) else _kept(came, goes)
+    except RecursionError:
+        return goes
 
 
 def _says_all(came: Any, goes: Any) -> bool:

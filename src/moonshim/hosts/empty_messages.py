@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from moonshim.hosts.kept import (
     holds_unknown,
     joined,
     kept_of,
+    more_follows,
     only,
     without,
 )
@@ -156,16 +158,35 @@ def _has_thoughts(message: Message) -> bool:
 
 
 def join_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:
-    """Messages of the user, and results, that came apart are marked as one, for hosts that want roles to alternate."""
+    """Messages of the user, and results, that came apart are marked as one, for hosts that want roles to alternate.
+
+    Results stand before what else the user says in the same message.
+    """
     out, apart = list[Placed](), False
     for one in messages:
         message = one.message
         if apart and message.speaker in _USERS and came_apart(message):
             changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
             message = joined(message)
+        elif more_follows(message) and (ordered := _results_first(message)) is not message:
+            changes.append(Change("result_moved", "results stand before what the user says beside them", one.place))
+            message = ordered
+        elif out and kept_of(message, MESSAGES).get("half") == 2 and more_follows(out[-1].message):
+            message = _results_first(message)
         apart = message.speaker in _USERS and (apart or came(one.message))
         out.append(one.as_message(message))
     return out
+
+
+def _results_first(message: Message) -> Message:
+    """The half of a message that came in Messages, as if that had come in the order that hosts want."""
+    kept = kept_of(message, MESSAGES)
+    blocks = kept["came"]["content"]
+    ordered = sorted(blocks, key=lambda block: block["type"] != "tool_result")
+    if all(map(is_, ordered, blocks)):
+        return message
+    whole = {**kept["came"], "content": ordered}
+    return replace(message, extras=message.extras | {MESSAGES: {**kept, "came": whole}})
 
 
 _USERS: Final = ("human", "tool")

@@ -249,6 +249,8 @@ class MessagesEncoder:
             return [*out, payload | {"index": number}]
         if kind in ("content_block_delta", "content_block_stop"):
             known = self._foreign.get(index) if isinstance(index, int) else None
+            if known is not None and known != self._foreign_open:
+                return []  # It has ended.
             speaks = self._open is not None and self._open.opened.kind == "text"
             if known is None and kind == "content_block_delta" and speaks and self._open is not None:
                 known = self._open.number  # A citation, for the text that is being told.
@@ -314,7 +316,10 @@ def encode_response(events: Sequence[Event], reply: Reply) -> Json:
             case "message_start":
                 message = payload["message"] | {"content": []}
             case "content_block_start":
-                message["content"].append(dict(payload["content_block"]))
+                block = payload.get("content_block")
+                message["content"].append(
+                    dict(block) if isinstance(block, dict) else {"type": "unknown", "value": block}
+                )
             case "content_block_delta":
                 delta = payload["delta"]
                 field = next((key for key in delta if key != "type"), "")

@@ -39,6 +39,7 @@ class ChatEncoder:
         self._frame: Json = {}
         self._kinds: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
+        self._detailed = 0
         self._custom: dict[int, list[str]] = {}
 
     def feed(self, event: Event) -> list[Json]:
@@ -59,7 +60,7 @@ class ChatEncoder:
             case BlockDelta(index=index, text=text):
                 return [self._chunk({self._kinds[index]: text})]
             case BlockSigned():
-                details = _details(event)
+                details = [{"index": self._next_detail(), **one} for one in _details(event)]
                 return [self._chunk({"reasoning_details": details})] if details else []
             case BlockClosed(index=index):
                 return self._close(index)
@@ -71,6 +72,11 @@ class ChatEncoder:
                 return []
             case _:
                 assert_never(event)
+
+    def _next_detail(self) -> int:
+        """Clients put the entries of a stream together by their index."""
+        self._detailed += 1
+        return self._detailed - 1
 
     def _start(self, started: Started) -> list[Json]:
         if self._frame:

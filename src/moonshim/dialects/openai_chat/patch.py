@@ -164,6 +164,7 @@ def error_chunk(failed: Failed, choice: Mapping[str, Any] | None = None) -> dict
 def host_error(error: Any) -> Failed:
     """The error that a host told itself."""
     details = error if isinstance(error, dict) else {"message": error}
-    code = details.get("code") or details.get("type") or "upstream_error"
+    words = (details.get("code"), details.get("type"))
+    code = next((word for word in words if word and isinstance(word, (str, int))), "upstream_error")
     final = code in _FINAL or (isinstance(code, int) and 400 <= code < 500 and code not in (408, 409, 425, 429))
     return Failed(str(code), str(details.get("message") or code), details.get("retryable") is not False and not final)
