@@ -130,6 +130,13 @@ def test_what_is_far_too_large_is_refused_before_it_is_read(schema: Json) -> Non
         moonshot_schema(schema, tool="x")
 
 
+@pytest.mark.parametrize("text", ["x" * 1900, "<" * 200, "\ud800" * 1900], ids=["long", "escaped", "half a character"])
+def test_a_plain_schema_that_is_too_large_is_refused_too(text: str) -> None:
+    properties = {f"p{number}": {"type": "string", "description": text} for number in range(200)}
+    with pytest.raises(CannotExpress, match=SIZE):
+        moonshot_schema({"type": "object", "properties": properties}, tool="x")
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_bounds import TOO_LARGE, TooMuch, bounded
 from moonshim.hosts.schema_merge import Json
 from moonshim.hosts.schema_plain import is_plain
 from moonshim.hosts.schema_rewrite import Rewrite
-from moonshim.hosts.schema_weight import MOST_READ, shortened
+from moonshim.hosts.schema_weight import LARGEST, MOST_READ, shortened
 
 __all__ = ["moonshot_schema", "rewritten"]
 
 _DEEPEST: Final = 200
+_ESCAPED: Final = 6
 _LONGEST_NUMBER: Final = 4096
 
 
@@ -31,7 +34,15 @@ def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]
     >>> moonshot_schema({"type": "object", "properties": {"a": {"const": 1}}}, tool="t")[0]["properties"]
     {'a': {'type': 'integer', 'enum': [1]}}
     """
-    return (schema, []) if is_plain(schema) else rewritten(schema, tool=tool)
+    return (schema, []) if is_plain(schema) and _is_small(schema) else rewritten(schema, tool=tool)
+
+
+def _is_small(schema: Json) -> bool:
+    """Whether a schema keeps the limit even if Moonshot escapes every character of it."""
+    try:
+        return len(msgspec.json.encode(schema)) * _ESCAPED <= LARGEST
+    except (UnicodeEncodeError, TypeError, RecursionError):
+        return False
 
 
 def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
@@ -66,7 +77,7 @@ def _measured(schema: Any, whose: str) -> tuple[int, int]:
         count += len(level)
         below: list[Any] = []
         for value in level:
-            heavy += 2 + len(value)
+            heavy += 1 + len(value)
             items = value
             if isinstance(value, dict):
                 if not all(isinstance(key, str) for key in value):

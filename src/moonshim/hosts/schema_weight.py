@@ -24,7 +24,7 @@ def weight(value: Any) -> int:
     """The length of a value as compact JSON at the least: no character counts for more than one.
 
     >>> weight({"type": "string", "enum": ["a", 1]})
-    31
+    32
     """
     total = 0
     waiting = [value]
@@ -33,10 +33,10 @@ def weight(value: Any) -> int:
         if isinstance(part, str):
             total += len(part) + 2
         elif isinstance(part, dict):
-            total += 2 + sum(len(key) + 4 for key in part)
+            total += 1 + sum(len(key) + 4 for key in part)
             waiting += part.values()
         elif isinstance(part, list):
-            total += 2 + len(part)
+            total += 1 + len(part)
             waiting += part
         else:
             total += 1
@@ -45,7 +45,7 @@ def weight(value: Any) -> int:
 
 def own_weight(schema: dict[str, Any]) -> int:
     """The same for one level, without the schemas below it: of those only their names count."""
-    total = 2
+    total = 1
     for word, value in schema.items():
         total += len(word) + 4
         if word in _HOLD_SCHEMAS and isinstance(value, dict | list):
