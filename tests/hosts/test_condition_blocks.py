@@ -127,3 +127,16 @@ def test_system_messages_before_the_first_turn_join_the_prompt_and_users_in_a_ro
     assert sent["system"] == "be brief"
     assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi"}, cached]}]
     assert [change.rule for change in found.changes] == ["system_first", "turn_joined"]
+
+
+def test_results_are_sent_before_what_the_user_says_beside_them() -> None:
+    needs = needs_for(host="moonshot-anthropic", model="kimi-k2-0905-preview")
+    call = {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x", "y": 1}
+    cached = {"type": "text", "text": "there", "cache_control": {"type": "ephemeral"}}
+    asked: list[Json] = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [call]}]
+    found = made([*asked, {"role": "user", "content": [cached, result]}], needs)
+    right = [*asked, {"role": "user", "content": [result, cached]}]
+    assert written(found, needs)["messages"] == right
+    assert [change.rule for change in found.changes] == ["result_moved"]
+    assert made(right, needs).changes == []
