@@ -169,7 +169,10 @@ def test_a_whole_message_of_odd_blocks_breaks_nothing(content: Any) -> None:
 
 
 def test_what_only_a_chat_host_says_is_no_event_of_messages() -> None:
-    odd: list[Json] = [{"type": "keepalive"}, {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}]
+    odd: list[Json] = [
+        {"type": "keepalive"},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}},
+    ]
     out = out_of(
         "anthropic", "openai_chat", [*odd, chunk({"content": "hi"}), *odd, chunk({}, finish="stop")], done=True
     )
