@@ -102,8 +102,34 @@ def mender_table(sizes: dict[str, int]) -> None:
     print()
 
 
-def row(label: str, chunks: int, floor: float, cost: float) -> None:
-    print(f"{label:24}{chunks:>10,}{floor:>11.4f}s{cost:>11.4f}s{cost / chunks * 1e6:>10.2f}us{cost / floor:>8.2f}")
+def crossing_table() -> None:
+    print("100 KB of a Chat host's stream, written for a client of another dialect, beside one decode and encode\n")
+    print(f"{'':36}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'a chunk':>12}{'ratio':>8}")
+    hello = [{"role": "user", "content": "hi"}]
+    bodies = {
+        "anthropic": {"model": "m", "max_tokens": 9, "messages": hello},
+        "openai_responses": {"model": "m", "input": "hi"},
+    }
+    for dialect, body in bodies.items():
+        plan = moonshim.prepare_request(body, dialect=dialect, host="vllm", model="kimi-k2.5").plan
+        for kind, text in (("leaked call", marked_call(100_000)), ("plain text", plain_text(100_000))):
+            frames = list(as_speech(text))
+            floor, cost = cpu(partial(decode_encode, frames), 5), cpu(partial(cross, frames, plan), 5)
+            row(f"{kind} to {dialect}", len(frames), floor, cost, 36)
+    print()
+
+
+def cross(frames: Iterable[bytes], plan: moonshim.Plan) -> None:
+    mender = moonshim.Mender(plan=plan, collect=False)
+    for frame in frames:
+        mender.feed(frame)
+    mender.flush()
+
+
+def row(label: str, chunks: int, floor: float, cost: float, width: int = 24) -> None:
+    print(
+        f"{label:{width}}{chunks:>10,}{floor:>11.4f}s{cost:>11.4f}s{cost / chunks * 1e6:>10.2f}us{cost / floor:>8.2f}"
+    )
 
 
 def _again(data: bytes) -> bytes:
@@ -177,6 +203,7 @@ def main() -> None:
     sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not arguments_given.quick}
     grammar_table(sizes)
     mender_table(sizes)
+    crossing_table()
     request_table()
     memory_table()
     startup_table()
