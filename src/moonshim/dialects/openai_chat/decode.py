@@ -28,6 +28,8 @@ class ChatDecoder:
 
     def feed(self, payload: Json) -> list[Heard]:
         """What this chunk says. What is no chunk is `Unread`."""
+        if self._began and not self._reasoning.is_open and (said := _only_content(payload)):
+            return [Spoke("text", said)]
         if payload.get("error"):
             return [*self._reasoning.close(), Broke(host_error(payload["error"]))]
         choices, usage = payload.get("choices"), read_usage(payload)
@@ -69,6 +71,19 @@ class ChatDecoder:
         return out
 
 
+def _only_content(payload: Json) -> str | None:
+    """The content of a chunk that says nothing else, as nearly all chunks of an answer do."""
+    choices = payload.get("choices")
+    if type(choices) is not list or len(choices) != 1 or payload.get("usage") or payload.get("error"):
+        return None
+    choice = choices[0]
+    delta = choice.get("delta") if type(choice) is dict else None
+    if type(delta) is not dict or len(delta) != 1 or choice.get("index") or choice.get("finish_reason"):
+        return None
+    content = delta.get("content")
+    return content if type(content) is str and "usage" not in choice else None
+
+
 class _Reasoning:
     """Follows the reasoning of one answer: its text, and the entries that the host wants back."""
 
@@ -76,6 +91,11 @@ class _Reasoning:
         self._field: str | None = None
         self._details: dict[Any, Json] = {}
         self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something has to be told of it when something else begins."""
+        return self._open or bool(self._details)
 
     def feed(self, delta: Json, text: str) -> list[Heard]:
         details = delta.get("reasoning_details")

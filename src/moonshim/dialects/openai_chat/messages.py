@@ -10,6 +10,7 @@ in `Message.extras` (under the name of this dialect) only says how they were wri
 | `omit` | fields that would be written and were not there |
 | `content` | the content was a list: its slots, see `message_parts` |
 | `calls` | the slots of `tool_calls`, see `message_calls` |
+| `refusal` | the text that came as `refusal`, because the content says nothing |
 | `reasoning` | under which names the reasoning came; the usual one is `reasoning_content` |
 """
 
@@ -92,7 +93,10 @@ def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
     parts: list[Part] = []
     if speaker == "ai":
         parts += _take_reasoning(fields, kept)
-    parts += _take_content(fields, kept)
+    content = _take_content(fields, kept)
+    parts += content
+    if speaker == "ai":
+        parts += _take_refusal(fields, kept, content)
     if call_ids:
         calls, slots = parse_calls(fields.pop("tool_calls"), call_ids)
         parts += calls
@@ -141,6 +145,15 @@ def _take_content(fields: Json, kept: Json) -> list[Content]:
     if "content" not in fields:
         kept["omit"] = ["content"]
     return []
+
+
+def _take_refusal(fields: Json, kept: Json, content: list[Content]) -> list[Text]:
+    """What the model said when it would not answer: its words, where the content has none."""
+    refusal = fields.get("refusal")
+    if not isinstance(refusal, str) or not refusal or any(isinstance(part, Text) and part.text for part in content):
+        return []
+    kept["refusal"] = fields.pop("refusal")
+    return [Text(refusal)]
 
 
 def _take_reasoning(fields: Json, kept: Json) -> list[Reasoning]:
@@ -276,7 +289,12 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
     reasoning = [part for _, part in body if isinstance(part, Reasoning)]
     if speaker != "ai" and (calls or reasoning):
         raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
-    _put_content(out, [p for _, p in body if isinstance(p, (Text, Media))], kept, None if calls else "")
+    content = [part for _, part in body if isinstance(part, (Text, Media))]
+    refusal = kept.get("refusal")
+    if speaker == "ai" and isinstance(refusal, str) and content and content[-1] == Text(refusal):
+        out["refusal"] = refusal
+        content.pop()
+    _put_content(out, content, kept, None if calls else "")
     if reasoning:
         # What was redacted is a piece without a text.
         text = "\n".join(part.text for part in reasoning if part.text)
