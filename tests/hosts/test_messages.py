@@ -68,6 +68,18 @@ SENT: dict[str, tuple[list[Json], dict[str, Any], list[Json], list[str]]] = {
         [user([text(""), text("a")])],
         [],
     ),
+    "a refusal is what the model said": (
+        [user(), ai(content=None, refusal="No."), user("go"), ai(content="", refusal="No."), user("on")],
+        {},
+        [user(), ai(content="No."), user("go"), ai(content="No."), user("on")],
+        ["refusal", "refusal"],
+    ),
+    "a refusal where the host knows the field": (
+        [user(), ai(content=None, refusal="No."), user("go")],
+        {"host": "generic", "model": "gpt-5"},
+        [user(), ai(content=None, refusal="No."), user("go")],
+        [],
+    ),
     "messages that say nothing": (
         [user(""), user(), ai(content=""), ai(content=None), user([]), user([text("")]), system(""), user("go")],
         {},

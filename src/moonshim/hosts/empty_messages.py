@@ -21,6 +21,7 @@ from moonshim.hosts.kept import (
     kept_of,
     more_follows,
     only,
+    only_said,
     without,
 )
 from moonshim.hosts.needs import Needs
@@ -51,13 +52,23 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
             changes.append(Change("empty_message", f"a message of role {role} says nothing: left out", one.place))
             continue
         message = one.message
+        if needs.dialect == CHAT and needs.generation != "other" and "refusal" in kept_of(message):
+            changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", one.place))
+            message = _refusal_as_content(message)
         if not goes_on and _drops_text(message, needs):
-            message = _with_full_results(only(message, lambda part: part != Text("")), needs)
-            if message is not one.message:
+            full = _with_full_results(only(message, lambda part: part != Text("")), needs)
+            if full is not message:
+                message = full
                 changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
         begun = begun or message.speaker != "system"
         out.append(one.as_message(message))
     return out
+
+
+def _refusal_as_content(message: Message) -> Message:
+    """The message whose refusal is text like any other; an empty text before it was no content."""
+    bare = only_said(without(message, "refusal"), "content")
+    return only(bare, lambda part: part != Text(""))
 
 
 def _stands_between(before: Message, message: Message, *, last: bool) -> bool:

@@ -368,3 +368,30 @@ def test_what_is_no_message_is_refused_and_the_place_is_told(messages: Any, fiel
     with pytest.raises(InvalidInput) as refused:
         parse_messages(messages)
     assert refused.value.field == field
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "beside null": (ai(content=None, refusal="No."), ["No."]),
+    "without content": (ai(refusal="No."), ["No."]),
+    "beside an empty text": (ai(content="", refusal="No."), ["", "No."]),
+    "beside an empty list": (ai(content=[], refusal="No."), ["No."]),
+    "beside a part that nobody knows": (ai(content=[{"type": "x"}], refusal="No."), ["No."]),
+    "beside calls": (ai(content=None, refusal="No.", tool_calls=[call()]), ["No."]),
+    "beside words": (ai(content="Yes.", refusal="No."), ["Yes."]),
+    "that says nothing": (ai(content=None, refusal=""), []),
+    "that is none": (ai(content=None, refusal=None), []),
+}
+
+
+@pytest.mark.parametrize(("message", "texts"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_refusal_is_text_where_the_content_has_none_and_comes_back_as_it_was(
+    message: dict[str, Any], texts: list[str]
+) -> None:
+    parsed = parse_messages([message])
+    assert [part.text for part in parsed[0].parts if isinstance(part, Text)] == texts
+    assert render_messages(parsed) == [message]
+
+
+def test_a_refusal_that_was_changed_is_written_as_content() -> None:
+    (parsed,) = parse_messages([ai(content=None, refusal="No.")])
+    assert render_messages([replace(parsed, parts=(Text("Never."),))]) == [ai(content="Never.")]
