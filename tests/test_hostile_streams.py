@@ -204,3 +204,17 @@ def test_a_call_is_told_whole_when_the_next_one_begins() -> None:
     early = b"".join(mender.feed(b"data: %b\n\n" % json.dumps(one).encode()) for one in calls)
     assert early.count(b"event: content_block_stop") == 1
     assert early.count(b"event: content_block_start") == 2
+
+
+SHAPES: Final[dict[str, Json]] = {
+    "OpenAI": {"error": {"message": "says no", "code": 400}},
+    "older vLLM": {"object": "error", "message": "says no", "type": "BadRequestError", "code": 400},
+    "SiliconFlow": {"code": 20015, "message": "says no", "data": None},
+}
+
+
+@pytest.mark.parametrize("client", ["anthropic", "openai_responses"])
+@pytest.mark.parametrize("payload", SHAPES.values(), ids=SHAPES.keys())
+def test_what_a_host_says_of_its_error_reaches_the_client(payload: Json, client: str) -> None:
+    for before in ([], [chunk({"content": "a"})]):
+        assert b"says no" in out_of(client, "openai_chat", [*before, payload])

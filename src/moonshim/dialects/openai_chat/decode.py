@@ -30,8 +30,9 @@ class ChatDecoder:
         """What this chunk says. What is no chunk is `Unread`."""
         if self._began and not self._reasoning.is_open and (said := _only_content(payload)):
             return [Spoke("text", said)]
-        if payload.get("error"):
-            return [*self._reasoning.close(), Broke(host_error(payload["error"]))]
+        error = _error_in(payload)
+        if error is not None:
+            return [*self._reasoning.close(), Broke(host_error(error))]
         choices, usage = payload.get("choices"), read_usage(payload)
         out: list[Heard] = [] if usage is None else [Counted(usage)]
         if not isinstance(choices, list):
@@ -69,6 +70,14 @@ class ChatDecoder:
         if raw is not None:
             out.append(Ended(raw, raw))
         return out
+
+
+def _error_in(payload: Json) -> Any:
+    """The error that a payload tells, in the shape of OpenAI, of older vLLM servers, or of SiliconFlow; else None."""
+    if payload.get("error"):
+        return payload["error"]
+    tells = payload.get("object") == "error" or "code" in payload
+    return payload if tells and "choices" not in payload and isinstance(payload.get("message"), str) else None
 
 
 def _only_content(payload: Json) -> str | None:
@@ -148,8 +157,9 @@ def _wanted_back(entries: Iterable[Json]) -> tuple[Json, ...]:
 
 def decode_response(body: Json) -> list[Heard]:
     """What a whole response says, as a stream of one chunk would."""
-    if body.get("error"):
-        return [Broke(host_error(body["error"]))]
+    error = _error_in(body)
+    if error is not None:
+        return [Broke(host_error(error))]
     choices, usage = body.get("choices"), read_usage(body)
     out: list[Heard] = [_began(body)]
     if usage is not None:
