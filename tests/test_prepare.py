@@ -381,3 +381,28 @@ def test_no_token_of_ours_is_sent_in_details_of_reasoning() -> None:
         for host, model in (("generic", "gpt-x"), ("openrouter", "kimi-k2.6"), ("kimi-coding", "k3")):
             sent = prepare_request(chat(model=model, messages=[HELLO, said, HELLO]), host=host).body
             assert "moonshim1." not in json.dumps(sent), (key, host)
+
+
+def test_a_number_that_json_cannot_hold_is_refused_in_every_dialect() -> None:
+    for dialect, body in (
+        ("openai_chat", {"model": "m", "messages": [HELLO]}),
+        ("anthropic", {"model": "m", "max_tokens": 5, "messages": [HELLO]}),
+        ("openai_responses", {"model": "m", "input": "hi"}),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            prepare_request({**body, "temperature": float("nan")}, dialect=dialect)
+        assert caught.value.field == "temperature"
+
+
+def test_the_free_text_of_a_call_is_told_as_it_arrives_and_is_the_same_in_every_dialect() -> None:
+    custom = {"type": "custom", "custom": {"name": "patch"}}
+    mender = Mender(plan=prepare_request(chat(tools=[custom]), host="moonshot").plan)
+    early = mender.feed(sse([chunk(call("patch", '{"input": "+a'))], done=False))
+    assert b'"input":"+a"' in early
+    for arguments in ('{"x":1,"input":"T"}', '{"input":"T","x":"y"}'):
+        prepared = prepare_request(chat(tools=[custom]), host="moonshot")
+        values = heard(prepared, [chunk(call("patch", arguments)), chunk({}, finish="tool_calls")])
+        entries = [
+            e for one in values if isinstance(one, dict) for e in one["choices"][0]["delta"].get("tool_calls", ())
+        ]
+        assert "".join(entry["custom"]["input"] for entry in entries) == "T"

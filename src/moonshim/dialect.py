@@ -13,7 +13,7 @@ from moonshim.events import Event
 from moonshim.heard import Heard
 from moonshim.seal import Sealer
 
-__all__ = ["Body", "Decoder", "Dialect", "Encoder", "Reply"]
+__all__ = ["Body", "Decoder", "Dialect", "Encoder", "Reply", "with_put"]
 
 Body: TypeAlias = dict[str, Any]
 
@@ -52,6 +52,12 @@ class Encoder(Protocol):
 
     def feed(self, event: Event) -> list[Body]:
         """The payloads that tell this event."""
+
+
+def with_put(body: Body, put: Mapping[str, Any]) -> Body:
+    """The body with the fields that the host spells its own way (`Request.put`); None leaves one out."""
+    kept = {key: value for key, value in body.items() if key not in put}
+    return kept | {key: value for key, value in put.items() if value is not None}
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

@@ -20,15 +20,14 @@ from typing import Any, Final
 import msgspec
 
 from moonshim.cli import console
+from moonshim.cli.request_file import LIMIT, decoded
 from moonshim.conversation import Change
 from moonshim.errors import InvalidInput, InvalidOption, problem_of
 from moonshim.prepare import Prepared, prepare_request
 from moonshim.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
-from moonshim.sse import BYTE_ORDER_MARK
 
 __all__ = ["guess_dialect", "main"]
 
-LIMIT: Final = 64 * 1024 * 1024
 _USAGE: Final = """moonshim explain REQUEST.json [--from DIALECT] [--host NAME | --base-url URL]
                         [--model NAME] [--to DIALECT] [--set CELL=VALUE] [--format text|json]"""
 _EPILOG: Final = """\
@@ -110,12 +109,7 @@ def _read(name: str) -> Any:
     else:
         with Path(name).open("rb") as file:
             data = file.read(LIMIT + 1)
-    if len(data) > LIMIT:
-        raise ValueError(f"longer than {LIMIT >> 20} MiB")
-    try:
-        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
+    return decoded(data)
 
 
 def _cells(settings: list[str]) -> dict[str, Any]:

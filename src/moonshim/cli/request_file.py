@@ -11,7 +11,7 @@ from moonshim.errors import InvalidInput
 from moonshim.formats import parse_tools
 from moonshim.sse import BYTE_ORDER_MARK
 
-__all__ = ["Asked", "BadRequestFile", "read_request", "read_tools"]
+__all__ = ["LIMIT", "Asked", "BadRequestFile", "decoded", "read_request", "read_tools"]
 
 LIMIT: Final = 64 * 1024 * 1024
 
@@ -80,12 +80,16 @@ def _is_foreign(tools: list[Any]) -> bool:
 def _read(path: str, where: str) -> Any:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(LIMIT + 1)
+            return decoded(file.read(LIMIT + 1))
     except (OSError, ValueError) as error:
         raise BadRequestFile(f"{where}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def decoded(data: bytes) -> Any:
+    """The value of a JSON file; `ValueError` says in words why it has none."""
     if len(data) > LIMIT:
-        raise BadRequestFile(f"{where}: longer than {LIMIT >> 20} MiB")
+        raise ValueError(f"longer than {LIMIT >> 20} MiB")
     try:
         return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequestFile(f"{where}: not JSON: {error}") from None
+        raise ValueError(f"not JSON: {error}") from None

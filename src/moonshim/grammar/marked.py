@@ -8,6 +8,7 @@ stopped; two are the same everywhere: outside of calls, and in a call that has b
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -49,7 +50,7 @@ class CallReader(Protocol):
         """The input is over: end the call, with this rest that was not read; what of the rest is only text."""
 
 
-class MarkedGrammar:
+class MarkedGrammar(ABC):
     """Reads one text field. What is kept back as text is at most a marker less one character, or a call without
     a marker while it may be none.
     """
@@ -142,9 +143,9 @@ class MarkedGrammar:
 
     # -- outside of calls --------------------------------------------------------------
 
+    @abstractmethod
     def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
         """A marker outside of any call decides what comes next; where to read on."""
-        raise NotImplementedError
 
     def _is_plain(self, text: str) -> bool:
         """Whether this text, coming now, is said as it is."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Tool, ToolChoice
 from moonshim.errors import CannotExpress, InvalidInput
+from moonshim.formats.free_text import FREE_TEXT_SCHEMA
 from moonshim.hosts.kept import MESSAGES
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.schema_flavour import moonshot_schema
@@ -15,11 +16,6 @@ from moonshim.hosts.tool_names import ToolNames
 
 __all__ = ["ToolDesk"]
 
-FREE_TEXT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-}
 _CUSTOM: Final = "custom"
 _CHATS: Final = "function.parameters"
 _SCHEMA_FIELDS: Final = {"openai_chat": _CHATS, "anthropic": "input_schema", "openai_responses": "parameters"}
@@ -92,7 +88,7 @@ class ToolDesk:
             return self._searching(tool, place)
         made = tool
         if tool.kind == "custom":
-            made = replace(made, kind="function", parameters=tool.parameters or FREE_TEXT, extras={})
+            made = replace(made, kind="function", parameters=tool.parameters or FREE_TEXT_SCHEMA, extras={})
             self._tell("tool_custom", f"{tool.name} takes one free text: said as a function of one string", place)
         if self._is_typed(tool):
             made = replace(made, extras={})

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from moonshim.body import typed
 from moonshim.conversation import Request, ResponseFormat, Thinking, ToolChoice
 from moonshim.dialects.anthropic.parts import Json
 from moonshim.errors import InvalidInput
@@ -52,27 +53,20 @@ def write_fields(request: Request, came: Json, note: Noted) -> Json:
 # --- plain values -----------------------------------------------------------------------------------------------
 
 
-def _typed(body: Json, key: str, kinds: tuple[type, ...], what: str) -> Any:
-    value = body.get(key)
-    if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-        raise InvalidInput(f"{key} must be {what}, not {type(value).__name__}", field=key)
-    return value
-
-
 def _whole(body: Json, key: str) -> int | None:
-    value: int | None = _typed(body, key, (int,), "a whole number")
+    value: int | None = typed(body, key, (int,), "a whole number")
     return value
 
 
 def _inner(body: Json, key: str) -> Json:
-    value: Json | None = _typed(body, key, (dict,), "an object")
+    value: Json | None = typed(body, key, (dict,), "an object")
     return {} if value is None else value
 
 
 def _plain(key: str, kinds: tuple[type, ...], what: str, current: Callable[[Request], Any]) -> Field:
     return Field(
         (key,),
-        lambda body: _typed(body, key, kinds, what),
+        lambda body: typed(body, key, kinds, what),
         current,
         lambda value, said, note: {} if value is None else {key: value},
     )

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Part, Reasoning, Request, Sampling
+from moonshim.dialect import with_put
 from moonshim.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, read_fields, write_fields
 from moonshim.dialects.anthropic.messages import parse_system, read_messages, write_messages, write_system
 from moonshim.dialects.anthropic.parts import DIALECT, Json, kept_of
@@ -138,7 +139,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif "tools" in kept:
         body["tools"] = kept["tools"]
     changes += _unsaid(request)
-    return _with_put(body, request.put), changes
+    return with_put(body, request.put), changes
 
 
 def _is_system_prompt(message: Message) -> bool:
@@ -156,11 +157,6 @@ def _unsaid(request: Request) -> Sequence[Change]:
     if request.cache_key is not None:
         changes.append(Change("cannot_say", "Messages has no key for the prompt cache", "prompt_cache_key"))
     return changes
-
-
-def _with_put(body: Json, put: Json) -> Json:
-    body = {key: value for key, value in body.items() if put.get(key, value) is not None or key not in put}
-    return body | {key: value for key, value in put.items() if value is not None}
 
 
 def left_behind(request: Request) -> tuple[Request, list[Change]]:

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias, assert_never
 from moonshim.conversation import Usage
 from moonshim.dialect import Reply
 from moonshim.dialects.openai_chat.delta import write_piece
-from moonshim.dialects.openai_chat.message_calls import input_of
 from moonshim.dialects.openai_chat.patch import error_chunk
 from moonshim.events import (
     BlockClosed,
@@ -23,6 +22,7 @@ from moonshim.events import (
     Repaired,
     Started,
 )
+from moonshim.formats.free_text import InputReader, input_of
 
 __all__ = ["ChatEncoder", "encode_response", "write_usage"]
 
@@ -40,7 +40,7 @@ class ChatEncoder:
         self._kinds: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
         self._detailed = 0
-        self._custom: dict[int, list[str]] = {}
+        self._custom: dict[int, InputReader] = {}
 
     def feed(self, event: Event) -> list[Json]:
         """The chunks that tell this event."""
@@ -53,8 +53,7 @@ class ChatEncoder:
                 self._kinds[index] = _FIELDS[kind]
                 return self._started()
             case BlockDelta(index=index, text=text) if index in self._custom:
-                self._custom[index].append(text)
-                return []
+                return self._grow_custom(index, self._custom[index].feed(text))
             case BlockDelta(index=index, text=text) if index in self._numbers:
                 return [self._chunk({"tool_calls": [write_piece(CallPiece(self._numbers[index], arguments=text))]})]
             case BlockDelta(index=index, text=text):
@@ -96,7 +95,7 @@ class ChatEncoder:
         number = self._numbers[opened.index] = len(self._numbers)
         if _is_custom(opened.name, self._reply):
             entry = {"index": number, "id": opened.call_id, "type": "custom"}
-            self._custom[opened.index] = []
+            self._custom[opened.index] = InputReader()
             return [
                 self._chunk({"tool_calls": [{**entry, "custom": {"name": _name(opened, self._reply), "input": ""}}]})
             ]
@@ -105,10 +104,14 @@ class ChatEncoder:
         ]
 
     def _close(self, index: int) -> list[Json]:
-        pieces = self._custom.pop(index, None)
-        if pieces is None:
+        reader = self._custom.pop(index, None)
+        return [] if reader is None else self._grow_custom(index, reader.close())
+
+    def _grow_custom(self, index: int, text: str) -> list[Json]:
+        """The free text of a call grows, as it arrives."""
+        if not text:
             return []
-        entry = {"index": self._numbers[index], "type": "custom", "custom": {"input": input_of("".join(pieces))}}
+        entry = {"index": self._numbers[index], "type": "custom", "custom": {"input": text}}
         return [self._chunk({"tool_calls": [entry]})]
 
     def _finish(self, finished: Finished) -> list[Json]:

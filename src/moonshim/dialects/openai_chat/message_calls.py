@@ -14,11 +14,12 @@ from collections.abc import Container, Sequence
 from typing import Any, TypeAlias
 
 from moonshim.conversation import ToolCall
+from moonshim.formats.free_text import input_of
 from moonshim.history import read_call
 from moonshim.ids.spelling import standard_id
 from moonshim.values import copied
 
-__all__ = ["input_of", "parse_calls", "render_calls"]
+__all__ = ["parse_calls", "render_calls"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -90,16 +91,6 @@ def _said(entry: Json) -> str:
     body, field = _where(entry)
     value = body.get(field)
     return _as_text({"input": value} if field == "input" and isinstance(value, str) else value)
-
-
-def input_of(arguments: str) -> str:
-    """The free text of a custom call; the arguments themselves where they are not of that form."""
-    try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    only = value.get("input") if isinstance(value, dict) and len(value) == 1 else None
-    return only if isinstance(only, str) else arguments
 
 
 def _where(entry: Json) -> tuple[Json, str]:

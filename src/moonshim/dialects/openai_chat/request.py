@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Reasoning, Request, Sampling, Tool, ToolResult
+from moonshim.dialect import with_put
 from moonshim.dialects.openai_chat.message_checks import check_messages
 from moonshim.dialects.openai_chat.message_parts import DIALECT
 from moonshim.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
@@ -93,12 +94,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif kept.get("has_tools"):
         body["tools"] = None
     changes += _unsaid(request) + _unsaid_thinking(request, body)
-    for key, value in request.put.items():
-        if value is None:
-            body.pop(key, None)
-        else:
-            body[key] = value
-    return body, changes
+    return with_put(body, request.put), changes
 
 
 def _rewritten(fresh: Json, said: Json) -> Json:

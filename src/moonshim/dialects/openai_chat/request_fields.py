@@ -6,12 +6,12 @@ that the client used. One that was changed is written fresh.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from moonshim.body import typed, whole
 from moonshim.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
 from moonshim.errors import InvalidInput
 
@@ -40,44 +40,23 @@ def value_of(request: Request, name: str) -> Any:
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def _typed(body: Json, key: str, kinds: tuple[type, ...], what: str) -> Any:
-    value = body.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise InvalidInput(f"{key} must be {what}, not {type(value).__name__}", field=key)
-    return value
-
-
 def _number(body: Json, key: str) -> float | None:
-    value: float | None = _typed(body, key, (int, float), "a number")
-    if value is not None and not -math.inf < value < math.inf:
-        raise InvalidInput(f"{key} must be a number that JSON can hold", field=key)
+    value: float | None = typed(body, key, (int, float), "a number")
     return value
-
-
-def _whole(body: Json, key: str) -> int | None:
-    value = _typed(body, key, (int, float), "a whole number")
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise InvalidInput(f"{key} must be a whole number", field=key)
-        value = int(value)
-    whole: int | None = value
-    return whole
 
 
 def _switch(body: Json, key: str) -> bool | None:
-    value: bool | None = _typed(body, key, (bool,), "true or false")
+    value: bool | None = typed(body, key, (bool,), "true or false")
     return value
 
 
 def _word(body: Json, key: str) -> str | None:
-    value: str | None = _typed(body, key, (str,), "a string")
+    value: str | None = typed(body, key, (str,), "a string")
     return value
 
 
 def _object(body: Json, key: str) -> Json:
-    value: Json | None = _typed(body, key, (dict,), "an object")
+    value: Json | None = typed(body, key, (dict,), "an object")
     return value or {}
 
 
@@ -92,7 +71,7 @@ def _read_stop(body: Json) -> tuple[str, ...]:
 
 
 def _read_max_tokens(body: Json) -> int | None:
-    preferred, old = _whole(body, "max_completion_tokens"), _whole(body, "max_tokens")
+    preferred, old = whole(body, "max_completion_tokens"), whole(body, "max_tokens")
     return preferred if preferred is not None else old
 
 
@@ -245,11 +224,11 @@ FIELDS: Final[dict[str, Field]] = {
     ),
     "sampling.temperature": _plain("temperature", _number),
     "sampling.top_p": _plain("top_p", _number),
-    "sampling.top_k": _plain("top_k", _whole),
+    "sampling.top_k": _plain("top_k", whole),
     "sampling.presence_penalty": _plain("presence_penalty", _number),
     "sampling.frequency_penalty": _plain("frequency_penalty", _number),
-    "sampling.seed": _plain("seed", _whole),
-    "sampling.n": _plain("n", _whole),
+    "sampling.seed": _plain("seed", whole),
+    "sampling.n": _plain("n", whole),
     "sampling.max_tokens": Field(("max_completion_tokens", "max_tokens"), _read_max_tokens, _as("max_tokens")),
     "sampling.stop": Field(("stop",), _read_stop, lambda stop: {"stop": list(stop)} if stop else {}, ()),
     "thinking": Field(

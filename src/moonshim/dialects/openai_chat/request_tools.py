@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from moonshim.conversation import Tool
 from moonshim.dialects.openai_chat.message_parts import DIALECT
 from moonshim.errors import InvalidInput
+from moonshim.formats.free_text import FREE_TEXT_SCHEMA
 
-__all__ = ["CUSTOM_SCHEMA", "parse_tool", "render_tool"]
+__all__ = ["parse_tool", "render_tool"]
 
 Json: TypeAlias = dict[str, Any]
-
-CUSTOM_SCHEMA: Final[Json] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-"""What a tool that takes one free text is to a model that only knows functions."""
 
 
 def parse_tool(given: Any, where: str) -> Tool:
@@ -39,7 +32,7 @@ def parse_tool(given: Any, where: str) -> Tool:
     about = body.get("description")
     about = about if isinstance(about, str) else None
     if kind == "custom":
-        return Tool(name, _with_format(about, body.get("format")), CUSTOM_SCHEMA, extras, kind="custom")
+        return Tool(name, _with_format(about, body.get("format")), FREE_TEXT_SCHEMA, extras, kind="custom")
     if kind != "function":
         return Tool(name, about, None, extras, kind="server")
     schema, strict = body.get("parameters"), body.get("strict")

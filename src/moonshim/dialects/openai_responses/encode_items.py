@@ -6,11 +6,11 @@ from typing import Protocol
 
 from moonshim.dialect import Reply
 from moonshim.dialects.openai_responses.content import Json
-from moonshim.dialects.openai_responses.freeform import InputReader
 from moonshim.dialects.openai_responses.items import CALLS
 from moonshim.dialects.openai_responses.names import plain_name
 from moonshim.dialects.openai_responses.tools import kind_of
 from moonshim.events import BlockOpened, BlockSigned
+from moonshim.formats.free_text import InputReader
 from moonshim.json_text import decode_object
 from moonshim.seal import Sealed
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from moonshim.body import typed, whole
 from moonshim.conversation import Request, ResponseFormat, Sampling, Thinking
 from moonshim.dialects.openai_responses.content import Json
 from moonshim.errors import InvalidInput
@@ -31,33 +32,20 @@ class Field(Struct, frozen=True):
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _typed(body: Json, key: str, kinds: tuple[type, ...], what: str, within: str = "") -> Any:
-    value = body.get(key)
-    if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-        raise InvalidInput(f"{key} must be {what}, not {type(value).__name__}", field=f"{within}{key}")
-    return value
-
-
 def _number(key: str) -> Callable[[Json], Any]:
-    return lambda body: _typed(body, key, (int, float), "a number")
+    return lambda body: typed(body, key, (int, float), "a number")
 
 
 def _switch(key: str) -> Callable[[Json], Any]:
-    return lambda body: _typed(body, key, (bool,), "true or false")
+    return lambda body: typed(body, key, (bool,), "true or false")
 
 
 def _word(key: str) -> Callable[[Json], Any]:
-    return lambda body: _typed(body, key, (str,), "a string")
+    return lambda body: typed(body, key, (str,), "a string")
 
 
 def _read_max_tokens(body: Json) -> int | None:
-    value = _typed(body, "max_output_tokens", (int, float), "a whole number")
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise InvalidInput("max_output_tokens must be a whole number", field="max_output_tokens")
-        return int(value)
-    whole: int | None = value
-    return whole
+    return whole(body, "max_output_tokens")
 
 
 def _read_user(body: Json) -> str | None:
@@ -67,18 +55,18 @@ def _read_user(body: Json) -> str | None:
 
 
 def _read_metadata(body: Json) -> Json:
-    return _typed(body, "metadata", (dict,), "an object") or {}
+    return typed(body, "metadata", (dict,), "an object") or {}
 
 
 def _read_thinking(body: Json) -> Thinking:
-    reasoning: Json = _typed(body, "reasoning", (dict,), "an object") or {}
-    effort = _typed(reasoning, "effort", (str,), "a string", "reasoning.")
+    reasoning: Json = typed(body, "reasoning", (dict,), "an object") or {}
+    effort = typed(reasoning, "effort", (str,), "a string", "reasoning.")
     return Thinking(enabled=False) if effort == "none" else Thinking(effort=effort)
 
 
 def _read_format(body: Json) -> ResponseFormat | None:
-    text: Json = _typed(body, "text", (dict,), "an object") or {}
-    given: Json = _typed(text, "format", (dict,), "an object", "text.") or {}
+    text: Json = typed(body, "text", (dict,), "an object") or {}
+    given: Json = typed(text, "format", (dict,), "an object", "text.") or {}
     match given.get("type"):
         case "text" | "json_object" as kind:
             return ResponseFormat(kind)
@@ -86,10 +74,10 @@ def _read_format(body: Json) -> ResponseFormat | None:
             where = "text.format."
             return ResponseFormat(
                 "json_schema",
-                _typed(given, "name", (str,), "a string", where),
-                _typed(given, "schema", (dict,), "an object", where),
-                _typed(given, "strict", (bool,), "true or false", where),
-                _typed(given, "description", (str,), "a string", where),
+                typed(given, "name", (str,), "a string", where),
+                typed(given, "schema", (dict,), "an object", where),
+                typed(given, "strict", (bool,), "true or false", where),
+                typed(given, "description", (str,), "a string", where),
             )
     if given:
         raise InvalidInput("text.format.type must be text, json_object or json_schema", field="text.format.type")

@@ -33,7 +33,6 @@ __all__ = [
     "CallItem",
     "OutputItem",
     "call_payload",
-    "input_of",
     "read_call",
     "read_reasoning",
     "read_result",
@@ -136,20 +135,6 @@ def wrapped(text: str) -> str:
     '{"input":"a \\\\"b\\\\""}'
     """
     return '{"input":' + encode(text).decode() + "}"
-
-
-def input_of(arguments: str) -> str:
-    """The free text in such arguments; the arguments themselves where they are not of that form.
-
-    >>> input_of('{"input": "*** Begin"}'), input_of("*** Begin")
-    ('*** Begin', '*** Begin')
-    """
-    try:
-        value = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
-        return arguments
-    text = value.get("input") if isinstance(value, dict) else None
-    return text if isinstance(text, str) else arguments
 
 
 # --- results ----------------------------------------------------------------------------------------------------

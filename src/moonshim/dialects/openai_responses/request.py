@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Request, Sampling, Text, Tool
+from moonshim.dialect import with_put
 from moonshim.dialects.openai_responses.choice import parse_choice, render_choice
 from moonshim.dialects.openai_responses.content import DIALECT, Json
 from moonshim.dialects.openai_responses.fields import FIELDS, unsayable
@@ -188,12 +189,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         body["tool_choice"] = render_choice(request.tool_choice, now)
     _put_input(body, request, came, before, now, changes)
     changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
-    for key, value in request.put.items():
-        if value is None:
-            body.pop(key, None)
-        else:
-            body[key] = value
-    return body, changes
+    return with_put(body, request.put), changes
 
 
 def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:

@@ -20,17 +20,11 @@ from moonshim.conversation import Change, Tool
 from moonshim.dialects.openai_responses.content import DIALECT, Json
 from moonshim.dialects.openai_responses.names import flat_name, plain_name
 from moonshim.errors import InvalidInput
+from moonshim.formats.free_text import FREE_TEXT_SCHEMA
 
-__all__ = ["CUSTOM_SCHEMA", "TOOL_SEARCH", "kind_of", "parse_tools", "render_tools"]
+__all__ = ["TOOL_SEARCH", "kind_of", "parse_tools", "render_tools"]
 
 TOOL_SEARCH: Final = "tool_search"
-CUSTOM_SCHEMA: Final[Json] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-"""What a tool that takes one free text is to a model that only knows functions."""
 
 _HOSTED: Final = {
     "web_search_2025_08_26": "web_search",
@@ -109,7 +103,7 @@ def _parse_tool(given: Json, kind: str, namespace: Json | None, where: str, take
         deferred = given.get("defer_loading") is True
         if kind == "custom":
             told = _with_format(about, given.get("format"))
-            return Tool(name, told, CUSTOM_SCHEMA, {DIALECT: kept}, "custom", within, deferred)
+            return Tool(name, told, FREE_TEXT_SCHEMA, {DIALECT: kept}, "custom", within, deferred)
         strict = given.get("strict")
         strict = strict if isinstance(strict, bool) else None
         schema = _schema(given, where)

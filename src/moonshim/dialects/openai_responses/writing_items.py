@@ -10,13 +10,13 @@ from moonshim.dialects.openai_responses.items import (
     CALLS,
     OUTPUTS,
     call_payload,
-    input_of,
     read_call,
     read_reasoning,
     read_result,
 )
 from moonshim.dialects.openai_responses.names import Names
 from moonshim.dialects.openai_responses.tools import kind_of
+from moonshim.formats.free_text import input_of
 from moonshim.json_text import decode_object
 from moonshim.seal import is_sealed
 

@@ -1,19 +1,40 @@
-"""Arguments `{"input": "…"}`, piece by piece, become the free text in them, piece by piece."""
+"""Tools that take one free text, to models that only know functions: their schema, and the text in the arguments."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Final
+from typing import Any, Final
 
-from moonshim.dialects.openai_responses.items import input_of
+__all__ = ["FREE_TEXT_SCHEMA", "InputReader", "input_of"]
 
-__all__ = ["InputReader"]
+FREE_TEXT_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""What a tool that takes one free text is to a model that only knows functions."""
 
 _START: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _PARTS: Final = ("{", '"', "i", "n", "p", "u", "t", '"', ":", '"')
 _PLAIN: Final = re.compile(r'[^"\\]+')
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CODE: Final = re.compile(r"[0-9a-fA-F]{4}")
+
+
+def input_of(arguments: str) -> str:
+    """The free text in such arguments; the arguments themselves where they are not of that form.
+
+    >>> input_of('{"input": "*** Begin"}'), input_of("*** Begin")
+    ('*** Begin', '*** Begin')
+    """
+    try:
+        value = json.loads(arguments, strict=False)
+    except (ValueError, RecursionError):
+        return arguments
+    text = value.get("input") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else arguments
 
 
 class InputReader:
