@@ -93,7 +93,12 @@ def test_the_number_of_calls_grows_with_the_input(name: str) -> None:
 def test_what_is_copied_grows_with_the_input(name: str) -> None:
     kind = KINDS[name]
     bytes_copied(kind.mender(), kind.frames(50 * kind.step))
-    assert_linear(lambda size: bytes_copied(kind.mender(), kind.frames(size)), _FRAMES * kind.step)
+
+    def copied(size: int) -> int:
+        # What the interpreter or another thread allocates meanwhile only adds: the least of two is ours.
+        return min(bytes_copied(kind.mender(), kind.frames(size)) for _ in range(2))
+
+    assert_linear(copied, _FRAMES * kind.step)
 
 
 def peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
