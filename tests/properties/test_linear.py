@@ -102,7 +102,11 @@ def test_what_is_copied_grows_with_the_input(name: str) -> None:
 
 
 def peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
-    """The most memory that a stream had at any time."""
+    """The most memory that a stream had at any time; of two streams the lesser, since noise only adds."""
+    return min(_peak_once(mender, frames) for _ in range(2))
+
+
+def _peak_once(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
     gc.freeze()
     tracemalloc.start()
     try:
