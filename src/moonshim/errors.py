@@ -1,10 +1,15 @@
 """The exception tree: every error has a code, an HTTP status, and says whether trying again can help.
 
 MoonshimError
-└── InvalidInput          what the caller passed cannot be used; `field` says which part
-    ├── InvalidOption     an option's name or value is wrong
-    ├── UnknownFormat     no tool format has that name
-    └── CannotExpress     the target format has no way to say this
+├── InvalidInput             what the caller passed cannot be used; `field` says which part
+│   ├── InvalidOption        an option's name or value is wrong
+│   ├── UnknownFormat        no tool format has that name
+│   └── CannotExpress        the target format has no way to say this
+├── Refused                  a request is not served; its `problem` is what the client is told
+└── UpstreamError            the host could not be asked, or did not answer to the end
+    ├── UpstreamUnreachable  no connection
+    ├── UpstreamStalled      nothing came before the deadline
+    └── UpstreamBroke        the connection ended in the middle
 """
 
 from __future__ import annotations
@@ -20,7 +25,12 @@ __all__ = [
     "MoonshimError",
     "Problem",
     "ProblemKind",
+    "Refused",
     "UnknownFormat",
+    "UpstreamBroke",
+    "UpstreamError",
+    "UpstreamStalled",
+    "UpstreamUnreachable",
     "problem_of",
 ]
 
@@ -76,6 +86,33 @@ class CannotExpress(InvalidInput):
     code = "cannot_express"
 
 
+class UpstreamError(MoonshimError):
+    """The host could not be asked, or did not answer to the end. The message has no secret in it."""
+
+    code = "upstream_error"
+    status = 502
+    retryable = True
+
+
+class UpstreamUnreachable(UpstreamError):
+    """There was no connection: the name, the port, the certificate or the proxy is wrong, or nobody is there."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamStalled(UpstreamError):
+    """The host sent nothing before the deadline."""
+
+    code = "upstream_stalled"
+    status = 504
+
+
+class UpstreamBroke(UpstreamError):
+    """The connection ended in the middle of an answer."""
+
+    code = "upstream_broke"
+
+
 class Problem(Struct, frozen=True, kw_only=True):
     """An error on its way to a client, in no dialect yet: each dialect has a function that writes it."""
 
@@ -94,13 +131,25 @@ class Problem(Struct, frozen=True, kw_only=True):
     """Of an overflow: how many tokens the prompt has, and how many it may have, as far as the host said."""
 
 
+class Refused(MoonshimError):
+    """A request is not served, and this is what its client is told."""
+
+    code = "refused"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
 def problem_of(error: MoonshimError) -> Problem:
     """What a client is told of an error of our own.
 
     >>> problem_of(InvalidInput("a message must be an object", field="messages[3]")).param
     'messages[3]'
     """
-    kind: ProblemKind = "invalid_request" if error.status < 500 else "server"
+    if isinstance(error, Refused):
+        return error.problem
+    kind: ProblemKind = "invalid_request" if error.status < 500 else "timeout" if error.status == 504 else "server"
     return Problem(
         status=error.status, kind=kind, message=str(error), code=error.code, param=getattr(error, "field", None)
     )

@@ -1,0 +1,166 @@
+"""What a configuration says, as frozen values: the file, the environment and the command line all end here."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+__all__ = [
+    "Config",
+    "GatewayKey",
+    "Limits",
+    "Provider",
+    "Retries",
+    "Secret",
+    "Target",
+    "Timeouts",
+    "TransformerUse",
+]
+
+MEBIBYTE: Final = 1024 * 1024
+
+
+class Secret:
+    """A text that must not be shown: only `reveal` gives it. It prints as `***`."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How long a host may take, in seconds."""
+
+    connect: float = 10.0
+    first_byte: float = 600.0
+    between_bytes: float = 120.0
+
+
+class TransformerUse(Struct, frozen=True):
+    """One link of a chain: the name of a transformer (`Kimi`, `Log`, a plug-in's name or path) and its options."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """A host as somebody has configured it."""
+
+    name: str
+    api_base_url: str
+    keys: tuple[Secret, ...] = ()
+    """Used in turn; one conversation stays with one of them."""
+    models: tuple[str, ...] = ()
+    """As the host calls them. Empty: any name is passed on when the provider is named (`provider/model`)."""
+    dialect: Literal["openai_chat", "anthropic"] = "openai_chat"
+    host: str | None = None
+    """A row of the host table; None: found from the address."""
+    cells: dict[str, Any] = {}
+    """Cells of its row that are otherwise here."""
+    headers: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+    transformers: tuple[TransformerUse, ...] | None = None
+    """The chain for all its models; None: nothing was said, and a Kimi gets everything mended."""
+    model_transformers: dict[str, tuple[TransformerUse, ...]] = {}
+    """Chains of single models, run after that of the provider."""
+    passes_client_key: bool = False
+    """The client's own key goes to the host, when there are no gateway keys."""
+    retry_empty_answer: bool = False
+    """An answer of only reasoning is asked for once more."""
+    ca_bundle: str | None = None
+    """A file of certificates for this host."""
+    proxy: str | None = None
+    """None: what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+
+
+class Target(Struct, frozen=True):
+    """One model at one provider."""
+
+    provider: Provider
+    model: str
+    """As the host calls it."""
+
+
+class GatewayKey(Struct, frozen=True, kw_only=True):
+    """Who may use the gateway. The key itself is nowhere; `digest` is what it hashes to."""
+
+    name: str
+    digest: str
+    models: tuple[str, ...] = ()
+    """Names or patterns (`kimi-*`) that this key may ask for; empty: all."""
+    expires: datetime | None = None
+    """Always with a time zone."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent_streams: int | None = None
+
+
+class Retries(Struct, frozen=True, kw_only=True):
+    """When a host is asked again before anything was sent to the client."""
+
+    attempts: int = 3
+    """How often one target is asked at most."""
+    longest_wait: float = 20.0
+    """Seconds. A host that wants a longer pause is not waited for: the next target, or the client, is told."""
+    budget: float = 0.2
+    """How many retries there may be for each request, over the last while: a storm must not feed itself."""
+    breaker_failures: int = 5
+    """So many failures in a row, and a provider is left alone for a while."""
+    breaker_seconds: float = 30.0
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What the gateway takes at most."""
+
+    body_bytes: int = 64 * MEBIBYTE
+    """Unpacked."""
+    header_bytes: int = 64 * 1024
+    header_seconds: float = 20.0
+    """How long a client may take to send its headers; its body may take `body_seconds`."""
+    body_seconds: float = 120.0
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """Everything that was configured."""
+
+    providers: tuple[Provider, ...] = ()
+    aliases: dict[str, tuple[str, ...]] = {}
+    """From a name or pattern (`claude-*`) to the models asked in turn, each `model` or `provider/model`."""
+    keys: tuple[GatewayKey, ...] = ()
+    store: str = "memory:"
+    """`memory:`, `sqlite:PATH` or `redis://…`."""
+    secret: Secret | None = None
+    """Keys what we mint (signatures, encrypted content); None: made once, and kept in the store."""
+    heartbeat_seconds: float = 10.0
+    remember_seconds: float = 7 * 24 * 3600.0
+    """How long reasoning and Responses state are kept."""
+    memory_bytes: int = 256 * MEBIBYTE
+    """How much `memory:` holds at most."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names besides those of loopback that the `Host` header may have when there are no keys."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web pages that may call the gateway."""
+    open_without_keys: bool = False
+    """Whether an address other than loopback may be served without keys."""
+    limits: Limits = Limits()
+    retries: Retries = Retries()
+    source: str = "nothing"
+    """Where this came from, for people: a path, or `environment`."""

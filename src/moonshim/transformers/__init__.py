@@ -1,0 +1,1 @@
+"""The chain that users configure: names and options -> transformers, which change requests and replies."""
