@@ -84,3 +84,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Whether the frames of a stream have `event:` lines, which repeat the payload's `type`."""
     done: bytes | None
     """What is sent behind the last payload."""
+    heartbeat: bytes
+    """What tells a client that waits that somebody is still there, and nothing else."""

@@ -165,6 +165,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     """The kinds of media that the model can see."""
 
     # --- the rest
+    streaming: Literal["both", "only", "never"]
+    """Whether the host answers as the client wishes, only as a stream, or only at once."""
     takes_cache_key: bool
     """Whether `prompt_cache_key` is accepted."""
     grammar: GrammarName | None

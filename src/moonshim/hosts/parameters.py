@@ -48,7 +48,7 @@ def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -
     (None, 'temperature 0 is refused here (only 1): left out')
     """
     thinking = thinks(request, needs)
-    changes: list[Change] = []
+    request, changes = _fit_stream(request, needs)
     sampling, found = fit_sampling(request.sampling, needs, thinking=thinking)
     changes += found
     if sampling is not request.sampling:
@@ -68,6 +68,19 @@ def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -
         request = replace(request, cache_key=cache_key_of(request))
         changes.append(Change("cache_key", "made from how the conversation begins", "prompt_cache_key"))
     return request, changes
+
+
+def _fit_stream(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    """A stream or a whole answer, as the host can; the reply is gathered, or cut up, for the client."""
+    streams = {"both": request.stream, "only": True, "never": False}[needs.streaming]
+    if bool(streams) == bool(request.stream):
+        return request, []
+    why = "the host only streams: its answer is put together" if streams else "the host does not stream: asked at once"
+    fitted = replace(request, stream=streams)
+    if not streams:
+        # Hosts refuse the options of a stream where there is none.
+        fitted = replace(fitted, include_usage=None, put=fitted.put | {"stream_options": None})
+    return fitted, [Change("streaming", why, "stream")]
 
 
 def _fit_format(request: Request, needs: Needs) -> tuple[Request, list[Change]]:

@@ -115,6 +115,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "system_anywhere": True,
     "merges_roles": False,
     "media": frozenset({"image", "audio", "video", "file"}),
+    "streaming": "both",
     "takes_cache_key": False,
     "grammar": None,
 }

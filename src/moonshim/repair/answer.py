@@ -234,6 +234,11 @@ class Answer:
         """How many calls have gone out."""
         return self._desk.delivered + (self.watch.count if self.watch is not None else 0)
 
+    @property
+    def only_reasoned(self) -> bool:
+        """Whether all that was said so far is reasoning."""
+        return self._blocks.reasoned and not self._blocks.spoke and not self.calls
+
     def drain_late(self, slip: Slip) -> None:
         """Text that came behind the end, and was held back, goes out all the same."""
         self._drain(slip)
@@ -276,7 +281,7 @@ class Answer:
     def _end(self, ending: Finished | Failed, slip: Slip) -> None:
         self._blocks.hush(slip)
         if isinstance(ending, Finished):
-            if ending.reason == "stop" and self._blocks.reasoned and not self._blocks.spoke and not self.calls:
+            if ending.reason == "stop" and self.only_reasoned:
                 slip.put(Repaired("empty_answer", "only reasoning, no answer"))
             if ending.reason != (ending.raw_reason or ""):
                 slip.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))

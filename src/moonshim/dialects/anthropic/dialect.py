@@ -28,4 +28,5 @@ ANTHROPIC: Final = Dialect(
     render_problem=render_problem,
     names_events=True,
     done=None,
+    heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
 )

@@ -60,4 +60,5 @@ OPENAI_CHAT: Final = Dialect(
     render_problem=render_problem,
     names_events=False,
     done=b"[DONE]",
+    heartbeat=b": heartbeat\n\n",
 )

@@ -30,4 +30,5 @@ OPENAI_RESPONSES: Final = Dialect(
     render_problem=render_problem,
     names_events=True,
     done=None,
+    heartbeat=b": heartbeat\n\n",
 )
