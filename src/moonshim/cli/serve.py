@@ -1,0 +1,234 @@
+"""`moonshim serve`: arguments -> a gateway that runs, or a sentence that says what is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moonshim.cli import console
+from moonshim.errors import MoonshimError
+
+if TYPE_CHECKING:
+    from moonshim.config import Config
+    from moonshim.gateway.settings import ServeSettings
+
+__all__ = ["main", "parser"]
+
+PORT: Final = 8484
+GRACEFUL_SECONDS: Final = 600.0
+MOST_WORKERS: Final = 256
+_NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohttp", "structlog", "prometheus_client")
+_USAGE: Final = """moonshim serve [--config FILE] [--host ADDRESS] [--port PORT] [--workers N]
+                      [--log-dir DIR] [--log-level LEVEL] [--graceful-seconds S] [--demo]"""
+_EPILOG: Final = """\
+signals:
+  SIGTERM, SIGINT  nothing new is taken, running answers finish, exit code 0; a second one ends at once
+  SIGHUP           the configuration is loaded again (a change of the file is noticed without it)
+
+exit codes:
+  0  it was told to stop
+  1  it could not start: the port is in use, the store cannot be reached
+  2  the command was not understood, or the configuration cannot be served"""
+
+
+class _CannotServe(Exception):
+    """What is asked for cannot be served; the message is for the person."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim serve`; its exit code."""
+    command = parser()
+    given = command.parse_args(list(argv))
+    if given.demo and given.config is not None:
+        command.error("--demo and --config cannot both be given: the demo reads no configuration")
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        console.say(
+            f"moonshim serve: the gateway needs more than the engine does ({', '.join(missing)}):\n"
+            '  pip install "moonshim[gateway]"'
+        )
+        return console.BAD_USAGE
+    try:
+        settings, config = _settings(given)
+    except _CannotServe as error:
+        console.say(f"moonshim serve: {error}")
+        return console.BAD_USAGE
+    try:
+        return _serve(settings, config)
+    except MoonshimError as error:
+        console.say(f"moonshim serve: {console.safe(str(error))}")
+        return console.FAILED
+
+
+def _serve(settings: ServeSettings, config: Config) -> int:
+    from moonshim.gateway import logs
+    from moonshim.gateway.listening import bind
+
+    logs.configure(settings.log_level)
+    try:
+        if settings.workers > 1:
+            from moonshim.gateway.workers import supervise
+
+            return supervise(settings, lambda port: _announce(settings, config, port))
+        from moonshim.gateway.server import run
+
+        sockets = bind(settings.host, settings.port)
+        port = sockets[0].getsockname()[1]
+        return run(settings, sockets, ready=lambda: _announce(settings, config, port))
+    finally:
+        logs.close()
+
+
+def _announce(settings: ServeSettings, config: Config, port: int) -> None:
+    """The one line on standard output. It comes when the port answers."""
+    from moonshim.gateway.listening import url_of
+
+    paint = console.Paint(sys.stdout)
+    providers = ", ".join(provider.name for provider in config.providers)
+    if settings.demo:
+        providers = "demo (a scripted host, NO MODEL: what it says is made up)"
+    parts = [
+        f"moonshim {_version()} on {paint.bold(url_of(settings.host, port))}",
+        f"providers: {providers}",
+        "/v1/models lists the models, docs/operating.md tells the rest",
+    ]
+    if settings.workers > 1:
+        parts.insert(1, f"{settings.workers} workers")
+    try:
+        print(" · ".join(parts), flush=True)
+    except (OSError, ValueError, AttributeError):  # nobody reads it: that is no reason not to serve
+        return
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("moonshim")
+    except PackageNotFoundError:
+        return "(from a folder)"
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------
+
+
+def _settings(given: Any) -> tuple[ServeSettings, Config]:
+    from moonshim.gateway.listening import CannotListen, is_loopback
+    from moonshim.gateway.settings import ServeSettings, refusal
+
+    path, config = _configuration(given)
+    try:
+        loopback = is_loopback(given.host)
+    except CannotListen as error:
+        raise _CannotServe(console.safe(str(error))) from None
+    settings = ServeSettings(
+        host=given.host,
+        port=given.port,
+        workers=given.workers,
+        config=None if path is None else str(path),
+        demo=given.demo,
+        log_dir=_log_dir(given.log_dir),
+        log_level=given.log_level,
+        graceful_seconds=given.graceful_seconds,
+        loopback=loopback,
+    )
+    reason = refusal(config, settings)
+    if reason is not None:
+        raise _CannotServe(console.safe(reason))
+    return settings, config
+
+
+def _configuration(given: Any) -> tuple[Path | None, Config]:
+    """Where the configuration is, if in a file, and what it says."""
+    from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, find_config, load_config
+
+    if given.demo:
+        from moonshim.gateway.demo import demo_config
+
+        return None, demo_config("http://127.0.0.1/v1")
+    try:
+        path = find_config(given.config, os.environ, Path.cwd())
+        if path is not None:
+            path = path.absolute()
+            return path, load_config(path, os.environ)
+        config = config_from_environment(os.environ)
+    except ConfigError as error:
+        lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)
+        raise _CannotServe(f"the configuration cannot be used:\n{lines}") from None
+    if config is None:
+        raise _CannotServe(
+            "nothing is configured. Looked for:\n"
+            "  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml, ./moonshim.json, then the user's own folder\n"
+            f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
+            "`moonshim config example` writes a file to begin with; --demo serves a scripted host instead, no model"
+        )
+    return None, config
+
+
+def _log_dir(folder: str | None) -> str | None:
+    """Made now, so that a wrong one is told before anything is served."""
+    if folder is None:
+        return None
+    path = Path(folder).absolute()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _CannotServe(f"--log-dir {console.safe(folder)}: {error.strerror}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _CannotServe(f"--log-dir {console.safe(folder)}: cannot be written to")
+    return str(path)
+
+
+def parser() -> console.Parser:
+    """What the command understands; `deploy/` is checked against it too."""
+    made = console.Parser(
+        prog="moonshim serve",
+        usage=_USAGE,
+        description="Serve one address for every client: OpenAI Chat and Responses, and Anthropic Messages,\n"
+        "over every host that is configured. One line says when it is ready.",
+        epilog=_EPILOG,
+    )
+    made.add_argument(
+        "--config", metavar="FILE", help="the configuration; if not given: MOONSHIM_CONFIG, ./moonshim.toml or .json, …"
+    )
+    made.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
+    made.add_argument("--port", metavar="PORT", type=_port, default=PORT, help=f"default: {PORT}; 0: any that is free")
+    made.add_argument("--workers", metavar="N", type=_workers, default=1, help="processes that share the port")
+    made.add_argument("--log-dir", metavar="DIR", help="keep the raw bytes of every stream here, for `moonshim mend`")
+    made.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="default: info"
+    )
+    made.add_argument(
+        "--graceful-seconds",
+        metavar="S",
+        type=_seconds,
+        default=GRACEFUL_SECONDS,
+        help=f"how long running answers may take after SIGTERM (default: {GRACEFUL_SECONDS:.0f})",
+    )
+    made.add_argument("--demo", action="store_true", help="serve a scripted host, no model; configuration is not read")
+    return made
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 65535:
+        raise ValueError(text)
+    return number
+
+
+def _workers(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= MOST_WORKERS:
+        raise ValueError(text)
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 86_400:
+        raise ValueError(text)
+    return number

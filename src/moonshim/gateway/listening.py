@@ -1,0 +1,106 @@
+"""A host name and a port -> sockets that are bound to them, or a sentence that says why they cannot be."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+from typing import Final
+
+from moonshim.errors import MoonshimError
+
+__all__ = ["CannotListen", "bind", "free_port", "is_loopback", "url_of"]
+
+
+class CannotListen(MoonshimError):
+    """This address cannot be listened at; the message says why, and what to do."""
+
+    code = "cannot_listen"
+
+
+_REASONS: Final = {
+    errno.EADDRINUSE: "{where} is in use, maybe by another moonshim; choose another with --port, or --port 0 for any",
+    errno.EACCES: "{where} is not for this user: ports below 1024 belong to the system; choose another with --port",
+    errno.EADDRNOTAVAIL: "{where} is no address of this machine; --host names one of its own, 127.0.0.1 above all",
+}
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Sockets for every address of the name, all on one port. They do not listen yet.
+
+    `shared`: other processes of the same user may bind to the same port, and the kernel deals connections out.
+    """
+    bound: list[socket.socket] = []
+    failure: OSError | None = None
+    for family, address in _addresses(host):
+        number = bound[0].getsockname()[1] if bound and port == 0 else port
+        try:
+            bound.append(_bound(family, (address, number), shared=shared))
+        except OSError as error:
+            # A name such as localhost may have an address of a family that this machine does not speak.
+            if error.errno != errno.EADDRNOTAVAIL:
+                failure = error
+                break
+            failure = failure or error
+    if bound and (failure is None or failure.errno == errno.EADDRNOTAVAIL):
+        return bound
+    for one in bound:
+        one.close()
+    assert failure is not None
+    reason = _REASONS.get(failure.errno or 0)
+    where = f"port {port} on {host}"
+    raise CannotListen(reason.format(where=where) if reason else f"cannot listen at {where}: {failure.strerror}")
+
+
+def free_port(host: str, port: int) -> int:
+    """The port itself, when nobody has it; of 0, one that is free.
+
+    Asked for alone: who shares a port would not notice that another program shares it too.
+    """
+    alone = bind(host, port)
+    number: int = alone[0].getsockname()[1]
+    for one in alone:
+        one.close()
+    return number
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for _, address in _addresses(host))
+
+
+def url_of(host: str, port: int) -> str:
+    """
+    >>> url_of("127.0.0.1", 8484), url_of("::1", 80)
+    ('http://127.0.0.1:8484', 'http://[::1]:80')
+    """
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
+    try:
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise CannotListen(f"there is no address for --host {host}") from None
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def _bound(family: socket.AddressFamily, address: tuple[str, int], *, shared: bool) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,128 @@
+"""What happens in the gateway -> structlog -> one line each: for a person on a terminal, JSON in a pipe."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from typing import IO, Any, Final
+
+import structlog
+
+from moonshim.gateway.line_writer import LineWriter
+from moonshim.gateway.log_lines import REQUEST, fields_of, human_line, json_line, without_secrets
+from moonshim.gateway.record import Record
+
+__all__ = ["LEVELS", "close", "configure", "event", "tell"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_LOUDNESS: Final = {
+    "ok": logging.INFO,
+    "refused": logging.INFO,
+    "client_gone": logging.INFO,
+    "upstream_error": logging.WARNING,
+    "broken": logging.WARNING,
+    "failed": logging.ERROR,
+}
+_CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
+"""What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
+
+_log: Final[Any] = structlog.get_logger("moonshim")
+_writer: LineWriter | None = None
+
+
+def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int | None = None) -> None:
+    """From now on everything that is logged in this process goes to `stream` (standard error).
+
+    `worker` is said in every line of JSON, when there are several.
+    """
+    global _writer
+    close()
+    stream = stream or sys.stderr
+    on_terminal = stream is not None and stream.isatty()
+    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    number = logging.getLevelName(level.upper())
+
+    def render(logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
+        if on_terminal:
+            return human_line(without_secrets(fields), colour=colour)
+        head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
+
+    def tell_dropped(count: int) -> str:
+        return render(None, "", {"event": "log_lines_dropped", "count": count, "level": "warning"})
+
+    if stream is not None:
+        encoding = (getattr(stream, "encoding", None) if on_terminal else None) or "utf-8"
+        _writer = LineWriter(stream.fileno(), encoding=encoding, tell_dropped=tell_dropped)
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, _with_traceback, render],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda *_: _Lines(),
+        cache_logger_on_first_use=False,
+    )
+    _take_over(number)
+
+
+def tell(record: Record) -> None:
+    """A request is over."""
+    _log.log(_LOUDNESS.get(record.outcome, logging.INFO), REQUEST, **fields_of(record))
+
+
+def event(name: str, *, level: str = "info", **fields: Any) -> None:
+    """Anything else that somebody should know."""
+    _log.log(logging.getLevelName(level.upper()), name, **fields)
+
+
+def close() -> None:
+    """What was logged is written, as far as somebody reads it."""
+    global _writer
+    writer, _writer = _writer, None
+    if writer is not None:
+        writer.close()
+
+
+class _Lines:
+    """Where structlog hands over a finished line: the writer of the moment, or nobody."""
+
+    def msg(self, line: str) -> None:
+        if _writer is not None:
+            _writer.write(line)
+
+    debug = info = warning = error = critical = log = msg
+
+
+def _with_traceback(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    error = fields.pop("exc_info", None)
+    if error is True:
+        error = sys.exception()
+    if isinstance(error, tuple):
+        error = error[1]
+    if isinstance(error, BaseException):
+        fields["exception"] = "".join(traceback.format_exception(error)).rstrip()
+    return fields
+
+
+class _Bridge(logging.Handler):
+    """What libraries log through the standard library comes out with everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields = {"logger": record.name} | ({"exc_info": record.exc_info} if record.exc_info else {})
+            _log.log(record.levelno, record.getMessage(), **fields)
+        except Exception:
+            self.handleError(record)
+
+
+def _take_over(level: int) -> None:
+    root = logging.getLogger()
+    for handler in [one for one in root.handlers if isinstance(one, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge())
+    root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING) if level > logging.DEBUG else logging.DEBUG)

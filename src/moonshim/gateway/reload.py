@@ -1,0 +1,101 @@
+"""A configuration file that changes, or SIGHUP -> the configuration in use; a broken file changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from moonshim.config import Config
+from moonshim.errors import MoonshimError
+from moonshim.gateway import logs
+
+__all__ = ["Reloader", "watch"]
+
+POLL_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 0.2
+"""How long a file must stay as it is: an editor may write it in pieces."""
+_UNTIL_RESTART: Final = ("store", "secret", "memory_bytes", "remember_seconds", "limits")
+"""What a running gateway keeps, whatever a new file says."""
+
+Mark: TypeAlias = tuple[int, int, int] | None
+
+
+class Reloader:
+    """Loads a configuration and puts it to use, one at a time. What cannot be used leaves the old one, and is told."""
+
+    def __init__(
+        self,
+        current: Config,
+        load: Callable[[], Config],
+        use: Callable[[Config], None],
+        *,
+        refuse: Callable[[Config], str | None] = lambda _: None,
+        tell: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self._current, self._load, self._use, self._refuse, self._tell = current, load, use, refuse, tell
+        self._one_at_a_time = asyncio.Lock()
+
+    async def reload(self, why: str) -> bool:
+        """Whether the new configuration is in use."""
+        async with self._one_at_a_time:
+            try:
+                # In a thread: a key may lie in a file on a slow disk, and streams are running.
+                config = await asyncio.to_thread(self._load)
+                if (reason := self._refuse(config)) is not None:
+                    raise _Unusable(reason)
+                self._use(config)
+            except (MoonshimError, OSError) as error:
+                self._tell(False)
+                logs.event("configuration_kept", level="error", why=why, problem=str(error))
+                return False
+            self._tell(True)
+            kept = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._current, name)]
+            logs.event("configuration_loaded", why=why, providers=[one.name for one in config.providers])
+            if kept:
+                logs.event("restart_needed", level="warning", settings=kept)
+            self._current = config
+            return True
+
+
+class _Unusable(MoonshimError):
+    """It can be read, but must not be served here."""
+
+
+async def watch(
+    path: Path,
+    on_change: Callable[[], Awaitable[object]],
+    *,
+    seconds: float = POLL_SECONDS,
+    settle: float = SETTLE_SECONDS,
+) -> None:
+    """Call `on_change` whenever the file is another one, or says something else; runs until it is cancelled.
+
+    A look at it each second costs nothing, works on every file system, and sees a file that was replaced, by an
+    editor or by the link that Kubernetes turns around.
+    """
+    known = _mark(path)
+    while True:
+        await asyncio.sleep(seconds)
+        found = _mark(path)
+        if found is None or found == known:  # gone for a moment: somebody is replacing it
+            continue
+        while True:
+            await asyncio.sleep(settle)
+            again = _mark(path)
+            if again == found:
+                break
+            found = again
+        if found is not None:
+            known = found
+            await on_change()
+
+
+def _mark(path: Path) -> Mark:
+    try:
+        seen = os.stat(path)  # noqa: PTH116 - Path.stat makes an object more, each second
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size

@@ -1,0 +1,251 @@
+"""A service and bound sockets -> one process that serves, reloads on SIGHUP, and lets answers finish on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeAlias
+
+import uvicorn
+
+from moonshim.config import Limits
+from moonshim.gateway import logs
+from moonshim.gateway.settings import ServeSettings
+
+__all__ = ["AppServer", "Factory", "Service", "answers", "reachable", "run", "serve"]
+
+BACKLOG: Final = 2048
+KEEP_ALIVE_SECONDS: Final = 75
+"""Longer than the pools of clients keep a connection: the side that closes first should be theirs."""
+LAST_SECONDS: Final = 2
+"""When everything has finished, or must: how long connections may take to close."""
+READY_SECONDS: Final = 30.0
+
+
+class Service(Protocol):
+    """What is served."""
+
+    @property
+    def app(self) -> Any:
+        """An ASGI application, without a lifespan: `close` is called at the end."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def drain(self) -> None:
+        """Take nothing new from now on, and say so at `/ready`."""
+
+    async def reload(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Factory: TypeAlias = Callable[[ServeSettings, int], Awaitable[Service]]
+
+
+class AppServer(uvicorn.Server):
+    """Ends when it is told to, never by a signal of its own, and the port answers until the last request is done.
+
+    While it drains new connections are still taken, so that a balancer which asks is told to look elsewhere;
+    refusing requests is what the application does.
+    """
+
+    def __init__(self, config: uvicorn.Config, graceful_seconds: float = 0.0) -> None:
+        super().__init__(config)
+        self._graceful_seconds = graceful_seconds
+        self._deadline: float | None = None
+
+    @property
+    def draining(self) -> bool:
+        return self._deadline is not None
+
+    def stop(self) -> None:
+        """Once: when running requests are done, or at the deadline. Twice: at once."""
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self._graceful_seconds
+            logs.event("draining", requests=len(self.server_state.tasks), seconds=self._graceful_seconds)
+        else:
+            self._deadline = now
+            self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._deadline is not None:
+            overdue = asyncio.get_running_loop().time() >= self._deadline
+            self.should_exit = self.should_exit or overdue or not self.server_state.tasks
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.server_state.tasks:
+            logs.event("cut_off", level="warning", requests=len(self.server_state.tasks))
+            # uvicorn would show a traceback for each of them.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            for task in list(self.server_state.tasks):
+                task.cancel()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(
+    settings: ServeSettings,
+    sockets: list[socket.socket],
+    *,
+    worker: int = 0,
+    ready: Callable[[], None] | None = None,
+    lifeline: socket.socket | None = None,
+) -> int:
+    """Serve until a signal; the exit code. `ready` is called when the port answers.
+
+    Where there is a `lifeline`, its other end belongs to the process that started this one: when that is gone, this
+    one ends too.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(serve(settings, sockets, worker=worker, ready=ready, lifeline=lifeline))
+
+
+async def serve(
+    settings: ServeSettings,
+    sockets: list[socket.socket],
+    *,
+    worker: int = 0,
+    ready: Callable[[], None] | None = None,
+    lifeline: socket.socket | None = None,
+) -> int:
+    """The same, in a loop that runs already."""
+    module, _, name = settings.factory.partition(":")
+    factory: Factory = getattr(import_module(module), name)
+    service = await factory(settings, worker)
+    server = AppServer(_configuration(service.app, _protocol(service.limits)), settings.graceful_seconds)
+    waiting: set[asyncio.Task[None]] = set()
+
+    def stop() -> None:
+        service.drain()
+        server.stop()
+
+    def start(work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+
+    try:
+        handlers = {"SIGTERM": stop, "SIGINT": stop, "SIGHUP": lambda: start(service.reload())}
+        with _signals(handlers), _until_closed(lifeline, stop):
+            start(_announce(server, sockets, ready))
+            await server.serve(sockets)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await service.close()
+    return 0
+
+
+async def answers(host: str, port: int) -> bool:
+    """Whether somebody at this address says that it is alive."""
+    try:
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(f"GET /health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+                line = await reader.readline()
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except (OSError, TimeoutError):
+        return False
+    return line.split()[1:2] == [b"200"]
+
+
+async def _announce(server: AppServer, sockets: list[socket.socket], ready: Callable[[], None] | None) -> None:
+    while not server.started:
+        await asyncio.sleep(0.005)
+    if ready is None:
+        return
+    host, port = reachable(sockets[0])
+    while not await answers(host, port):
+        await asyncio.sleep(0.05)
+    ready()
+
+
+def reachable(bound: socket.socket) -> tuple[str, int]:
+    """Where this machine reaches a socket: one that is bound to every address, at loopback."""
+    host, port = bound.getsockname()[:2]
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
+
+
+def _configuration(app: Any, protocol: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        interface="asgi3",
+        loop="none",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=LAST_SECONDS,
+    )
+
+
+def _protocol(limits: Limits) -> Any:
+    try:
+        from moonshim.gateway.protocol import protocol_with
+    except ImportError:
+        return "httptools"
+    return protocol_with(limits)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+@contextlib.contextmanager
+def _signals(handlers: dict[str, Callable[[], None]]) -> Iterator[None]:
+    """Signals that this platform has and this thread may handle."""
+    loop, installed = asyncio.get_running_loop(), list[int]()
+    for name, handler in handlers.items():
+        with contextlib.suppress(AttributeError, NotImplementedError, ValueError, RuntimeError):
+            number = getattr(signal, name)
+            loop.add_signal_handler(number, handler)
+            installed.append(number)
+    try:
+        yield
+    finally:
+        for number in installed:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _until_closed(lifeline: socket.socket | None, ended: Callable[[], None]) -> Iterator[None]:
+    if lifeline is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        if not lifeline.recv(64):
+            loop.remove_reader(lifeline)
+            ended()
+
+    lifeline.setblocking(False)
+    loop.add_reader(lifeline, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(lifeline)

@@ -1,0 +1,54 @@
+"""What `moonshim serve` was told -> values that a worker process can be handed as JSON; and what forbids them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.config import Config
+
+__all__ = ["GRACEFUL_SECONDS", "ServeSettings", "refusal"]
+
+GRACEFUL_SECONDS: Final = 600.0
+"""How long running answers may take after SIGTERM: as long as a host may take for its first byte."""
+
+
+class ServeSettings(Struct, frozen=True, kw_only=True):
+    """How to serve. No secret is in it: where they are is said, and every worker reads them itself."""
+
+    factory: str = "moonshim.gateway.service:open_service"
+    """Where the service is made: `module:function`, with these settings and the worker's number as arguments."""
+    host: str = "127.0.0.1"
+    port: int = 8484
+    workers: int = 1
+    config: str | None = None
+    """The file; None: the usual environment variables."""
+    demo: bool = False
+    """Serve the scripted host instead of what is configured."""
+    log_dir: str | None = None
+    log_level: str = "info"
+    graceful_seconds: float = GRACEFUL_SECONDS
+    loopback: bool = True
+    """Whether the address can be reached from this machine only."""
+
+
+def refusal(config: Config, settings: ServeSettings) -> str | None:
+    """Why this configuration must not be served in this way; None: it may. It holds at a reload too.
+
+    >>> refusal(Config(), ServeSettings(host="0.0.0.0", loopback=False)).split(":")[0]
+    '0.0.0.0 can be reached from other machines, and there are no gateway keys'
+    >>> refusal(Config(), ServeSettings(workers=4)).split(":")[0]
+    '4 workers cannot share `memory'
+    """
+    if not settings.loopback and not config.keys and not config.open_without_keys:
+        return (
+            f"{settings.host} can be reached from other machines, and there are no gateway keys: anybody could spend "
+            "your keys. Make one with `moonshim keys new`, or say `open_without_keys = true` in the configuration"
+        )
+    if settings.workers > 1 and config.store.startswith("memory:"):
+        return (
+            f"{settings.workers} workers cannot share `memory:`: each would forget what the others remember. Say "
+            'store = "sqlite:PATH" or "redis://…" in the configuration, or set MOONSHIM_STORE'
+        )
+    return None

@@ -1,0 +1,38 @@
+"""Orders in the environment -> one of several processes that serve a port: `python -m moonshim.gateway.worker`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import msgspec
+
+from moonshim.errors import MoonshimError
+from moonshim.gateway import logs
+from moonshim.gateway.listening import bind
+from moonshim.gateway.server import run
+from moonshim.gateway.workers import ENVIRONMENT, READY, WorkerOrders
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Serve as ordered; the exit code."""
+    orders = msgspec.json.decode(os.environ.pop(ENVIRONMENT, "null"), type=WorkerOrders)
+    settings = orders.settings
+    lifeline = socket.socket(fileno=orders.lifeline)
+    logs.configure(settings.log_level, worker=orders.number)
+    try:
+        sockets = bind(settings.host, settings.port, shared=True)
+        return run(settings, sockets, worker=orders.number, ready=lambda: lifeline.sendall(READY), lifeline=lifeline)
+    except MoonshimError as error:
+        logs.event("cannot_serve", level="error", reason=str(error))
+        return 1
+    finally:
+        logs.close()
+        lifeline.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""A service with a small application of its own: what the server does is tested without a gateway behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from moonshim.config import Limits
+from moonshim.errors import MoonshimError
+from moonshim.gateway.settings import ServeSettings
+
+
+class SmallService:
+    """`/health`, `/ready`, `/pid`, `/reloads`, `/crash`, and `/stream`, which ends when a file is there.
+
+    `log_dir` is where that file is looked for, and where files say what happened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.limits = Limits()
+        self._folder = folder
+        self._draining = False
+        self._reloads = 0
+
+    def drain(self) -> None:
+        self._draining = True
+
+    async def reload(self) -> None:
+        self._reloads += 1
+
+    async def close(self) -> None:
+        (self._folder / f"closed_{os.getpid()}").touch()
+
+    async def app(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        path = scope["path"]
+        if path == "/stream":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"begun ", "more_body": True})
+            while not (self._folder / "finish").exists():
+                await asyncio.sleep(0.01)
+            await send({"type": "http.response.body", "body": b"ended"})
+            return
+        text, status = {"/pid": str(os.getpid()), "/reloads": str(self._reloads)}.get(path, "fine"), 200
+        if path == "/ready" and self._draining:
+            status = 503
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": text.encode()})
+
+
+async def open_small_service(settings: ServeSettings, worker: int) -> SmallService:
+    assert settings.log_dir is not None
+    return SmallService(Path(settings.log_dir))
+
+
+async def fail_to_open(settings: ServeSettings, worker: int) -> SmallService:
+    raise MoonshimError("the store cannot be reached")
