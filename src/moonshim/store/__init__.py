@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias
 
-from moonshim.errors import MoonshimError
+from moonshim.errors import InvalidInput, MoonshimError
 
-__all__ = ["Store", "StoreUnavailable"]
+__all__ = ["MOST_ENTRIES", "Store", "StoreKind", "StoreUnavailable", "open_store", "store_kind"]
+
+StoreKind: TypeAlias = Literal["memory", "sqlite", "redis"]
+"""`memory`: one process; `sqlite`: the processes of one machine; `redis`: many machines."""
+MOST_ENTRIES: Final = 64
+"""How many entries one key has at most: whoever reads one reads all."""
+
+_KINDS: Final[dict[str, StoreKind]] = {
+    "memory": "memory",
+    "sqlite": "sqlite",
+    "redis": "redis",
+    "rediss": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "unix": "redis",
+}
+_FORMS: Final = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (TLS), valkey://… or unix://SOCKET"
 
 
 class StoreUnavailable(MoonshimError):
@@ -20,10 +38,15 @@ class StoreUnavailable(MoonshimError):
 class Store(Protocol):
     """Bytes under names, each for a time. Every method may raise `StoreUnavailable`, and nothing else.
 
-    A value may be gone before its time (memory is bounded), never after it.
+    A value may be gone before its time (memory is bounded), never after it. Values,
+    entries, counters and leases live in spaces of their own: the same key in two of them
+    is two things, which only `delete` takes together.
     """
 
     async def get(self, key: str) -> bytes | None: ...
+
+    async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """The same for several keys, in one round trip."""
 
     async def put(self, key: str, value: bytes, ttl: float | None) -> None:
         """`ttl` in seconds; None: for good."""
@@ -31,13 +54,22 @@ class Store(Protocol):
     async def put_new(self, key: str, value: bytes, ttl: float | None) -> bytes:
         """Put it unless something is there; what is there now. Of two who do this at once, both get the same."""
 
+    async def touch(self, keys: Sequence[str], ttl: float) -> None:
+        """Those values that are still there, and not for good, live `ttl` from now."""
+
     async def delete(self, key: str) -> bool:
-        """Whether something was there. Takes entries (`put_entry`) of that key too."""
+        """Whether something was there. Takes entries (`put_entry`), counter and leases of that key too."""
 
     async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
-        """One of several values under a key, each with a name of its own; the whole key lives `ttl` from now."""
+        """One of several values under a key, each with a name of its own; the whole key lives `ttl` from now.
+
+        Of more than `MOST_ENTRIES` the oldest go.
+        """
 
     async def entries(self, key: str) -> dict[str, bytes]: ...
+
+    async def entries_many(self, keys: Sequence[str]) -> list[dict[str, bytes]]:
+        """The same for several keys, in one round trip."""
 
     async def add(self, key: str, amount: int, ttl: float) -> int:
         """A counter: the sum so far, this amount included. Its time runs from the first amount."""
@@ -51,3 +83,55 @@ class Store(Protocol):
         """Raises `StoreUnavailable` when nothing could be stored now."""
 
     async def close(self) -> None: ...
+
+
+def store_kind(url: str) -> StoreKind:
+    """Which store a URL asks for; `InvalidInput` when there is none.
+
+    >>> store_kind("sqlite:state/moonshim.db"), store_kind("valkey://localhost")
+    ('sqlite', 'redis')
+    """
+    # The URL may hold a password, so that no message repeats more of it than the scheme.
+    scheme, colon, rest = url.partition(":")
+    kind = _KINDS.get(scheme.lower())
+    if kind is None or not colon:
+        raise InvalidInput(f"no store has that address: use {_FORMS}", field="store")
+    if kind == "memory" and rest.strip("/"):
+        raise InvalidInput("memory: takes nothing behind the colon; its size is memory_bytes", field="store")
+    if kind == "redis" and not rest.startswith("//"):
+        raise InvalidInput(f"{scheme}: needs // behind it: use {_FORMS}", field="store")
+    if kind == "sqlite":
+        _sqlite_path(rest)
+    return kind
+
+
+def _sqlite_path(rest: str) -> Path:
+    """The file of `sqlite:PATH`; `sqlite:///PATH` is taken as the absolute path that it is in other URLs."""
+    if rest.startswith("//"):
+        rest = rest[2:]
+        if not rest.startswith("/"):
+            raise InvalidInput("sqlite:// needs a third slash: use sqlite:PATH or sqlite:///PATH", field="store")
+    if not rest or rest.startswith(":") or "\0" in rest:
+        raise InvalidInput("sqlite: needs the path of a file behind it (for no file there is memory:)", field="store")
+    return Path(rest).expanduser()
+
+
+async def open_store(url: str, *, memory_bytes: int) -> Store:
+    """The store at that address. Addresses that are wrong, and files that are no store of ours, raise `InvalidInput`.
+
+    A Redis that is down is no error here: it may come back.
+    """
+    kind = store_kind(url)
+    if kind == "memory":
+        from moonshim.store.memory import MemoryStore
+
+        return MemoryStore(memory_bytes)
+    if kind == "sqlite":
+        from moonshim.store.sqlite import SqliteStore
+
+        return await SqliteStore.open(_sqlite_path(url.partition(":")[2]))
+    try:
+        from moonshim.store.redis import RedisStore
+    except ImportError as error:
+        raise InvalidInput("this store needs the redis package: install moonshim[redis]", field="store") from error
+    return RedisStore(url)

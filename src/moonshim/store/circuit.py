@@ -1,0 +1,36 @@
+"""Whether a server that may be dead is asked now: not at once again after it failed, and then by one alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["Circuit"]
+
+
+class Circuit:
+    """Closed until something fails; then for `rest` seconds nobody is let through, and after that one who tries.
+
+    Every `lets_through` that was True is followed by one `settle`.
+    """
+
+    def __init__(self, rest: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rest = rest
+        self._clock = clock
+        self._failed_at: float | None = None
+        self._tried = False
+        """Somebody is out to see whether it is back."""
+
+    def lets_through(self) -> bool:
+        if self._failed_at is None:
+            return True
+        if self._tried or self._clock() - self._failed_at < self._rest:
+            return False
+        self._tried = True
+        return True
+
+    def settle(self, *, answered: bool | None) -> None:
+        """What became of it; None: it was not waited for, so that nothing is known."""
+        self._tried = False
+        if answered is not None:
+            self._failed_at = None if answered else self._clock()

@@ -1,0 +1,280 @@
+"""Names -> bytes in one SQLite file, which several processes share and which survives them."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from moonshim.errors import InvalidInput
+from moonshim.store import MOST_ENTRIES
+from moonshim.store.sqlite_thread import DatabaseThread
+
+__all__ = ["SCHEMA_VERSION", "SqliteStore"]
+
+SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE item (key BLOB PRIMARY KEY, expires REAL, value BLOB NOT NULL);
+CREATE TABLE entries (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, expires REAL NOT NULL);
+CREATE TABLE entry (
+    number INTEGER PRIMARY KEY, of INTEGER NOT NULL, field BLOB NOT NULL, value BLOB NOT NULL, UNIQUE (of, field)
+);
+CREATE TABLE counter (key BLOB PRIMARY KEY, expires REAL NOT NULL, total INTEGER NOT NULL);
+CREATE TABLE lease (
+    key BLOB NOT NULL, holder BLOB NOT NULL, expires REAL NOT NULL, PRIMARY KEY (key, holder)
+) WITHOUT ROWID;
+CREATE INDEX item_expires ON item (expires) WHERE expires IS NOT NULL;
+CREATE INDEX entries_expires ON entries (expires);
+CREATE INDEX counter_expires ON counter (expires);
+CREATE INDEX lease_expires ON lease (expires);
+"""
+_OVER: Final = (
+    "DELETE FROM item WHERE rowid IN (SELECT rowid FROM item WHERE expires <= ? LIMIT ?)",
+    "DELETE FROM entry WHERE of IN (SELECT id FROM entries WHERE expires <= ? LIMIT ?)",
+    "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)",
+    "DELETE FROM counter WHERE rowid IN (SELECT rowid FROM counter WHERE expires <= ? LIMIT ?)",
+    "DELETE FROM lease WHERE (key, holder) IN (SELECT key, holder FROM lease WHERE expires <= ? LIMIT ?)",
+)
+_SWEEP_EVERY: Final = 64
+"""Writes."""
+_SWEPT: Final = 4 * _SWEEP_EVERY
+"""How many rows of each table one sweep takes at most: more than were written since the last one."""
+_ASKED_AT_ONCE: Final = 500
+"""SQLite bounds the number of question marks."""
+
+
+class SqliteStore:
+    """What a method has answered is in the file, whatever becomes of the process. Make one with `open`."""
+
+    def __init__(self, path: Path, clock: Callable[[], float], patience: float) -> None:
+        self._clock = clock
+        self._writes = 0
+        self._database = DatabaseThread(path, _prepare, patience)
+
+    @classmethod
+    async def open(cls, path: Path, clock: Callable[[], float] = time.time, patience: float = 2.0) -> SqliteStore:
+        """The store in that file, which is made when it is not there. A file of something else is `InvalidInput`.
+
+        `patience`: seconds that a request waits for other processes at most.
+        """
+        store = cls(path, clock, patience)
+        try:
+            await store._database.run(_try_to_write, writes=True, opens=True)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    # --- values ------------------------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> bytes | None:
+        return (await self.get_many([key]))[0]
+
+    async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        names, now = [_bytes(key) for key in keys], self._clock()
+
+        def job(db: sqlite3.Connection) -> list[bytes | None]:
+            found = dict[bytes, bytes]()
+            for some in _batches(names):
+                found |= db.execute(
+                    f"SELECT key, value FROM item WHERE key IN ({_marks(some)}) AND (expires IS NULL OR expires > ?)",
+                    (*some, now),
+                ).fetchall()
+            return [found.get(name) for name in names]
+
+        return await self._database.run(job, writes=False)
+
+    async def put(self, key: str, value: bytes, ttl: float | None) -> None:
+        row = (_bytes(key), self._until(ttl), value)
+
+        def job(db: sqlite3.Connection) -> None:
+            self._sweep(db)
+            db.execute("REPLACE INTO item (key, expires, value) VALUES (?, ?, ?)", row)
+
+        await self._database.run(job, writes=True)
+
+    async def put_new(self, key: str, value: bytes, ttl: float | None) -> bytes:
+        name, until, now = _bytes(key), self._until(ttl), self._clock()
+
+        def job(db: sqlite3.Connection) -> bytes:
+            self._sweep(db)
+            there = db.execute(
+                "SELECT value FROM item WHERE key = ? AND (expires IS NULL OR expires > ?)", (name, now)
+            ).fetchone()
+            if there is not None:
+                return bytes(there[0])
+            db.execute("REPLACE INTO item (key, expires, value) VALUES (?, ?, ?)", (name, until, value))
+            return value
+
+        return await self._database.run(job, writes=True)
+
+    async def touch(self, keys: Sequence[str], ttl: float) -> None:
+        names, now = [_bytes(key) for key in keys], self._clock()
+
+        def job(db: sqlite3.Connection) -> None:
+            for some in _batches(names):
+                db.execute(
+                    f"UPDATE item SET expires = ? WHERE key IN ({_marks(some)}) AND expires > ?",
+                    (now + ttl, *some, now),
+                )
+
+        await self._database.run(job, writes=True)
+
+    async def delete(self, key: str) -> bool:
+        name, now = _bytes(key), self._clock()
+
+        def job(db: sqlite3.Connection) -> bool:
+            db.execute("DELETE FROM entry WHERE of IN (SELECT id FROM entries WHERE key = ?)", (name,))
+            there = False
+            for table in ("item", "entries", "counter", "lease"):
+                gone = db.execute(f"DELETE FROM {table} WHERE key = ? RETURNING expires", (name,)).fetchall()
+                there |= any(until is None or until > now for (until,) in gone)
+            return there
+
+        return await self._database.run(job, writes=True)
+
+    # --- entries -----------------------------------------------------------------------------------------------
+
+    async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
+        name, entry, now = _bytes(key), _bytes(field), self._clock()
+
+        def job(db: sqlite3.Connection) -> None:
+            self._sweep(db)
+            old = db.execute("SELECT id FROM entries WHERE key = ? AND expires <= ?", (name, now)).fetchone()
+            if old is not None:
+                db.execute("DELETE FROM entry WHERE of = ?", old)
+            (of,) = db.execute(
+                "INSERT INTO entries (key, expires) VALUES (?, ?)"
+                " ON CONFLICT (key) DO UPDATE SET expires = excluded.expires RETURNING id",
+                (name, now + ttl),
+            ).fetchone()
+            # A replaced row gets a new number, so that numbers tell which is the oldest.
+            db.execute("REPLACE INTO entry (of, field, value) VALUES (?, ?, ?)", (of, entry, value))
+            db.execute(
+                "DELETE FROM entry WHERE of = ?1 AND number <= ("
+                "SELECT number FROM entry WHERE of = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+                (of, MOST_ENTRIES),
+            )
+
+        await self._database.run(job, writes=True)
+
+    async def entries(self, key: str) -> dict[str, bytes]:
+        return (await self.entries_many([key]))[0]
+
+    async def entries_many(self, keys: Sequence[str]) -> list[dict[str, bytes]]:
+        names, now = [_bytes(key) for key in keys], self._clock()
+
+        def job(db: sqlite3.Connection) -> list[dict[str, bytes]]:
+            found: dict[bytes, dict[str, bytes]] = {name: {} for name in names}
+            for some in _batches(names):
+                for name, field, value in db.execute(
+                    "SELECT key, field, value FROM entries JOIN entry ON of = id"
+                    f" WHERE key IN ({_marks(some)}) AND expires > ? ORDER BY number",
+                    (*some, now),
+                ):
+                    found[name][_text(field)] = value
+            return [dict(found[name]) for name in names]
+
+        return await self._database.run(job, writes=False)
+
+    # --- counters and leases -----------------------------------------------------------------------------------
+
+    async def add(self, key: str, amount: int, ttl: float) -> int:
+        name, now = _bytes(key), self._clock()
+
+        def job(db: sqlite3.Connection) -> int:
+            self._sweep(db)
+            (total,) = db.execute(
+                "INSERT INTO counter (key, expires, total) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO UPDATE SET"
+                " total = iif(expires > ?4, total + ?3, ?3), expires = iif(expires > ?4, expires, ?2) RETURNING total",
+                (name, now + ttl, amount, now),
+            ).fetchone()
+            return int(total)
+
+        return await self._database.run(job, writes=True)
+
+    async def lease(self, key: str, holder: str, limit: int, ttl: float) -> bool:
+        name, who, now = _bytes(key), _bytes(holder), self._clock()
+
+        def job(db: sqlite3.Connection) -> bool:
+            self._sweep(db)
+            held = db.execute("SELECT holder FROM lease WHERE key = ? AND expires > ?", (name, now)).fetchall()
+            if (who,) not in held and len(held) >= limit:
+                return False
+            db.execute("REPLACE INTO lease (key, holder, expires) VALUES (?, ?, ?)", (name, who, now + ttl))
+            return True
+
+        return await self._database.run(job, writes=True)
+
+    async def release(self, key: str, holder: str) -> None:
+        row = (_bytes(key), _bytes(holder))
+
+        def job(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM lease WHERE key = ? AND holder = ?", row)
+
+        await self._database.run(job, writes=True)
+
+    # --- the whole ---------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        await self._database.run(_try_to_write, writes=True)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    def _until(self, ttl: float | None) -> float | None:
+        return None if ttl is None else self._clock() + ttl
+
+    def _sweep(self, db: sqlite3.Connection) -> None:
+        """Now and then a write takes with it what is over."""
+        self._writes += 1
+        if self._writes % _SWEEP_EVERY == 1:
+            now = self._clock()
+            for statement in _OVER:
+                db.execute(statement, (now, _SWEPT))
+
+
+def _try_to_write(db: sqlite3.Connection) -> None:
+    """A disk that is full or read-only shows here."""
+    db.execute("REPLACE INTO item (key, expires, value) VALUES (x'', 0, zeroblob(1))")
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    """The tables, as this version has them. Two processes may come here at once."""
+    if db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    foreign = version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise InvalidInput(
+            f"the file of the store was written by a newer Moonshim (its schema is {version}, this one knows"
+            f" {SCHEMA_VERSION}): update Moonshim, or name another file",
+            field="store",
+        )
+    if foreign:
+        raise InvalidInput("the file of the store is the database of something else", field="store")
+    if version == 0:
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    db.execute("COMMIT")
+
+
+def _bytes(text: str) -> bytes:
+    """Half a character and the null character are as good in a key as any other."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _batches(names: list[bytes]) -> list[list[bytes]]:
+    return [names[start : start + _ASKED_AT_ONCE] for start in range(0, len(names), _ASKED_AT_ONCE)]
+
+
+def _marks(names: Sequence[Any]) -> str:
+    return ",".join("?" * len(names))

@@ -1,0 +1,190 @@
+"""Jobs on a database -> their results, on one thread of its own, committed in groups.
+
+The event loop never waits for a disk: it puts a job into a queue and awaits a future. The
+thread takes all that has queued up since and commits it at once, so that a hundred writes
+at the same time cost one commit. What was answered is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from moonshim.errors import InvalidInput
+from moonshim.store import StoreUnavailable
+
+__all__ = ["DatabaseThread", "Job"]
+
+Result = TypeVar("Result")
+Job: TypeAlias = Callable[[sqlite3.Connection], Result]
+
+_GROUP: Final = 256
+"""How many jobs one commit has at most."""
+_JOURNAL_BYTES: Final = 16 * 1024 * 1024
+"""What the write-ahead log is cut back to."""
+
+
+class _Asked(Struct):
+    """A job in the queue, and who waits for it."""
+
+    job: Job[Any]
+    writes: bool
+    opens: bool
+    """Whoever opens a store is told when the file is another one than was meant."""
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class DatabaseThread:
+    """Runs jobs in the order in which they came. A job's faults are `StoreUnavailable`, without values in it.
+
+    After a fault the file is opened anew, so that a disk that was full, or a file that was
+    moved away, is only an episode.
+    """
+
+    def __init__(self, path: Path, prepare: Job[None], patience: float) -> None:
+        self._path = path
+        self._prepare = prepare
+        self._patience = patience
+        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="moonshim-store", daemon=True)
+        self._thread.start()
+
+    async def run(self, job: Job[Result], *, writes: bool, opens: bool = False) -> Result:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+        self._asked.put(_Asked(job, writes, opens, loop, future))
+        return await future
+
+    async def close(self) -> None:
+        """What was asked before is still done."""
+        if not self._closed:
+            self._closed = True
+            self._asked.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # --- on the thread -----------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (first := self._asked.get()) is not None:
+            group, ended = [first], False
+            with contextlib.suppress(queue.Empty):
+                while len(group) < _GROUP and not ended:
+                    more = self._asked.get_nowait()
+                    ended = more is None
+                    if more is not None:
+                        group.append(more)
+            self._run(group)
+            if ended:
+                break
+        self._drop_connection()
+
+    def _run(self, group: list[_Asked]) -> None:
+        results: list[Any]
+        try:
+            connection = self._connect()
+            if any(asked.writes for asked in group):
+                connection.execute("BEGIN IMMEDIATE")
+                results = [asked.job(connection) for asked in group]
+                connection.execute("COMMIT")
+            else:
+                results = [asked.job(connection) for asked in group]
+        except Exception as error:  # whatever it is, somebody waits for each of these jobs
+            self._drop_connection()
+            self._fail(group, error)
+            return
+        for asked, result in zip(group, results, strict=True):
+            _tell(asked, result, None)
+
+    def _fail(self, group: list[_Asked], error: Exception) -> None:
+        """One job that cannot be done (a number beyond 64 bits) takes nobody with it: each is tried alone."""
+        # A file that is locked, full or gone is so for all, and nobody has to wait for that again.
+        if len(group) > 1 and not isinstance(error, (sqlite3.OperationalError, OSError)):
+            for asked in group:
+                self._run([asked])
+            return
+        failed = StoreUnavailable(f"the store failed: {_word(error)}")
+        for asked in group:
+            _tell(asked, None, error if asked.opens and isinstance(error, InvalidInput) else failed)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is not None and not self._is_there():
+            self._drop_connection()
+        if self._connection is None:
+            _make_file(self._path)
+            self._file = _identity(self._path)
+            self._connection = sqlite3.connect(
+                self._path, timeout=self._patience, isolation_level=None, cached_statements=256
+            )
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorname == "SQLITE_NOTADB":
+                    raise InvalidInput("the file of the store is no SQLite database", field="store") from None
+                raise
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}")
+            self._prepare(self._connection)
+        return self._connection
+
+    def _is_there(self) -> bool:
+        """Whether the path still leads to the file that is open: SQLite would write on into one that was deleted."""
+        try:
+            return _identity(self._path) == self._file
+        except OSError:
+            return False
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()  # an open transaction is rolled back
+
+
+def _make_file(path: Path) -> None:
+    """Conversations are in it: for nobody but the owner. SQLite gives its log beside it the same mode."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _word(error: Exception) -> str:
+    """What went wrong, in the words of SQLite or of the system, which know no values."""
+    if isinstance(error, InvalidInput):
+        return str(error)
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorname", None) or type(error).__name__
+    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else type(error).__name__
+
+
+def _tell(asked: _Asked, result: Any, error: Exception | None) -> None:
+    with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+        asked.loop.call_soon_threadsafe(_settle, asked.future, result, error)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():  # cancelled
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,36 @@
+"""One Redis server for the tests of a worker, and a way to run a test with any store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.redis_server import RedisServer, running_redis
+from tests.store.opened import KINDS, Opened, opened
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    with running_redis() as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+def with_store(
+    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
+) -> Callable[[Callable[[Opened], Awaitable[None]]], None]:
+    """Runs an async test with a fresh store of every kind."""
+
+    def run(test: Callable[[Opened], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            async with opened(request.param, tmp_path, redis_server) as one:
+                await test(one)
+
+        if request.param == "redis":
+            redis_server.empty()
+        asyncio.run(whole())
+
+    return run
