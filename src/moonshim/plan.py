@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from moonshim.conversation import Message, Tool
@@ -19,6 +19,7 @@ from moonshim.options import KimiOptions
 from moonshim.repair.answer import Answer
 from moonshim.repair.names import Declared
 from moonshim.repair.slip import Observer
+from moonshim.stage import Stage, StageChain, Transformer, TransformerFailed, name_of
 
 __all__ = ["PASS_THROUGH", "Plan", "Tools", "check_options", "plan_for"]
 
@@ -36,6 +37,7 @@ class Plan:
         "_declared",
         "_grammar_name",
         "_history",
+        "_transformers",
         "client",
         "hides_usage",
         "model",
@@ -59,6 +61,7 @@ class Plan:
         dialects: tuple[Dialect, Dialect] | None = None,
         reply: Reply | None = None,
         hides_usage: bool = False,
+        transformers: Sequence[Transformer] = (),
     ) -> None:
         self.model = model
         self.names: Mapping[str, str] = names or {}
@@ -77,14 +80,34 @@ class Plan:
         # `None` means that nobody knows; an empty list, or "none", that there are no tools.
         choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
         self._calls = offered and choice != "none"
+        # Those that leave answers alone cost nothing, and one that fails does so before a host is asked.
+        self._transformers = tuple(one for one in reversed(transformers) if self._stages_of(one))
 
     @property
     def translates(self) -> bool:
-        """Whether the answer has to be written anew: in another dialect, or with calls of another kind."""
+        """Whether the answer has to be written anew: in another dialect, with calls of another kind, or by stages."""
         if self.client is None or self.upstream is None:
             return False
         custom = any(tool.kind == "custom" for tool in self.reply.tools.values())
-        return custom or not (self.client.name == self.upstream.name == "openai_chat")
+        return custom or bool(self._transformers) or not (self.client.name == self.upstream.name == "openai_chat")
+
+    def stages(self) -> StageChain:
+        """New stages for one answer, in the order in which they see it: the last transformer of the chain first."""
+        return StageChain(
+            (name_of(transformer), stage)
+            for transformer in self._transformers
+            for stage in self._stages_of(transformer)
+        )
+
+    def _stages_of(self, transformer: Transformer) -> list[Stage]:
+        name = name_of(transformer)
+        try:
+            made = transformer.stages(self)
+        except Exception as error:
+            raise TransformerFailed.raised(name, error) from error
+        if not isinstance(made, list):
+            raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
+        return made
 
     def answer(self, observe: Observer | None = None, *, hears: bool = True) -> Answer:
         """The part that mends one choice. Who `hears` is told every piece of text, not only repairs and blocks."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Reasoning, Request, Tool
 from moonshim.dialect import Dialect, Reply
-from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
+from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
 from moonshim.formats import is_kimi_model
 from moonshim.hosts.condition import Conditioned, condition
 from moonshim.hosts.detect import needs_for
@@ -24,19 +24,29 @@ from moonshim.hosts.think_text import read_think_text
 from moonshim.json_text import decode_object, encode
 from moonshim.options import KimiOptions
 from moonshim.plan import PASS_THROUGH, Plan, check_options
+from moonshim.recollection import LostTurn, Turns, says_nothing
 from moonshim.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.repair.arguments import SafeArguments
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.seal import Sealer
+from moonshim.stage import Transformer, TransformerFailed, name_of
 from moonshim.tokens import estimate_tokens
 
-__all__ = ["MESSAGE_DIALECTS", "Prepared", "count_tokens", "prepare_request", "render_problem", "translate_messages"]
+__all__ = [
+    "MESSAGE_DIALECTS",
+    "Asked",
+    "Prepared",
+    "count_tokens",
+    "prepare_request",
+    "read_request",
+    "render_problem",
+    "translate_messages",
+]
 
 _NOBODY_KNOWS: Final = ("generic", "other")
 """A host and a model of which nothing is known: what their own client sends goes through as it is."""
 P = ParamSpec("P")
 T = TypeVar("T")
-Recall: TypeAlias = Callable[[Message], Reasoning | None]
 
 
 def _bounded(work: Callable[P, T]) -> Callable[P, T]:
@@ -65,7 +75,100 @@ class Prepared(Struct, frozen=True):
     """The row of the host table that was applied."""
 
 
+class Asked:
+    """A client's request, parsed once, to be prepared for one target after the other. Nothing changes it."""
+
+    __slots__ = ("_body", "_sealer", "_turns", "changes", "dialect", "request")
+
+    def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], sealer: Sealer) -> None:
+        self.dialect = dialect
+        self.request = request
+        """What the client asks for, in its own names."""
+        self.changes = changes
+        """What parsing left out."""
+        self._body = body
+        self._sealer = sealer
+        self._turns: Turns | None = None
+
+    @_bounded
+    def lost_turns(self) -> list[LostTurn]:
+        """The turns of the model that came back without their reasoning: what may be put back as `recalled`."""
+        return self.turns().lost if any(map(_has_lost, self.request.messages)) else []
+
+    @_bounded
+    def turns(self) -> Turns:
+        """What was said so far, for `turn_filing`: read once, whoever asks."""
+        if self._turns is None:
+            self._turns = Turns(self.request.messages)
+        return self._turns
+
+    @_bounded
+    def prepare(
+        self,
+        *,
+        upstream: str = "openai_chat",
+        host: str | None = None,
+        base_url: str | None = None,
+        model: str | None = None,
+        options: KimiOptions | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        recalled: Mapping[int, Reasoning] | None = None,
+        transformers: Sequence[Transformer] = (),
+        reply_id: str | None = None,
+        created: int = 0,
+    ) -> Prepared:
+        """Make the request right for this host and model; see `prepare_request`."""
+        client = dialect_named(self.dialect)
+        speaks = dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
+        asked = self.request
+        request = _transformed(asked if model is None else replace(asked, model=model), transformers)
+        needs = needs_for(host=host, base_url=base_url, model=request.model, upstream=upstream, overrides=overrides)
+        if needs.dialect != speaks.name:
+            speaks = dialect_named(needs.dialect)
+        if options is not None:
+            check_options(options)
+        changes = self.changes
+        if speaks is not client:
+            request, left = client.left_behind(request)
+            changes = [*changes, *left]
+        request, modern = _modern(request, needs)
+        changes = [*changes, *modern]
+        if options is None and not overrides and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
+            made = Conditioned(request, [], {})
+        else:
+            made = condition(
+                request,
+                needs,
+                options or KimiOptions(),
+                recalled=_moved(recalled, asked, request) if recalled else None,
+                mend_arguments=_mended_arguments,
+            )
+        out, unsaid = speaks.render_request(made.request)
+        reply = Reply(
+            model=asked.model,
+            id=reply_id if reply_id is not None else _digest(self._body),
+            created=created,
+            request=asked,
+            tools=made.tools,
+            sealer=self._sealer,
+        )
+        plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply, transformers)
+        return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
+
+
 @_bounded
+def read_request(
+    body: Any, *, dialect: str = "openai_chat", secret: bytes | None = None, default_model: str | None = None
+) -> Asked:
+    """Parse a client's request, to prepare it for one host or for several. The body that was passed stays as it is.
+
+    `default_model` is asked for where the body names no model. See `prepare_request` for the rest.
+    """
+    client, sealer = dialect_named(dialect), Sealer(secret)
+    request, changes = client.parse_request(_with_model(body, default_model), sealer)
+    return Asked(body, client.name, request, changes, sealer)
+
+
 def prepare_request(
     body: Any,
     *,
@@ -77,7 +180,8 @@ def prepare_request(
     options: KimiOptions | None = None,
     overrides: Mapping[str, Any] | None = None,
     secret: bytes | None = None,
-    recall: Recall | None = None,
+    recalled: Mapping[int, Reasoning] | None = None,
+    transformers: Sequence[Transformer] = (),
     reply_id: str | None = None,
     created: int = 0,
 ) -> Prepared:
@@ -86,8 +190,10 @@ def prepare_request(
     `dialect` is the client's, `upstream` the host's. The host is named, or found from
     `base_url`; `overrides` sets cells of its row. `model` is what the host calls the model,
     where the client calls it something else. `secret` keys what we mint (signatures,
-    encrypted content); `recall` is asked for reasoning that the client dropped; `reply_id`
-    and `created` name the answer where the host does not.
+    encrypted content); `recalled` is reasoning that the client has lost, by the index of its
+    message (see docs/requests.md); `transformers` change the request before anything else,
+    and the answer (docs/transformers.md); `reply_id` and `created` name the answer where the
+    host does not.
 
     A request that cannot be understood, or not be made right, raises `InvalidInput` with the field.
 
@@ -96,36 +202,55 @@ def prepare_request(
     >>> "temperature" in prepared.body, prepared.changes[0].place
     (False, 'temperature')
     """
-    client = dialect_named(dialect)
-    speaks = dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
-    sealer = Sealer(secret)
-    asked, changes = client.parse_request(_with_model(body, model), sealer)
-    request = asked if model is None else replace(asked, model=model)
-    needs = needs_for(host=host, base_url=base_url, model=request.model, upstream=upstream, overrides=overrides)
-    if needs.dialect != speaks.name:
-        speaks = dialect_named(needs.dialect)
-    if options is not None:
-        check_options(options)
-    if speaks is not client:
-        request, left = client.left_behind(request)
-        changes = [*changes, *left]
-    request, modern = _modern(request, needs)
-    changes = [*changes, *modern]
-    if options is None and not overrides and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
-        made = Conditioned(request, [], {})
-    else:
-        made = condition(request, needs, options or KimiOptions(), recall=recall, mend_arguments=_mended_arguments)
-    out, unsaid = speaks.render_request(made.request)
-    reply = Reply(
-        model=asked.model,
-        id=reply_id if reply_id is not None else _digest(body),
+    dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
+    return read_request(body, dialect=dialect, secret=secret, default_model=model).prepare(
+        upstream=upstream,
+        host=host,
+        base_url=base_url,
+        model=model,
+        options=options,
+        overrides=overrides,
+        recalled=recalled,
+        transformers=transformers,
+        reply_id=reply_id,
         created=created,
-        request=asked,
-        tools=made.tools,
-        sealer=sealer,
     )
-    plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply)
-    return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
+
+
+def _has_lost(message: Message) -> bool:
+    if message.speaker != "ai":
+        return False
+    return all(says_nothing(part) for part in message.parts if isinstance(part, Reasoning))
+
+
+def _transformed(request: Request, transformers: Sequence[Transformer]) -> Request:
+    """The request as the transformers leave it, in the order of the chain."""
+    for transformer in transformers:
+        name = name_of(transformer)
+        try:
+            made = transformer.prepare(request)
+        except Refused:
+            raise  # It says on purpose what the client is to be told.
+        except Exception as error:
+            raise TransformerFailed.raised(name, error) from error
+        if not isinstance(made, Request):
+            raise TransformerFailed(name, f"it made {type(made).__name__} of a request")
+        if made.places == request.places and len(made.messages) != len(request.messages):
+            where = {id(message): place for message, place in zip(request.messages, request.places, strict=False)}
+            made = replace(made, places=tuple(where.get(id(message), "messages") for message in made.messages))
+        request = made
+    return request
+
+
+def _moved(recalled: Mapping[int, Reasoning], asked: Request, request: Request) -> dict[int, Reasoning]:
+    """The same reasoning by where its messages are now: a transformer may have put others between them."""
+    before, now = ([n for n, one in enumerate(r.messages) if one.speaker == "ai"] for r in (asked, request))
+    if len(before) == len(now):
+        moves = dict(zip(before, now, strict=True))
+    else:
+        where = {id(message): n for n, message in enumerate(request.messages)}
+        moves = {n: where[id(asked.messages[n])] for n in before if id(asked.messages[n]) in where}
+    return {moves[index]: reasoning for index, reasoning in recalled.items() if index in moves}
 
 
 def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
@@ -149,6 +274,7 @@ def _plan(
     tools: Mapping[str, Tool],
     dialects: tuple[Dialect, Dialect],
     reply: Reply,
+    transformers: Sequence[Transformer],
 ) -> Plan:
     if options is None and is_kimi_model(request.model):
         options = KimiOptions.mending(id_policy=needs.id_policy)
@@ -167,6 +293,7 @@ def _plan(
         dialects=dialects,
         reply=reply,
         hides_usage=not asked_usage,
+        transformers=transformers,
     )
 
 

@@ -76,24 +76,72 @@ def test_reasoning_is_sent_as_the_host_reads_it(came: Json, where: dict[str, Any
     assert reasoned(came, **where) == expected
 
 
+REMEMBERED = Reasoning("I thought", field="reasoning_content")
+
+
 def test_what_is_remembered_comes_back_under_the_name_that_the_host_reads() -> None:
-    asked: list[Message] = []
-
-    def recall(message: Message) -> Reasoning | None:
-        asked.append(message)
-        return Reasoning("I thought", field="reasoning_content")
-
     given = body(user(), ai(call("c1", "my.ls")), tool(), ai(content="done"), user())
-    found = made(given, "vllm", recall=recall)
+    found = made(given, "vllm", recalled={1: REMEMBERED})
     assert found.request.messages[1].parts[0] == Reasoning("I thought", field="reasoning")
+    assert not any(isinstance(part, Reasoning) for part in found.request.messages[3].parts)
     assert "reasoning_recalled" in rules(found.changes)
-    # It is asked once, about the message with calls, under the names that the client knows.
-    assert [part for message in asked for part in message.parts] == [ToolCall("hist_tool_c1", "my.ls", "{}", "c1")]
 
 
-def test_a_memory_without_an_answer_leaves_the_mildest_thing() -> None:
-    request = made(body(user(), ai(call()), tool()), recall=lambda message: None).request
-    assert request.messages[1].parts[0] == Reasoning("")
+@pytest.mark.parametrize("recalled", [{}, {0: REMEMBERED}, {2: REMEMBERED}, {7: REMEMBERED}, {-2: REMEMBERED}])
+def test_a_memory_of_something_else_leaves_the_mildest_thing(recalled: dict[int, Reasoning]) -> None:
+    found = made(body(user(), ai(call()), tool()), recalled=recalled)
+    assert found.request.messages[1].parts[0] == Reasoning("")
+    assert "reasoning_recalled" not in rules(found.changes)
+
+
+def test_what_the_client_hands_back_counts_more_than_what_is_remembered() -> None:
+    given = body(user(), ai(call(), reasoning_content="mine"), tool())
+    found = made(given, recalled={1: REMEMBERED})
+    assert found.request.messages[1].parts[0] == Reasoning("mine")
+    assert "reasoning_recalled" not in rules(found.changes)
+
+
+@pytest.mark.parametrize("echo", ["", " ", None])
+def test_an_echo_that_says_nothing_is_as_good_as_lost(echo: str | None) -> None:
+    message = sent_messages(user(), ai(call(), reasoning_content=echo), tool(), recalled={1: REMEMBERED})[1]
+    assert message["reasoning_content"] == "I thought"
+
+
+def test_thoughts_that_stand_alone_are_not_remembered_twice() -> None:
+    given = [user(), ai(content="", reasoning_content="hm"), ai(call()), tool()]
+    message = sent_messages(*given, recalled={2: REMEMBERED})[1]
+    assert message["reasoning_content"] == "hm"
+
+
+WANTED: dict[str, tuple[dict[str, Any], bool, bool]] = {
+    "a model that reads all": ({"model": "kimi-k2.6"}, True, True),
+    "a model that reads those of calls": ({"model": "kimi-k2.5"}, True, False),
+    "a model that takes none": ({"host": "vllm", "model": "kimi-k2-0905"}, False, False),
+    "one that is told to read none": ({"overrides": {"keeps_reasoning": "none"}}, False, False),
+}
+
+
+@pytest.mark.parametrize(("where", "calling", "speaking"), WANTED.values(), ids=WANTED.keys())
+def test_it_comes_back_where_the_host_reads_it_and_nowhere_else(
+    where: dict[str, Any], calling: bool, speaking: bool
+) -> None:
+    given = body(user(), ai(call()), tool(), ai(content="done"), user())
+    found = made(given, recalled={1: REMEMBERED, 3: REMEMBERED}, **where)
+    said = [
+        any(isinstance(part, Reasoning) and part.text == "I thought" for part in message.parts)
+        for message in found.request.messages
+        if message.speaker == "ai"
+    ]
+    assert said == [calling, speaking]
+    assert ("reasoning_recalled" in rules(found.changes)) == calling
+    assert "reasoning_dropped" not in rules(found.changes)
+
+
+def test_it_comes_back_to_a_call_of_2023() -> None:
+    old = {"role": "assistant", "content": None, "function_call": {"name": "ls", "arguments": "{}"}}
+    given = [user(), old, {"role": "function", "name": "ls", "content": "a"}]
+    message = sent_messages(*given, model="kimi-k2.5", recalled={1: REMEMBERED})[1]
+    assert message["reasoning_content"] == "I thought"
 
 
 def test_a_model_that_reads_only_the_reasoning_of_calls_gets_no_other() -> None:
@@ -145,7 +193,7 @@ def test_what_the_host_does_not_take_is_as_good_as_lost() -> None:
     found = made(redacted, "openrouter")
     assert found.request.messages[1].parts[0] == Reasoning(" ", field="reasoning")
     assert rules(found.changes) == ["reasoning_details", "reasoning_lost", "reasoning_field", "history_id"]
-    known = made(redacted, "openrouter", recall=lambda message: Reasoning("hm", "sig"))
+    known = made(redacted, "openrouter", recalled={1: Reasoning("hm", "sig")})
     assert known.request.messages[1].parts[0] == Reasoning("hm", field="reasoning")
 
 

@@ -11,10 +11,12 @@ failed (`legal_messages`), tools that a message declares where the host reads no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Request, Text, Tool
+from moonshim.conversation import Change, Message, Reasoning, Request, Text, Tool
 from moonshim.errors import InvalidInput
 from moonshim.hosts.called_tools import Mend, condition_calls
 from moonshim.hosts.chat_shapes import condition_shapes
@@ -24,7 +26,7 @@ from moonshim.hosts.history_ids import condition_ids
 from moonshim.hosts.kept import CHAT
 from moonshim.hosts.legacy_functions import condition_functions
 from moonshim.hosts.legal_messages import legal
-from moonshim.hosts.lost_reasoning import Recall, condition_reasoning
+from moonshim.hosts.lost_reasoning import condition_reasoning, put_back
 from moonshim.hosts.media import condition_media, move_media
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.parameters import condition_parameters
@@ -53,10 +55,12 @@ def condition(
     needs: Needs,
     options: KimiOptions,
     *,
-    recall: Recall | None = None,
+    recalled: Mapping[int, Reasoning] | None = None,
     mend_arguments: Mend | None = None,
 ) -> Conditioned:
     """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
+
+    `recalled` has the reasoning that the client has lost, by the index of its message.
 
     >>> from moonshim.hosts.detect import needs_for
     >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"), Text(""))),))
@@ -66,6 +70,9 @@ def condition(
     """
     changes: list[Change] = []
     messages = placed(request)
+    if recalled:
+        # While messages have the numbers that whoever remembers knows.
+        messages = put_back(messages, needs, recalled, changes)
     if options.accept_role_tool:
         check_results(messages)
     else:
@@ -73,7 +80,7 @@ def condition(
     desk = ToolDesk(needs, changes)
     tools = None if request.tools is None else desk.declare(request.tools)
     messages, more = declare_in_messages(messages, desk, changes, accepted=needs.dynamic_tools)
-    messages = _conditioned(messages, needs, desk, recall, mend_arguments, changes)
+    messages = _conditioned(messages, needs, desk, mend_arguments, changes)
     # In Messages the system prompt is no message.
     if not any(needs.dialect == CHAT or one.message.speaker != "system" for one in messages):
         raise InvalidInput("there is nothing to send: no message says anything", field="messages")
@@ -99,7 +106,6 @@ def _conditioned(
     messages: list[Placed],
     needs: Needs,
     desk: ToolDesk,
-    recall: Recall | None,
     mend: Mend | None,
     changes: list[Change],
 ) -> list[Placed]:
@@ -108,8 +114,7 @@ def _conditioned(
     messages = strip_billing(messages, changes)
     messages = condition_media(messages, needs, changes)
     messages = join_turns(messages, needs, changes)
-    # Before names and identifiers are the host's: whoever remembers the reasoning knows those of the client.
-    messages = condition_reasoning(messages, needs, recall, changes)
+    messages = condition_reasoning(messages, needs, changes)
     messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
     # A message of which nothing is left is empty like any other.
     messages = legal(messages, changes, marks_errors=needs.dialect != CHAT)

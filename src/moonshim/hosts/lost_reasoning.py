@@ -1,4 +1,4 @@
-"""The reasoning of former turns -> in the field that the host reads; lost reasoning is asked for, or made up for.
+"""The reasoning of former turns -> in the field that the host reads; lost reasoning is put back, or made up for.
 
 What stands in for lost reasoning is the mildest thing that the host accepts: nothing, an empty
 text, a blank. Never words, which the model would read as its own thoughts.
@@ -7,21 +7,18 @@ text, a blank. Never words, which the model would read as its own thoughts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Part, Reasoning, ToolCall
-from moonshim.hosts.kept import kept_of
+from moonshim.conversation import Change, Message, Part, Reasoning, Text, ToolCall
+from moonshim.hosts.kept import fields_of, kept_of
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.placed import Placed, Tally
 from moonshim.seal import is_sealed
 
-__all__ = ["Recall", "condition_reasoning"]
-
-Recall: TypeAlias = Callable[[Message], Reasoning | None]
-"""A message of the model with calls, as the client sent it -> what the model thought then, if anybody knows."""
+__all__ = ["condition_reasoning", "put_back"]
 
 _REDACTED: Final = "redacted_thinking"
 _ROUTED: Final = "reasoning."
@@ -30,19 +27,52 @@ _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
 _GROWING: Final = ("text", "summary", "encrypted", "data")
 
 
-def condition_reasoning(
-    messages: list[Placed], needs: Needs, recall: Recall | None, changes: list[Change]
+def put_back(
+    messages: list[Placed], needs: Needs, recalled: Mapping[int, Reasoning], changes: list[Change]
 ) -> list[Placed]:
-    """Each message depends on itself alone, and on what `recall` says of it."""
-    desk = _Desk(needs, recall)
+    """What somebody remembers of a turn stands in its message as if the client had sent it, where the host takes it.
+
+    What the client has sent itself counts more, unless it says nothing to this host.
+    """
+    out, desk, tally = list(messages), _Desk(needs), Tally()
+    for index in sorted(recalled):
+        one = messages[index] if 0 <= index < len(messages) else None
+        if one is None or not _wants(one.message, needs) or desk.heard(one.message):
+            continue
+        before = messages[index - 1].message if index else one.message
+        if _only_thinks(before) and desk.heard(before):
+            continue  # Thoughts that stand alone are joined to what comes next.
+        said = tuple(part for part in one.message.parts if not isinstance(part, Reasoning))
+        out[index] = one.saying(recalled[index], *said)
+        tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", one.place)
+    changes.extend(tally.changes())
+    return out
+
+
+def _wants(message: Message, needs: Needs) -> bool:
+    """Whether the host takes the reasoning of this message."""
+    # In the protocol of 2023 a call is a field.
+    calling = any(isinstance(part, ToolCall) for part in message.parts) or "function_call" in fields_of(message)
+    keeps = needs.keeps_reasoning == "all" or (needs.keeps_reasoning == "calls" and calling)
+    return message.speaker == "ai" and needs.reasoning_in is not None and keeps
+
+
+def _only_thinks(message: Message) -> bool:
+    said = (part for part in message.parts if not isinstance(part, Reasoning))
+    return message.speaker == "ai" and all(part == Text("") for part in said)
+
+
+def condition_reasoning(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+    """Each message depends on itself alone."""
+    desk = _Desk(needs)
     out = [one.as_message(desk.made(one)) if one.message.speaker == "ai" else one for one in messages]
     changes.extend(desk.tally.changes())
     return out
 
 
 class _Desk:
-    def __init__(self, needs: Needs, recall: Recall | None) -> None:
-        self._needs, self._recall = needs, recall
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
         self._signed = re.compile(needs.signature_pattern or ".*", re.DOTALL)
         self.tally = Tally()
 
@@ -55,7 +85,7 @@ class _Desk:
         if needs.keeps_reasoning == "calls" and not calling:
             return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
         # What the host does not take is lost, whoever has lost it.
-        thoughts = [self._taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
+        thoughts = [self.taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
         if calling and not any(map(_says, thoughts)):
             thoughts = self._found(one, thoughts)
         if not thoughts:
@@ -63,16 +93,17 @@ class _Desk:
         named = [self._named(thought, message, one.place) for thought in thoughts]
         return self._put(message, named, first=calling and needs.lost_reasoning is not None, place=one.place)
 
+    def heard(self, message: Message) -> bool:
+        """Whether a message has reasoning that says anything to this host."""
+        taken = (self.taken(part, None) for part in message.parts if isinstance(part, Reasoning))
+        return any(thought.text.strip() or thought.signature or thought.details for thought in taken)
+
     def _dropped(self, one: Placed, why: str) -> Message:
         self.tally.add("reasoning_dropped", f"{why}: not sent", one.place)
         return replace(one.message, parts=tuple(p for p in one.message.parts if not isinstance(p, Reasoning)))
 
     def _found(self, one: Placed, thoughts: list[Reasoning]) -> list[Reasoning]:
-        """What was thought before these calls: remembered, or what the host takes for it."""
-        recalled = None if self._recall is None else self._recall(one.message)
-        if recalled is not None:
-            self.tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", one.place)
-            return [self._taken(recalled, one.place)]
+        """What was thought before these calls is lost: what the host takes for it."""
         lost = self._needs.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
             return thoughts
@@ -89,7 +120,7 @@ class _Desk:
         details = tuple(one for thought in thoughts for one in thought.details)
         return [replace(thoughts[0], text=text, details=details)]
 
-    def _taken(self, thought: Reasoning, place: str | None) -> Reasoning:
+    def taken(self, thought: Reasoning, place: str | None) -> Reasoning:
         """What the host takes back of a thought."""
         details = tuple(map(self._unnumbered, self._whole(filter(self._takes, thought.details))))
         if details != thought.details:
