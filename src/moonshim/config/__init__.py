@@ -1,8 +1,14 @@
 """A configuration file, or the environment -> a `Config`."""
 
+from moonshim.config.endpoints import endpoint_of, without_secrets
+from moonshim.config.environment import LOOKED_FOR, config_from_environment
+from moonshim.config.example import EXAMPLE
+from moonshim.config.finding import find_config
+from moonshim.config.loading import load_config, parse_config
 from moonshim.config.model import (
     Config,
     GatewayKey,
+    KeySource,
     Limits,
     Provider,
     Retries,
@@ -11,10 +17,16 @@ from moonshim.config.model import (
     Timeouts,
     TransformerUse,
 )
+from moonshim.config.problems import ConfigError
+from moonshim.config.warned import warnings_of
 
 __all__ = [
+    "EXAMPLE",
+    "LOOKED_FOR",
     "Config",
+    "ConfigError",
     "GatewayKey",
+    "KeySource",
     "Limits",
     "Provider",
     "Retries",
@@ -22,4 +34,11 @@ __all__ = [
     "Target",
     "Timeouts",
     "TransformerUse",
+    "config_from_environment",
+    "endpoint_of",
+    "find_config",
+    "load_config",
+    "parse_config",
+    "warnings_of",
+    "without_secrets",
 ]

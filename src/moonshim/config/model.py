@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 __all__ = [
     "Config",
     "GatewayKey",
+    "KeySource",
     "Limits",
     "Provider",
     "Retries",
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 MEBIBYTE: Final = 1024 * 1024
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class Secret:
@@ -61,8 +64,16 @@ class TransformerUse(Struct, frozen=True):
     options: dict[str, Any] = {}
 
 
+class KeySource(Struct, frozen=True):
+    """Where a key of a provider was looked for, for people: never the key itself."""
+
+    place: str
+    """`MOONSHOT_API_KEY`, `the file keys/moonshot`, `the configuration`."""
+    found: bool = True
+
+
 class Provider(Struct, frozen=True, kw_only=True):
-    """A host as somebody has configured it."""
+    """A host as somebody has configured it. It prints as its name: headers and addresses can hold secrets."""
 
     name: str
     api_base_url: str
@@ -75,6 +86,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     """A row of the host table; None: found from the address."""
     cells: dict[str, Any] = {}
     """Cells of its row that are otherwise here."""
+    model_cells: dict[str, dict[str, Any]] = {}
+    """Cells that are otherwise for single models. `cells_for` has both."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     transformers: tuple[TransformerUse, ...] | None = None
@@ -89,6 +102,16 @@ class Provider(Struct, frozen=True, kw_only=True):
     """A file of certificates for this host."""
     proxy: str | None = None
     """None: what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+    key_sources: tuple[KeySource, ...] = ()
+    """Where `keys` are from, and where none was found."""
+
+    def cells_for(self, model: str) -> dict[str, Any]:
+        """The cells that are otherwise here for this model: its own before those of the provider."""
+        own = self.model_cells.get(model)
+        return self.cells | own if own else self.cells
+
+    def __repr__(self) -> str:
+        return f"Provider({self.name!r})"
 
 
 class Target(Struct, frozen=True):
@@ -139,7 +162,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Everything that was configured."""
+    """Everything that was configured. It prints as names only: a store's address can hold a password."""
 
     providers: tuple[Provider, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
@@ -162,5 +185,17 @@ class Config(Struct, frozen=True, kw_only=True):
     """Whether an address other than loopback may be served without keys."""
     limits: Limits = Limits()
     retries: Retries = Retries()
+    host: str | None = None
+    """The address to serve at; None: the command line's, or loopback."""
+    port: int | None = None
+    workers: int | None = None
+    log_dir: str | None = None
+    """Where a file for every stream goes; None: nowhere."""
+    log_level: LogLevel | None = None
     source: str = "nothing"
     """Where this came from, for people: a path, or `environment`."""
+    notes: tuple[str, ...] = ()
+    """What was left aside while it was read. `warnings_of` has these and more."""
+
+    def __repr__(self) -> str:
+        return f"Config(from {self.source!r}, providers={self.providers!r})"

@@ -1,0 +1,229 @@
+"""What a provider says under `transformer` -> its chains, checked link by link.
+
+`use` may have names, `["Kimi", {options}]` and `{"Kimi": {options}}`. Names of claude-code-router's own transformers
+are understood: what they do is not needed here, or is said in another way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path as File
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from moonshim.config.model import TransformerUse
+from moonshim.config.problems import Path, Problems, nearest
+from moonshim.config.reading import Table, kind_of
+from moonshim.errors import InvalidInput, MoonshimError
+
+__all__ = ["Chains", "chain_warnings", "read_chains"]
+
+OURS: Final = ("Kimi", "Log")
+
+_NOT_NEEDED: Final = "is not needed here: hosts are known by their address"
+_MENDED: Final = "is not needed here: what it does is always done"
+_ELSEWHERE: Final = "speaks a protocol that is not spoken here, and does nothing"
+_FOREIGN: Final[dict[str, str]] = {
+    "openrouter": _NOT_NEEDED,
+    "deepseek": _NOT_NEEDED,
+    "groq": _NOT_NEEDED,
+    "cerebras": _NOT_NEEDED,
+    "vercel": _NOT_NEEDED,
+    "glm": _NOT_NEEDED,
+    "openai": _NOT_NEEDED,
+    "tooluse": _MENDED,
+    "reasoning": _MENDED,
+    "forcereasoning": _MENDED,
+    "enhancetool": _MENDED,
+    "cleancache": _MENDED,
+    "streamoptions": _MENDED,
+    "sampling": "is not needed here: the host table knows which sampling values a model takes",
+    "customparams": "does nothing here",
+    "maxtoken": "sets the cells `default_max_tokens` and `output_limit` here",
+    "maxcompletiontokens": "sets the cells `default_max_tokens` and `output_limit` here",
+    "anthropic": 'is `dialect = "anthropic"` here',
+    "gemini": _ELSEWHERE + "; Gemini has an address for Chat, too: …/v1beta/openai",
+    "vertex-gemini": _ELSEWHERE,
+    "vertex-claude": _ELSEWHERE,
+    "gemini-cli": _ELSEWHERE,
+    "qwen-cli": _ELSEWHERE,
+    "rovo-cli": _ELSEWHERE,
+    "codex": _ELSEWHERE,
+    "openai-responses": _ELSEWHERE,
+    "openai-response": _ELSEWHERE,
+}
+"""The transformers that claude-code-router brings, in lower case."""
+
+_PLACE: Final = re.compile(r"(?P<file>.+\.py):\w+|[\w.]+:\w+")
+"""A class in a file (`./mine.py:Mine`), or in a module (`package.module:Mine`)."""
+
+
+class Chains(Struct):
+    """The chains of one provider, and what its foreign transformers ask for in our words."""
+
+    shared: tuple[TransformerUse, ...] | None = None
+    by_model: dict[str, tuple[TransformerUse, ...]] = field(default_factory=dict)
+    cells: dict[str, Any] = field(default_factory=dict)
+    model_cells: dict[str, dict[str, Any]] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    dialect: str | None = None
+
+
+def read_chains(
+    table: Table,
+    *,
+    models: tuple[str, ...],
+    plug_ins: Mapping[str, TransformerUse],
+    folder: File | None,
+    lenient: bool = False,
+    javascript: bool = False,
+) -> Chains:
+    """The chains under `transformer`. `plug_ins`: what the file itself has declared, by name. `lenient`: a chain of a
+    model that is not there does nothing, as in claude-code-router, instead of being an error. `javascript`: it has
+    declared plug-ins that cannot be run, whose names nobody knows."""
+    reader = _Reader(table.problems, plug_ins, folder, javascript)
+    chains = Chains()
+    if "use" in table:
+        uses = reader.uses(table.anything("use"), table.at("use"))
+        chains.cells = _limits(uses)
+        chains.headers = _headers(uses)
+        if any(use.name.lower() == "anthropic" for use, _ in uses):
+            chains.dialect = "anthropic"
+        chains.shared = reader.kept(uses)
+    table.knows("use")
+    for model in [key for key in table if key != "use"]:
+        inner = table.table(model)
+        assert inner is not None
+        if models and model not in models:
+            told = table.note if lenient else table.error
+            told(model, f"no model of this provider is called `{model}`{nearest(model, models)}")
+            continue
+        uses = reader.uses(inner.anything("use"), inner.at("use")) if "use" in inner else []
+        inner.knows("use")
+        inner.close()
+        if limits := _limits(uses):
+            chains.model_cells[model] = limits
+        if kept := reader.kept(uses):
+            chains.by_model[model] = kept
+    return chains
+
+
+def chain_warnings(uses: tuple[TransformerUse, ...]) -> list[str]:
+    """What is odd about a chain that can be run."""
+    try:
+        chain = _loaded(uses)
+    except MoonshimError:  # it has been told when the file was read
+        return []
+    return [str(warning) for warning in getattr(chain, "warnings", ())]
+
+
+class _Reader:
+    """Reads the lists of one provider."""
+
+    def __init__(
+        self, problems: Problems, plug_ins: Mapping[str, TransformerUse], folder: File | None, javascript: bool
+    ) -> None:
+        self._problems = problems
+        self._plug_ins = plug_ins
+        self._folder = folder
+        self._javascript = javascript
+
+    def uses(self, value: Any, path: Path) -> list[tuple[TransformerUse, Path]]:
+        """The links as they are written, and where."""
+        if not isinstance(value, list):
+            self._problems.add(path, f"this must be a list of transformers, not {kind_of(value)}")
+            return []
+        places = [(*path, number) for number in range(len(value))]
+        return [(use, place) for one, place in zip(value, places, strict=True) for use in self._links(one, place)]
+
+    def _links(self, value: Any, path: Path) -> list[TransformerUse]:
+        match value:
+            case str(name) if name.strip():
+                return [TransformerUse(name)]
+            case [str(name)] if name.strip():
+                return [TransformerUse(name)]
+            case [str(name), dict(options)] if name.strip():
+                return [TransformerUse(name, options)]
+            case dict() if value and all(isinstance(options, dict) for options in value.values()):
+                return [TransformerUse(name, options) for name, options in value.items()]
+        self._problems.add(path, 'a transformer is "Name", ["Name", {options}] or {"Name": {options}}')
+        return []
+
+    def kept(self, uses: list[tuple[TransformerUse, Path]]) -> tuple[TransformerUse, ...] | None:
+        """The links that are run here. None when none is left of them: then nothing was said."""
+        ours: list[TransformerUse] = []
+        for use, path in uses:
+            declared = self._plug_ins.get(use.name)
+            if declared is not None:
+                use = TransformerUse(declared.name, declared.options | use.options)
+            elif use.name.lower() in _FOREIGN:
+                self._problems.note(path, f"the transformer `{use.name}` {_FOREIGN[use.name.lower()]}")
+                continue
+            elif use.name.endswith((".js", ".cjs", ".mjs")):
+                self._problems.note(path, f"`{use.name}` is JavaScript, and is not run: plug-ins are in Python here")
+                continue
+            use = self._placed(use)
+            try:
+                _loaded((use,))
+            except MoonshimError as error:
+                if self._javascript and declared is None and use.name not in OURS:
+                    self._problems.note(
+                        path, f"`{use.name}` is not known here; is it one of the plug-ins in JavaScript?"
+                    )
+                else:
+                    self._problems.add(path, str(error))
+                continue
+            ours.append(use)
+        return tuple(ours) if ours or not uses else None
+
+    def _placed(self, use: TransformerUse) -> TransformerUse:
+        """A plug-in's file is looked for beside the configuration."""
+        found = _PLACE.fullmatch(use.name)
+        if found is None or not found["file"] or self._folder is None:
+            return use
+        path = File(found["file"]).expanduser()
+        return TransformerUse(str(self._folder / path) + use.name[found.end("file") :], use.options)
+
+
+def _loaded(uses: tuple[TransformerUse, ...]) -> Any:
+    """The chain that runs these. Raises `MoonshimError` for what does not exist or cannot have these options."""
+    from moonshim import transformers
+
+    load_chain = getattr(transformers, "load_chain", None)
+    if load_chain is not None:
+        return load_chain(uses)
+    for use in uses:
+        if use.name == "Kimi":
+            from moonshim.options import KimiOptions
+
+            KimiOptions.from_json(use.options)
+        elif use.name not in OURS and _PLACE.fullmatch(use.name) is None:
+            raise InvalidInput(f"there is no transformer `{use.name}`{nearest(use.name, OURS)}")
+    return None
+
+
+def _limits(uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
+    """The cells that claude-code-router's `maxtoken` and `maxcompletiontokens` stand for."""
+    cells: dict[str, Any] = {}
+    for use, _ in uses:
+        kind = use.name.lower()
+        limit = use.options.get("max_completion_tokens", use.options.get("max_tokens"))
+        if kind in ("maxtoken", "maxcompletiontokens") and isinstance(limit, int) and limit > 0:
+            cells |= {"default_max_tokens": limit, "output_limit": limit}
+        if kind == "maxcompletiontokens":
+            cells["max_tokens_field"] = "max_completion_tokens"
+    return cells
+
+
+def _headers(uses: list[tuple[TransformerUse, Path]]) -> dict[str, str]:
+    """The headers that claude-code-router's `openrouter` sends."""
+    named = {"referer": "HTTP-Referer", "title": "X-Title"}
+    return {
+        header: value
+        for use, _ in uses
+        if use.name.lower() == "openrouter"
+        for option, header in named.items()
+        if isinstance(value := use.options.get(option), str) and value
+    }

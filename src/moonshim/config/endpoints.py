@@ -1,0 +1,92 @@
+"""A provider's address, in whichever of its usual forms -> the URL that requests are posted to."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from moonshim.config.model import Provider
+from moonshim.hosts.detect import host_of
+
+__all__ = ["dialect_of", "endpoint_of", "is_loopback", "without_secrets"]
+
+# What the hosts' own paths are when only their name was given; everywhere else it is /v1.
+_ROOTS: Final[dict[str, str]] = {
+    "openrouter": "/api/v1",
+    "groq": "/openai/v1",
+    "deepinfra": "/v1/openai",
+    "fireworks": "/inference/v1",
+    "kimi-coding": "/coding/v1",
+}
+_POSTED: Final = re.compile(r"/(chat/completions|messages|completions|responses)/?$")
+_VERSION: Final = re.compile(r"/v\d+[a-z0-9]*(?:/|$)")
+_MESSAGES: Final = re.compile(r"(?:^|/)anthropic(?:/|$)|/messages/?$")
+_LOOPBACK: Final = re.compile(r"localhost|.+\.localhost|127(?:\.\d{1,3}){3}|::1")
+
+
+def endpoint_of(provider: Provider) -> str:
+    """Where the requests for this provider go.
+
+    >>> endpoint_of(Provider(name="or", api_base_url="https://openrouter.ai/api"))
+    'https://openrouter.ai/api/v1/chat/completions'
+    >>> endpoint_of(Provider(name="ms", api_base_url="https://api.moonshot.ai/anthropic", dialect="anthropic"))
+    'https://api.moonshot.ai/anthropic/v1/messages'
+    """
+    return _endpoint(provider.api_base_url, provider.dialect)
+
+
+@lru_cache(256)
+def _endpoint(address: str, dialect: str) -> str:
+    parts = urlsplit(address.strip())
+    posted = _POSTED.search(parts.path)
+    path = (parts.path[: posted.start()] if posted else parts.path).rstrip("/")
+    if dialect == "anthropic":
+        # Anthropic's clients add /v1/messages to whatever they are given.
+        whole = _VERSION.search(path) or (posted and posted[1] == "messages")
+        path = f"{path}/messages" if whole else f"{path}/v1/messages"
+    elif posted:
+        path = f"{path}/chat/completions"  # the whole endpoint was given: nothing is missing in it
+    else:
+        path = f"{_completed(path, address)}/chat/completions"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def _completed(path: str, address: str) -> str:
+    """The path with the version that it lacks."""
+    root = _ROOTS.get(host_of(address), "/v1")
+    if root.startswith(f"{path}/"):
+        return root
+    return path if path and _VERSION.search(path) else f"{path}/v1"
+
+
+def dialect_of(address: str) -> str:
+    """What an address is spoken to in, when nobody says.
+
+    >>> dialect_of("https://api.moonshot.cn/anthropic"), dialect_of("https://api.moonshot.cn/v1")
+    ('anthropic', 'openai_chat')
+    """
+    return "anthropic" if _MESSAGES.search(urlsplit(address.strip()).path) else "openai_chat"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether what is sent there stays on this machine.
+
+    >>> is_loopback("http://localhost:8000/v1"), is_loopback("http://vllm.internal:8000")
+    (True, False)
+    """
+    return _LOOPBACK.fullmatch((urlsplit(address.strip()).hostname or "").lower()) is not None
+
+
+def without_secrets(address: str) -> str:
+    """An address to be shown: no password, and nothing behind a question mark.
+
+    >>> without_secrets("redis://:secret@cache:6379/0"), without_secrets("https://h/v1?key=secret")
+    ('redis://***@cache:6379/0', 'https://h/v1?***')
+    """
+    head, question, _ = address.partition("?")
+    scheme, slashes, rest = head.partition("://")
+    if slashes and "@" in rest:
+        rest = f"***@{rest.rpartition('@')[2]}"
+    return f"{scheme}{slashes}{rest}{question}{'***' if question else ''}"

@@ -1,0 +1,149 @@
+"""The usual environment variables -> a configuration, for those who have written none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.config.endpoints import dialect_of
+from moonshim.config.model import Config, KeySource, Provider, Secret
+from moonshim.config.problems import ConfigError
+from moonshim.config.provider_table import address_fault
+from moonshim.hosts.detect import host_of
+from moonshim.hosts.needs import UpstreamDialect
+
+__all__ = ["KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from_environment", "with_overrides"]
+
+
+class KnownHost(Struct, frozen=True, kw_only=True):
+    """A host that is used as soon as its key is there."""
+
+    name: str
+    variable: str
+    api_base_url: str
+    models: tuple[str, ...] = ()
+    """Only what is documented; empty: any name under `name/`."""
+    default: str | None = None
+    """What Claude Code and Codex get when they ask for their own models."""
+
+    @property
+    def address_variable(self) -> str:
+        return self.variable.removesuffix("_API_KEY") + "_BASE_URL"
+
+
+_FIREWORKS: Final = "accounts/fireworks/models/"
+KNOWN_HOSTS: Final = (
+    KnownHost(
+        name="moonshot",
+        variable="MOONSHOT_API_KEY",
+        api_base_url="https://api.moonshot.ai/v1",
+        models=(
+            "kimi-k3",
+            "kimi-k3.1-pro",
+            "kimi-k3.1-pro-highspeed",
+            "kimi-k2.7-code",
+            "kimi-k2.7-code-highspeed",
+            "kimi-k2.6",
+            "kimi-k2.5",
+        ),
+        default="kimi-k3",
+    ),
+    KnownHost(
+        name="kimi",
+        variable="KIMI_API_KEY",
+        api_base_url="https://api.kimi.com/coding/v1",
+        models=("kimi-for-coding", "kimi-for-coding-highspeed", "k3", "k3-256k", "k3.1-pro"),
+        default="kimi-for-coding",
+    ),
+    KnownHost(
+        name="fireworks",
+        variable="FIREWORKS_API_KEY",
+        api_base_url="https://api.fireworks.ai/inference/v1",
+        models=tuple(_FIREWORKS + name for name in ("kimi-k3", "kimi-k2p7-code", "kimi-k2p6", "kimi-k2p5")),
+        default=f"{_FIREWORKS}kimi-k3",
+    ),
+    KnownHost(
+        name="openrouter",
+        variable="OPENROUTER_API_KEY",
+        api_base_url="https://openrouter.ai/api/v1",
+        default="moonshotai/kimi-k3",
+    ),
+    KnownHost(name="together", variable="TOGETHER_API_KEY", api_base_url="https://api.together.xyz/v1"),
+    KnownHost(
+        name="siliconflow",
+        variable="SILICONFLOW_API_KEY",
+        api_base_url="https://api.siliconflow.cn/v1",
+        default="moonshotai/Kimi-K2-Instruct",
+    ),
+    KnownHost(name="deepinfra", variable="DEEPINFRA_API_KEY", api_base_url="https://api.deepinfra.com/v1/openai"),
+    KnownHost(name="groq", variable="GROQ_API_KEY", api_base_url="https://api.groq.com/openai/v1"),
+    KnownHost(
+        name="nvidia",
+        variable="NVIDIA_API_KEY",
+        api_base_url="https://integrate.api.nvidia.com/v1",
+        default="moonshotai/kimi-k2.6",
+    ),
+)
+LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
+"""The variables, for the message that none of them is there."""
+
+CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
+"""What Claude Code and Codex ask for when nobody has told them a model."""
+
+
+def config_from_environment(environ: Mapping[str, str]) -> Config | None:
+    """Everything that the environment has a key for; None when there is no key at all.
+
+    Raises `ConfigError` for an address that is none, and for a `MOONSHIM_MODEL` that no provider has.
+
+    >>> config = config_from_environment({"MOONSHOT_API_KEY": "sk-…"})
+    >>> config.providers[0].name, config.aliases["claude-*"]
+    ('moonshot', ('moonshot/kimi-k3',))
+    """
+    found = [(host, _provider(host, environ)) for host in KNOWN_HOSTS if environ.get(host.variable, "").strip()]
+    if not found:
+        return None
+    chosen = environ.get("MOONSHIM_MODEL", "").strip()
+    defaults = [
+        f"{host.name}/{host.default}" for host, provider in found if host.default and _is_itself(host, provider)
+    ]
+    targets = (chosen,) if chosen else tuple(defaults)
+    notes = () if targets else (f"environment: set MOONSHIM_MODEL to say what {CLIENTS_OWN[0]} is",)
+    config = Config(
+        providers=tuple(provider for _, provider in found),
+        aliases=dict.fromkeys(CLIENTS_OWN, targets) if targets else {},
+        source="environment",
+        notes=notes,
+    )
+    return with_overrides(config, environ)
+
+
+def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
+    """The configuration with what the environment says of the store and the secret, which counts more."""
+    if store := environ.get("MOONSHIM_STORE", "").strip():
+        config = msgspec.structs.replace(config, store=store)
+    if secret := environ.get("MOONSHIM_SECRET", "").strip():
+        config = msgspec.structs.replace(config, secret=Secret(secret))
+    return config
+
+
+def _provider(host: KnownHost, environ: Mapping[str, str]) -> Provider:
+    address = environ.get(host.address_variable, "").strip() or host.api_base_url
+    if wrong := address_fault(address):
+        raise ConfigError([f"environment: {host.address_variable}: {wrong}"])
+    provider = Provider(
+        name=host.name,
+        api_base_url=address,
+        keys=(Secret(environ[host.variable].strip()),),
+        key_sources=(KeySource(host.variable),),
+        dialect=cast(UpstreamDialect, dialect_of(address)),
+    )
+    return msgspec.structs.replace(provider, models=host.models) if _is_itself(host, provider) else provider
+
+
+def _is_itself(host: KnownHost, provider: Provider) -> bool:
+    """Whether an address of one's own still leads to the same host, which has the same models."""
+    return host_of(provider.api_base_url).removesuffix("-anthropic") == host_of(host.api_base_url)

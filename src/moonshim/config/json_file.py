@@ -1,0 +1,143 @@
+"""JSON text -> its values, and the line of every key and element.
+
+What people have in their files is read too: comments, a comma before a closing bracket (claude-code-router takes
+both), and several objects one behind the other, which is how providers are often shown.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from json import JSONDecodeError, JSONDecoder
+from typing import Any, Final
+
+from moonshim.config.problems import Path
+
+__all__ = ["NotJson", "read_json"]
+
+DEEPEST: Final = 64
+
+_GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_LINE_END: Final = re.compile("\n")
+_SCALAR: Final = JSONDecoder()
+
+
+class NotJson(ValueError):
+    """The text is no JSON: where, and why."""
+
+    def __init__(self, why: str, line: int, column: int) -> None:
+        super().__init__(why)
+        self.line = line
+        self.column = column
+
+
+def read_json(text: str) -> tuple[Any, dict[Path, int]]:
+    """The value, or the list of values when there are several.
+
+    >>> read_json('{"a": [1, 2,], // so\\n "b": {}}')
+    ({'a': [1, 2], 'b': {}}, {('a',): 1, ('a', 0): 1, ('a', 1): 1, ('b',): 2})
+    """
+    return _Reader(text).run()
+
+
+class _Reader:
+    """Reads one text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._ends = [found.start() for found in _LINE_END.finditer(text)]
+        self.lines: dict[Path, int] = {}
+
+    def run(self) -> tuple[Any, dict[Path, int]]:
+        self._skip()
+        if self._at == len(self._text):
+            raise self._error("there is nothing in it")
+        values = [self._value((), 0)]
+        self._skip()
+        if self._at < len(self._text) and self._text[self._at] in "{,":
+            return self._several()
+        if self._at < len(self._text):
+            raise self._error("nothing can follow here")
+        return values[0], self.lines
+
+    def _several(self) -> tuple[Any, dict[Path, int]]:
+        self._at, self.lines = 0, {}
+        values: list[Any] = []
+        self._skip()
+        while self._at < len(self._text):
+            values.append(self._value((len(values),), 0))
+            self._skip()
+            self._take(",")
+        return values, self.lines
+
+    def _value(self, path: Path, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise self._error(f"nested more than {DEEPEST} deep")
+        if path and isinstance(path[-1], int):
+            self.lines[path] = self._line()
+        if self._take("{"):
+            return self._object(path, depth)
+        if self._take("["):
+            return self._array(path, depth)
+        return self._scalar()
+
+    def _object(self, path: Path, depth: int) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        while not self._take("}"):
+            if not self._text.startswith('"', self._at):
+                raise self._error("a key in double quotes is needed here")
+            started = self._at
+            key = self._scalar()
+            if key in values:
+                self._at = started
+                raise self._error(f"the key `{key}` is there twice")
+            self.lines[(*path, key)] = self._line(started)
+            self._skip()
+            if not self._take(":"):
+                raise self._error(f"a colon is needed behind the key `{key}`")
+            values[key] = self._value((*path, key), depth + 1)
+            self._between("}")
+        return values
+
+    def _array(self, path: Path, depth: int) -> list[Any]:
+        values: list[Any] = []
+        while not self._take("]"):
+            values.append(self._value((*path, len(values)), depth + 1))
+            self._between("]")
+        return values
+
+    def _between(self, closing: str) -> None:
+        self._skip()
+        if not self._take(",") and not self._text.startswith(closing, self._at):
+            raise self._error(f"a comma or `{closing}` is needed here")
+
+    def _scalar(self) -> Any:
+        try:
+            value, self._at = _SCALAR.raw_decode(self._text, self._at)
+        except JSONDecodeError as error:
+            self._at = error.pos
+            raise self._error("a value is needed here" if error.msg == "Expecting value" else error.msg) from None
+        except ValueError:  # a number of more digits than Python reads
+            raise self._error("this number is too long") from None
+        return value
+
+    def _take(self, mark: str) -> bool:
+        """Whether the mark is next; then it is passed, and the gap behind it."""
+        if not self._text.startswith(mark, self._at):
+            return False
+        self._at += len(mark)
+        self._skip()
+        return True
+
+    def _skip(self) -> None:
+        found = _GAP.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+
+    def _line(self, at: int | None = None) -> int:
+        return bisect_right(self._ends, (self._at if at is None else at) - 1) + 1
+
+    def _error(self, why: str) -> NotJson:
+        line = self._line()
+        start = self._ends[line - 2] + 1 if line > 1 else 0
+        return NotJson(why, line, self._at - start + 1)

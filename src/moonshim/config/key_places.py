@@ -1,0 +1,60 @@
+"""What a provider says of its keys -> the keys, and where each was found or missed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path as File
+
+from moonshim.config.model import KeySource, Secret
+from moonshim.config.reading import Table, existing_file
+from moonshim.config.variables import variable_of
+
+__all__ = ["read_keys"]
+
+
+def read_keys(
+    table: Table, environ: Mapping[str, str], folder: File | None
+) -> tuple[tuple[Secret, ...], tuple[KeySource, ...]]:
+    """The keys from all places, each once."""
+    found: dict[str, None] = {}
+    sources: list[KeySource] = []
+
+    def take(text: str | None, place: str) -> None:
+        text = text.strip() if text else ""
+        sources.append(KeySource(place, bool(text)))
+        if text in found:
+            table.problems.note(table.path, f"one of its keys is there twice (from {place})")
+        if text:
+            found[text] = None
+
+    written = table.raw("api_key") if "api_key" in table else table.raw("apiKey")
+    key = table.text("api_key", also=("apiKey",), empty=True)
+    if isinstance(written, str) and written.strip():
+        take(key, variable_of(written) or "the configuration")
+    several = table.raw("api_keys")
+    for place, text in enumerate(table.texts("api_keys") or ()):
+        raw = several[place] if isinstance(several, list) and place < len(several) else None
+        take(text, (variable_of(raw) if isinstance(raw, str) else None) or "the configuration")
+    if (variable := table.text("api_key_env")) is not None:
+        take(environ.get(variable), variable)
+        if not environ.get(variable):
+            table.note("api_key_env", f"the environment variable `{variable}` is not set")
+    if (file := existing_file(table, "api_key_file", folder)) is not None:
+        take(_first_line(table, file), f"the file {file}")
+    return tuple(map(Secret, found)), tuple(sources)
+
+
+def _first_line(table: Table, file: str) -> str | None:
+    path = File(file)
+    try:
+        with path.open(encoding="utf-8") as opened:
+            line = opened.readline().strip()
+        if path.stat().st_mode & 0o077 and os.name == "posix":
+            table.note("api_key_file", f"others can read {file}: `chmod 600` keeps it to yourself")
+    except (OSError, UnicodeDecodeError) as error:
+        table.error("api_key_file", f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}")
+        return None
+    if not line:
+        table.error("api_key_file", f"the first line of {file} is empty")
+    return line

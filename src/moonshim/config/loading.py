@@ -1,0 +1,185 @@
+"""A configuration file -> a `Config`, or a `ConfigError` with everything that is wrong in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path as File
+from typing import Any, Final
+
+import msgspec
+
+from moonshim.config.alias_table import check_aliases, read_aliases
+from moonshim.config.environment import config_from_environment, with_overrides
+from moonshim.config.gateway_keys import read_gateway_keys
+from moonshim.config.json_file import NotJson, read_json
+from moonshim.config.model import Config, Limits, Provider, Retries, Timeouts
+from moonshim.config.problems import ConfigError, Path, Problems
+from moonshim.config.provider_table import Defaults, read_provider, read_timeouts
+from moonshim.config.reading import Table
+from moonshim.config.router_file import FromRouter, is_router_file, read_router_keys
+from moonshim.config.settings_tables import GATEWAY_KEYS, read_gateway, read_numbers
+from moonshim.config.toml_lines import toml_lines
+
+__all__ = ["load_config", "parse_config"]
+
+LARGEST: Final = 4 * 1024 * 1024
+_JSON_BEGINS: Final = re.compile(r"\s*(?:\{|\[\s*\{|//|/\*)")
+_TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
+    """The configuration in a file. Paths in it begin at its folder."""
+    file = File(path)
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror or error}"]) from None
+    if len(data) > LARGEST:
+        raise ConfigError([f"{path}: a configuration has at most {LARGEST:,} bytes"])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{path}:{line}: this is not UTF-8"]) from None
+    return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
+
+
+def parse_config(
+    text: str, *, suffix: str, environ: Mapping[str, str], source: str, folder: File | None = None
+) -> Config:
+    """The configuration in a text. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
+
+    >>> text = '[{"name": "vllm", "api_base_url": "http://localhost:8000/v1"}]'
+    >>> parse_config(text, suffix=".json", environ={}, source="moonshim.json").providers
+    (Provider('vllm'),)
+    """
+    value, lines = _values(text, suffix, source)
+    problems = Problems(source, lines)
+    config = _Reading(problems, environ, folder).config(value)
+    if problems.errors:
+        raise ConfigError(problems.errors)
+    return with_overrides(config, environ)
+
+
+def _values(text: str, suffix: str, source: str) -> tuple[Any, dict[Path, int]]:
+    """What the text says, and where."""
+    known = {".toml": False, ".json": True, ".jsonc": True, ".json5": True}
+    if known.get(suffix.lower(), _JSON_BEGINS.match(text) is not None):
+        try:
+            return read_json(text)
+        except NotJson as error:
+            raise ConfigError([f"{source}:{error.line}:{error.column}: {error}"]) from None
+    import tomllib
+
+    try:
+        return tomllib.loads(text), toml_lines(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        message = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep"
+        found = _TOML_PLACE.search(message)
+        place = f":{found[1]}:{found[2]}" if found and found[1] else f":{text.count(chr(10)) + 1}" if found else ""
+        raise ConfigError([f"{source}{place}: {_TOML_PLACE.sub('', message)}"]) from None
+
+
+class _Reading:
+    """Reads one value into a configuration."""
+
+    def __init__(self, problems: Problems, environ: Mapping[str, str], folder: File | None) -> None:
+        self._problems = problems
+        self._environ = environ
+        self._folder = folder
+
+    def config(self, value: Any) -> Config:
+        if isinstance(value, list):
+            return self._only_providers([self._table(one, (place,)) for place, one in enumerate(value)])
+        root = self._table(value, ())
+        if "providers" not in root and "Providers" not in root and _is_provider(root):
+            return self._only_providers([root])
+        return self._whole(root)
+
+    def _table(self, value: Any, path: Path) -> Table:
+        return Table(value, path, self._problems, self._environ)
+
+    def _only_providers(self, tables: list[Table]) -> Config:
+        """A provider, or a list of them, and nothing else: the way they are shown in documents."""
+        providers = self._providers(tables, Defaults(environ=self._environ, folder=self._folder))
+        if not tables:
+            self._problems.add((), "there is no provider in it")
+        return Config(providers=providers, source=self._problems.source, notes=tuple(self._problems.notes))
+
+    def _whole(self, root: Table) -> Config:
+        lenient = is_router_file(root)
+        router = read_router_keys(root) if lenient else FromRouter()
+        timeouts = read_timeouts(root.table("timeouts"), Timeouts())
+        if router.first_byte is not None and "timeouts" not in root:
+            timeouts = msgspec.structs.replace(timeouts, first_byte=router.first_byte)
+        defaults = Defaults(
+            environ=self._environ,
+            folder=self._folder,
+            timeouts=timeouts,
+            proxy=router.proxy,
+            plug_ins=router.plug_ins,
+            lenient=lenient,
+            javascript=router.javascript,
+        )
+        if "providers" in root and "Providers" in root:
+            root.error("Providers", "this says the same as `providers`: one of them is enough")
+        tables = root.tables("providers", "Providers")
+        providers = self._providers(tables or [], defaults)
+        keys = router.keys + read_gateway_keys(root.tables("keys") or [])
+        own = read_aliases(root.table("aliases"))
+        settings: dict[str, Any] = {"host": router.host, "port": router.port, "log_level": router.log_level}
+        settings |= read_gateway(root.table("gateway"), self._environ, self._folder)
+        limits = read_numbers(root.table("limits"), Limits())
+        retries = read_numbers(root.table("retries"), Retries())
+        root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs under `[gateway]`"))
+        defaults_of_clients: dict[str, tuple[str, ...]] = {}
+        from_outside: tuple[str, ...] = ()
+        if not tables:
+            found = self._from_environment()
+            providers, defaults_of_clients = found.providers, found.aliases
+            from_outside = found.notes
+        if tables is None or len(providers) == len(tables):  # a provider that is missing would only be told twice
+            check_aliases(own, providers, root, soft=False)
+            check_aliases(router.aliases, providers, root, soft=True)
+        return Config(
+            providers=providers,
+            aliases=(router.aliases | own) or defaults_of_clients,
+            keys=keys,
+            limits=limits,
+            retries=retries,
+            source=self._problems.source,
+            notes=(*self._problems.notes, *from_outside),
+            **{name: value for name, value in settings.items() if value is not None},
+        )
+
+    def _from_environment(self) -> Config:
+        """A file that names no provider leaves them to the environment."""
+        try:
+            found = config_from_environment(self._environ)
+        except ConfigError as error:
+            for problem in error.problems:
+                self._problems.add((), problem)
+            return Config()
+        if found is None:
+            self._problems.add((), "there is no provider in it, and no key of a known host in the environment")
+        return found or Config()
+
+    def _providers(self, tables: list[Table], defaults: Defaults) -> tuple[Provider, ...]:
+        providers: dict[str, Provider] = {}
+        for table in tables:
+            provider = read_provider(table, defaults)
+            if provider is None:
+                continue
+            if provider.name.lower() in providers:
+                table.error("name", f"two providers are called `{provider.name}`")
+            else:
+                providers[provider.name.lower()] = provider
+        return tuple(providers.values())
+
+
+def _is_provider(root: Table) -> bool:
+    return any(key in root for key in ("api_base_url", "base_url", "baseUrl")) or (
+        "name" in root and any(key in root for key in ("models", "api_key", "transformer"))
+    )

@@ -1,0 +1,92 @@
+"""What is wrong with a configuration, and where -> lines for people: all of them, not only the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from moonshim.errors import MoonshimError
+
+__all__ = ["ConfigError", "Path", "Problems", "nearest", "shown_path"]
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The way to a value: `("providers", 1, "models")`."""
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class ConfigError(MoonshimError):
+    """A configuration cannot be used; `problems` has a line for everything that is wrong. No secret is in them."""
+
+    code = "invalid_configuration"
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+class Problems:
+    """Collects what is wrong (`add`) and what is only odd (`note`) in one text, each with its place."""
+
+    def __init__(self, source: str, lines: Mapping[Path, int]) -> None:
+        self.source = source
+        self._lines = lines
+        self._errors: list[tuple[int, str]] = []
+        self._notes: list[tuple[int, str]] = []
+
+    def add(self, path: Path, message: str) -> None:
+        self._errors.append(self._told(path, message))
+
+    def note(self, path: Path, message: str) -> None:
+        self._notes.append(self._told(path, message))
+
+    @property
+    def errors(self) -> list[str]:
+        """In the order of the text, whatever order they were found in."""
+        return [line for _, line in sorted(self._errors, key=_by_line)]
+
+    @property
+    def notes(self) -> list[str]:
+        return [line for _, line in sorted(self._notes, key=_by_line)]
+
+    def _told(self, path: Path, message: str) -> tuple[int, str]:
+        line = self._line(path)
+        place = f"{shown_path(path)}: " if path else ""
+        return line or 0, f"{self.source}{f':{line}' if line else ''}: {place}{message}"
+
+    def _line(self, path: Path) -> int | None:
+        """The line of the value, or of the nearest thing around it that is in the text."""
+        return next((self._lines[path[:size]] for size in range(len(path), 0, -1) if path[:size] in self._lines), None)
+
+
+def _by_line(told: tuple[int, str]) -> int:
+    return told[0]
+
+
+def shown_path(path: Path) -> str:
+    """A path as people write it.
+
+    >>> shown_path(("providers", 1, "transformer", "kimi-k2.5", "use"))
+    'providers[1].transformer."kimi-k2.5".use'
+    """
+    shown = ""
+    for step in path:
+        if isinstance(step, int):
+            shown += f"[{step}]"
+        else:
+            shown += f".{step}" if _BARE.fullmatch(step) else f'."{step}"'
+    return shown.removeprefix(".")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """`; did you mean …?`, or nothing.
+
+    >>> nearest("modles", ["models", "name"]), nearest("zzz", ["models"])
+    ('; did you mean `models`?', '')
+    """
+    from difflib import get_close_matches
+
+    by_lower = {known.lower(): known for known in words}
+    close = get_close_matches(word.lower(), by_lower, n=1)
+    return f"; did you mean `{by_lower[close[0]]}`?" if close else ""

@@ -1,0 +1,60 @@
+"""Text with `${VAR}` in it -> the text with what the environment says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["expanded", "has_variable", "variable_of"]
+
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+# `$VAR` without braces only at the start, up to the end or a slash, in capitals: claude-code-router's files have it
+# (`$HOME/…`, `$OPENAI_API_KEY`), and a password or a regular expression with a dollar inside stays as it is.
+_REFERENCE: Final = re.compile(r"\$\$|\$\{([^}]*)\}|\A\$([A-Z_][A-Z0-9_]*)(?=/|\Z)|\$\{")
+_INSIDE: Final = re.compile(rf"({_NAME})(?::-(.*))?", re.DOTALL)
+
+
+def expanded(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The text with every variable in its place, and what was wrong with them. `$$` is a dollar.
+
+    >>> expanded("${A}/${B:-b}, $$5", {"A": "a"})
+    ('a/b, $5', [])
+    >>> expanded("${A}", {})
+    ('', ['the environment variable `A` is not set'])
+    """
+    problems: list[str] = []
+
+    def value_of(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        if found[0] == "${":
+            problems.append("a `${` has no `}` behind it; `$$` is a dollar")
+            return ""
+        inside = _INSIDE.fullmatch(found[1] or found[2] or "")
+        if inside is None:
+            problems.append("what stands in `${}` is no name of a variable; `$$` is a dollar")
+            return ""
+        name, default = inside[1], inside[2]
+        if default is not None:
+            return environ.get(name) or default
+        if name not in environ:
+            problems.append(f"the environment variable `{name}` is not set")
+        return environ.get(name, "")
+
+    return _REFERENCE.sub(value_of, text), problems
+
+
+def has_variable(text: str) -> bool:
+    return any(found[0] != "$$" for found in _REFERENCE.finditer(text))
+
+
+def variable_of(text: str) -> str | None:
+    """The name of the variable that this text is, if it is nothing else.
+
+    >>> variable_of("${KEY}"), variable_of("$KEY"), variable_of("Bearer ${KEY}")
+    ('KEY', 'KEY', None)
+    """
+    found = _REFERENCE.fullmatch(text)
+    inside = _INSIDE.fullmatch(found[1] or found[2] or "") if found else None
+    return inside[1] if inside else None

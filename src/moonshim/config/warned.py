@@ -1,0 +1,53 @@
+"""A configuration that works -> what may still surprise those who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from moonshim.config.chains import chain_warnings
+from moonshim.config.endpoints import is_loopback
+from moonshim.config.model import Config, Provider
+
+__all__ = ["warnings_of"]
+
+SHORTEST_SECRET = 16
+
+
+def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
+    """Lines for people; none of them has a secret in it."""
+    moment = now or datetime.now(UTC)
+    lines = list(config.notes)
+    for provider in config.providers:
+        lines += [f"provider `{provider.name}`: {line}" for line in _of_provider(provider, config)]
+    lines += [
+        f"key `{key.name}`: it has expired ({key.expires:%Y-%m-%d})"
+        for key in config.keys
+        if key.expires is not None and key.expires <= moment
+    ]
+    if config.secret is not None and len(config.secret.reveal()) < SHORTEST_SECRET:
+        lines.append(f"secret: it has fewer than {SHORTEST_SECRET} characters, and could be guessed")
+    if config.open_without_keys and not config.keys:
+        lines.append("open_without_keys: whoever reaches the gateway can spend your keys")
+    return lines
+
+
+def _of_provider(provider: Provider, config: Config) -> Iterator[str]:
+    near = is_loopback(provider.api_base_url)
+    if provider.api_base_url.startswith("http://") and not near:
+        yield "its address is http://, so keys and conversations can be read on the way"
+    sends_key = any(name.lower() in ("authorization", "x-api-key", "api-key") for name in provider.headers)
+    told = any(not source.found for source in provider.key_sources)  # when the file was read
+    if not provider.keys and not (near or sends_key or told or provider.passes_client_key):
+        yield "it has no key"
+    if provider.passes_client_key and config.keys:
+        yield "passes_client_key does nothing while there are gateway keys"
+    if not provider.models and not _is_named(provider, config):
+        yield f"it names no models, and no alias leads to it: ask for `{provider.name}/MODEL`"
+    chains = [provider.transformers, *provider.model_transformers.values()]
+    yield from dict.fromkeys(line for chain in chains if chain for line in chain_warnings(chain))
+
+
+def _is_named(provider: Provider, config: Config) -> bool:
+    prefixes = (f"{provider.name.lower()}/", f"{provider.name.lower()},")
+    return any(target.lower().startswith(prefixes) for targets in config.aliases.values() for target in targets)
