@@ -1,0 +1,118 @@
+"""The headers of a request -> the gateway key that it came with, or a refusal that says what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hmac import compare_digest
+from typing import Final
+
+from moonshim.config.model import GatewayKey
+from moonshim.errors import Problem, Refused
+
+__all__ = ["PREFIX", "KeyRing", "client_key", "digest_of", "is_digest", "new_key"]
+
+PREFIX: Final = "msk_"
+"""How our keys begin, so that people and secret scanners know one when they see it."""
+_KEY_BYTES: Final = 32
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key")
+"""OpenAI's clients, Anthropic's, Azure's. Claude Code may send two of them, one of which is meant for somebody else."""
+
+
+def new_key() -> tuple[str, str]:
+    """A fresh key, to be shown once, and its digest, to be kept.
+
+    >>> key, digest = new_key()
+    >>> key.startswith("msk_"), digest == digest_of(key)
+    (True, True)
+    """
+    key = PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    return key, digest_of(key)
+
+
+def digest_of(key: str) -> str:
+    """What the configuration keeps of a key.
+
+    One round of SHA-256, without salt: slow hashes protect passwords, which people choose and attackers guess. A key
+    is 256 random bits, which nobody guesses at any speed; and every request would pay for the slowness.
+
+    >>> digest_of("msk_example")[:15]
+    'sha256:80367261'
+    """
+    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_digest(text: str) -> bool:
+    """Whether this is a digest as `digest_of` writes it, and not, say, a key that somebody pasted in its place."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+class KeyRing:
+    """Who may use the gateway. What a wrong key costs in time tells nothing about the right ones.
+
+    Headers are given by their lower-case names.
+    """
+
+    def __init__(self, keys: Sequence[GatewayKey], clock: Callable[[], float] = time.time) -> None:
+        self._keys = [(key.digest.lower().encode("utf-8", "surrogatepass"), key) for key in keys]
+        self._clock = clock
+
+    def __bool__(self) -> bool:
+        """Whether there are keys: without any, the gateway is open to all who reach it."""
+        return bool(self._keys)
+
+    def identify(self, headers: Mapping[str, str]) -> GatewayKey | None:
+        """Whose request this is; None where nobody needs a key. Raises `Refused` (401)."""
+        if not self._keys:
+            return None
+        shown = [text for name in _KEY_HEADERS if (text := _shown_in(headers, name)) is not None]
+        if not shown:
+            raise _refused("this gateway needs a key: send one as `Authorization: Bearer msk_…` or as `x-api-key`")
+        found = [key for text in shown if (key := self._find(text)) is not None]
+        now = self._clock()
+        for key in found:
+            if key.expires is None or now < key.expires.timestamp():
+                return key
+        if found:
+            expires = found[0].expires
+            assert expires is not None
+            raise _refused(
+                f"the key {found[0].name!r} expired on {expires:%Y-%m-%d %H:%M %Z}; `moonshim keys new` makes another",
+                code="key_expired",
+            )
+        raise _refused("this gateway does not know the key: `moonshim keys list` shows which there are")
+
+    def _find(self, text: str) -> GatewayKey | None:
+        digest = digest_of(text).encode()
+        found = None
+        # To the end, whichever it is: how long the search takes must not tell where it found something.
+        for known, key in self._keys:
+            if compare_digest(known, digest):
+                found = key
+        return found
+
+
+def client_key(headers: Mapping[str, str]) -> str | None:
+    """The key that a client sent, whoever it is for. To be passed on only where a provider says so.
+
+    >>> client_key({"authorization": "Bearer sk-mine"}), client_key({"authorization": "Basic dXNlcg=="})
+    ('sk-mine', None)
+    """
+    return next((text for name in _KEY_HEADERS if (text := _shown_in(headers, name)) is not None), None)
+
+
+def _shown_in(headers: Mapping[str, str], name: str) -> str | None:
+    value = headers.get(name, "").strip()
+    if name == "authorization":
+        scheme, _, value = value.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+    return value.strip() or None
+
+
+def _refused(message: str, code: str = "invalid_api_key") -> Refused:
+    return Refused(Problem(status=401, kind="authentication", message=message, code=code))

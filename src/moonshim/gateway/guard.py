@@ -1,0 +1,175 @@
+"""The headers of a request -> a refusal, when it comes from a web page that nobody allowed.
+
+A gateway on a developer's machine holds keys that cost money, and every page in that developer's browser can send
+requests to it. Three things give such a page away:
+
+- `Host` is the name that the browser connected to. A page at evil.example can have that name resolve to 127.0.0.1
+  (DNS rebinding) and is then of the same origin as the gateway; but it cannot make the browser say `Host: localhost`.
+- `Origin` is the page itself. Browsers send it with every POST, and no page can change it.
+- `Sec-Fetch-Site` is sent even where `Origin` is not, with an image or a script that a page asks for.
+
+Programs that are no browsers send neither of the last two, and are not bothered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.config.model import Config
+from moonshim.errors import Problem, Refused
+
+__all__ = ["check_origin", "cors_headers", "preflight_headers"]
+
+Headers: TypeAlias = Mapping[str, str]
+"""By lower-case names; several of one name have commas between them."""
+Answer: TypeAlias = list[tuple[bytes, bytes]]
+
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+?)\.?(?::([0-9]{0,5}))?", re.ASCII)
+_PORTS: Final = {"http": "80", "https": "443"}
+_ANY: Final = "*"
+_STRANGERS: Final = frozenset({"cross-site", "same-site"})
+"""What `Sec-Fetch-Site` says of other pages. Another port of localhost is `same-site`, and somebody else's program."""
+_FORM_TYPES: Final = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
+"""What a page may send anywhere without asking first (a "simple" request). No client that speaks JSON means these."""
+_TOKENS: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(?:\s*,\s*[a-z0-9!#$%&'*+.^_`|~-]+)*", re.ASCII | re.IGNORECASE)
+_EXPOSED: Final = (
+    b"x-request-id, x-upstream-request-id, request-id, retry-after, x-moonshim-repairs, x-moonshim-lost, "
+    b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+    b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
+)
+
+
+class _Place(Struct, frozen=True):
+    """A name and a port, as `Host` and `Origin` have them."""
+
+    name: str
+    port: str
+    """Empty: the usual one."""
+
+    def behind(self, scheme: str) -> _Place:
+        """With the usual port of a scheme spelled out."""
+        return self if self.port else _Place(self.name, _PORTS.get(scheme, ""))
+
+
+def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -> None:
+    """Raises `Refused` when this request was sent by, or through, a web page that is not listed."""
+    host = _place(headers.get("host", ""))
+    if "host" in headers and host is None:
+        raise _refused(400, "the Host header is not one host: " + _quoted(headers["host"]))
+    if bound_to_loopback and not config.keys and not _is_ours(host, config):
+        raise _refused(
+            403,
+            f"the Host header says {_quoted(headers.get('host', ''))}, and without keys the gateway answers only to "
+            "localhost; list other names under allowed_hosts",
+        )
+    origin = headers.get("origin")
+    if origin is None:
+        if headers.get("sec-fetch-site", "").strip().lower() in _STRANGERS:
+            raise _refused(403, "a web page of another origin sent this request; list its origin under allowed_origins")
+        return
+    if not _is_listed(origin, config) and not _is_same(origin, host, config):
+        raise _refused(403, f"the web page {_quoted(origin)} may not use this gateway; list it under allowed_origins")
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in _FORM_TYPES:
+        raise _refused(415, f"a web page has to send JSON as application/json, not as {kind}")
+
+
+def cors_headers(config: Config, headers: Headers) -> Answer:
+    """What every answer to a listed page carries, errors too: without it the browser keeps them from the page."""
+    origin = headers.get("origin")
+    if origin is None or not _is_listed(origin, config):
+        return []
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"origin"),
+    ]
+
+
+def preflight_headers(config: Config, headers: Headers) -> Answer | None:
+    """The answer (204, no body) to a browser that asks before it sends (OPTIONS); None when it does not ask.
+
+    It comes before the check of keys, since browsers ask without them. Raises `Refused` for pages that are not listed.
+    """
+    method, origin = headers.get("access-control-request-method"), headers.get("origin")
+    if method is None or origin is None:
+        return None
+    if not _is_listed(origin, config):
+        raise _refused(403, f"the web page {_quoted(origin)} may not use this gateway; list it under allowed_origins")
+    answer = cors_headers(config, headers)
+    answer += [(b"access-control-allow-methods", b"GET, POST, DELETE"), (b"access-control-max-age", b"600")]
+    wanted = headers.get("access-control-request-headers", "").strip()
+    if _TOKENS.fullmatch(wanted):
+        answer.append((b"access-control-allow-headers", wanted.encode()))
+    if headers.get("access-control-request-private-network") == "true":
+        answer.append((b"access-control-allow-private-network", b"true"))
+    return answer
+
+
+def _place(text: str) -> _Place | None:
+    """
+    >>> _place("LOCALHOST.:8484"), _place("[::1]"), _place("localhost, evil.example"), _place("me@localhost")
+    (_Place(name='localhost', port='8484'), _Place(name='[::1]', port=''), None, None)
+    """
+    found = _AUTHORITY.fullmatch(text.strip().lower())
+    return None if found is None else _Place(found[1], found[2] or "")
+
+
+def _origin(text: str) -> tuple[str, _Place] | None:
+    """Scheme and place of an origin; None for `null`, and for whatever is none."""
+    scheme, _, rest = text.strip().lower().partition("://")
+    place = _place(rest.removesuffix("/"))
+    return None if place is None else (scheme, place.behind(scheme))
+
+
+def _is_listed(origin: str, config: Config) -> bool:
+    if _ANY in config.allowed_origins and config.keys:
+        return True  # only with keys: otherwise every page in the world could spend them
+    asking = _origin(origin)
+    return asking is not None and any(_origin(listed) == asking for listed in config.allowed_origins)
+
+
+def _is_same(origin: str, host: _Place | None, config: Config) -> bool:
+    """Whether the page is one of ours: it was loaded from the very host that it now calls.
+
+    Without keys that is believed only of hosts that no stranger's DNS can be behind.
+    """
+    asking = _origin(origin)
+    if asking is None or host is None or asking[0] not in _PORTS or host.behind(asking[0]) != asking[1]:
+        return False
+    return bool(config.keys) or _is_ours(host, config) or _address(host.name) is not None
+
+
+def _is_ours(host: _Place | None, config: Config) -> bool:
+    if host is None:
+        return False
+    address = _address(host.name)
+    if host.name == "localhost" or (address is not None and address.is_loopback):
+        return True
+    listed = (_place(name) for name in config.allowed_hosts)
+    return any(one is not None and one.name == host.name and one.port in ("", host.port) for one in listed)
+
+
+def _address(name: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(name.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _quoted(text: str) -> str:
+    """
+    >>> _quoted('evil.example"' + "x" * 100)[:20], _quoted("")
+    ('"evil.example\\'xxxxxx', 'nothing')
+    """
+    return '"' + text[:80].replace('"', "'") + '"' if text else "nothing"
+
+
+def _refused(status: int, message: str) -> Refused:
+    kind = "permission" if status == 403 else "invalid_request"
+    return Refused(Problem(status=status, kind=kind, message=message, code="untrusted_origin"))  # type: ignore[arg-type]

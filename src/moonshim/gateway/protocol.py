@@ -1,0 +1,232 @@
+"""Bytes of a connection -> requests, with headers bounded in size, number and time.
+
+uvicorn's httptools protocol, on which this is built, waits for ever for the end of a header and keeps all of it. Here
+every state in which a client owes us something has a deadline, and every state in which we keep what comes has a bound:
+
+    waiting for headers     `header_seconds` from the connection's opening, or from the first byte of a next request
+    headers, trailers       `header_bytes`, `MOST_HEADERS`
+    the body                is the application's (`gateway.body`); once that has answered, `LINGER_SECONDS`
+    a refused client        has `LINGER_SECONDS` to read why, whatever it still sends
+
+A connection serves one request at a time. What a client sends behind a request before it has the answer (pipelining)
+is not read: it gets its answer, and then the connection ends, as RFC 9112 (9.3.2) allows. uvicorn queues such requests
+instead, and then tells a disconnect to the last of them only: the one that runs would go on for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import ClassVar, Final
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from moonshim.config.model import Limits
+
+__all__ = ["LINGER_SECONDS", "MOST_HEADERS", "BoundedProtocol", "protocol_with"]
+
+MOST_HEADERS: Final = 200
+LINGER_SECONDS: Final = 5.0
+"""How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
+still sends is reset, and the client never sees why it was refused."""
+_NOT_HTTP: Final = "this is not a request that can be read as HTTP/1.1"
+_TOO_LARGE: Final = "the headers of the request are too large"
+_BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
+_OFFER: Final = b"\r\nUpgrade: h2c\r\n"
+
+
+class _Stop(Exception):
+    """Raised in a callback of the parser, to end its work."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. Whatever a client sends, or fails to send, it never waits for ever or keeps more than its limits.
+
+    Costs nothing while an answer is sent: every check is on what comes in.
+    """
+
+    limits: ClassVar[Limits] = Limits()
+    linger_seconds: ClassVar[float] = LINGER_SECONDS
+
+    # -- the connection --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        self._deadline: asyncio.TimerHandle | None = None
+        self._deaf = False
+        """What comes is thrown away: the last answer of this connection is out, or on its way."""
+        self._in_request = False
+        """Between the end of a request's headers and its own end."""
+        self._heard = False
+        self._unread = 0
+        """Bytes that the parser keeps to itself: the beginning of a header, or of a chunk's size."""
+        self._size = 0
+        self._count = 0
+        """Of the headers so far."""
+        self._reason = 400, _NOT_HTTP
+        super().connection_made(transport)
+        self._expect(self.limits.header_seconds, self._headers_are_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        if self._deadline is None and not self._in_request and not self._answering():
+            # The first byte of a next request, be it an empty line. Nothing that follows moves this deadline.
+            self._expect(self.limits.header_seconds, self._headers_are_late)
+        if not self._in_request:
+            data = _without_offer(data)
+        self._heard = True
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > self.limits.header_bytes and not self._deaf:
+            self._refuse(431, _TOO_LARGE)
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    # -- what the parser finds -------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._answering():
+            raise _Stop  # pipelining
+        self._size = self._count = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count += 1
+        self._grow(len(name) + len(value))
+        # uvicorn would add a trailer, which comes behind the body, to the headers that were checked before it.
+        if not self._in_request:
+            super().on_header(name, value)
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > self.limits.header_bytes:
+            self._stop(431, _TOO_LARGE)
+        if self._count > MOST_HEADERS:
+            self._stop(431, f"the request has more than {MOST_HEADERS} headers")
+
+    def on_headers_complete(self) -> None:
+        self._expect_nothing()
+        self._unread = 0
+        version = self.parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            self._stop(400, _NOT_HTTP)
+        if not self.url.startswith(b"/"):
+            self._stop(400, "the target of a request must be a path here: this is a gateway, not a proxy")
+        hosts = 0
+        for name, value in self.headers:
+            hosts += name == b"host"
+            if name == b"upgrade" and value.strip().lower() == b"websocket":
+                # Codex, for one, tries this first, and takes 426 as the word to go on over HTTP.
+                self._stop(426, "there are no websockets here: send the request over HTTP, with `stream` if you like")
+            if name in _BODY_HEADERS and value != b"0" and self.parser.should_upgrade():
+                self._stop(426, "send the request without an Upgrade header: its body could not be read")
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            self._stop(400, "a request must have one Host header")
+        self._in_request = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_request, self._unread = False, 0
+        if not self._answering():
+            # The answer was out before the body was here, and with the body uvicorn's own timer for idle ones ended.
+            self._expect(self.limits.header_seconds, self._headers_are_late)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._in_request and not self.transport.is_closing():
+            self._expect(self.linger_seconds, self.transport.abort)
+
+    # -- refusing --------------------------------------------------------------------
+
+    def _stop(self, status: int, message: str) -> None:
+        self._reason = status, message
+        raise _Stop
+
+    def send_400_response(self, msg: str) -> None:
+        """What uvicorn calls when its parser stopped."""
+        self._refuse(*self._reason)
+
+    def _headers_are_late(self) -> None:
+        if self._heard:
+            self._refuse(408, f"the headers of the request were not here after {self.limits.header_seconds:g} seconds")
+        else:
+            self.transport.close()  # opened and never used, as browsers do: there is nothing to be said
+
+    def _refuse(self, status: int, message: str) -> None:
+        self._deaf = True
+        self._expect_nothing()
+        if self.transport.is_closing():
+            return
+        if self._answering():
+            if not self._in_request:
+                # Another request has its answer still to come: that, and no word in the middle of it, ends this.
+                self.cycle.keep_alive = False
+                return
+            self.cycle.disconnected = True  # its body will never be whole
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.abort()
+                return
+        self.transport.write(self._answer(status, message))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._expect(self.linger_seconds, self.transport.abort)
+
+    def _answer(self, status: int, message: str) -> bytes:
+        # There is no dialect yet: this is what OpenAI's clients and Anthropic's both read.
+        error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+        body = msgspec.json.encode(error)
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        if status == HTTPStatus.UPGRADE_REQUIRED:
+            headers.append((b"upgrade", b"HTTP/1.1"))
+        head = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+        return head + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
+
+    # -- deadlines -------------------------------------------------------------------
+
+    def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        self._expect_nothing()
+        self._deadline = self.loop.call_later(seconds, otherwise)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _without_offer(data: bytes) -> bytes:
+    """Java's client offers HTTP/2 with its first request, which httptools takes for the end of HTTP and so of the body.
+
+    >>> _without_offer(b"POST / HTTP/1.1\\r\\nHost: x\\r\\nUpgrade: h2c\\r\\nA: b\\r\\n\\r\\n{}")
+    b'POST / HTTP/1.1\\r\\nHost: x\\r\\nA: b\\r\\n\\r\\n{}'
+    """
+    if _OFFER not in data:
+        return data
+    head, end, body = data.partition(b"\r\n\r\n")
+    return (head + b"\r\n").replace(_OFFER, b"\r\n").removesuffix(b"\r\n") + end + body
+
+
+def protocol_with(limits: Limits) -> type[BoundedProtocol]:
+    """What uvicorn's `Config(http=…)` takes, for these limits."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})

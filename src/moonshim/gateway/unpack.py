@@ -1,0 +1,174 @@
+"""A packed body, piece by piece -> what is in it, and never more of that than there is room for.
+
+A kilobyte can unpack to a gigabyte, so that the bound is on what comes out, and no more than that is ever made.
+gzip and deflate are always read; zstd with Python 3.14 or the package `zstandard`; br with the package `brotli`, from
+the version on that can stop in the middle.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
+
+__all__ = ["BadPacking", "TooMuch", "Unpacker", "readable_codings", "unpacker_for"]
+
+_WINDOW_LOG: Final = 23
+"""zstd: 8 MiB, which is what RFC 9659 allows on the web; a frame may ask its reader for more memory than it fills."""
+_ZSTD_SLICE: Final = 256
+"""`zstandard` cannot stop in the middle. Of so few bytes it makes 8 MiB at most: four of them are 128 KiB at best."""
+
+
+class BadPacking(Exception):
+    """What came cannot be unpacked; the message says why."""
+
+
+class TooMuch(Exception):
+    """More came out than there was room for."""
+
+
+class Unpacker(Protocol):
+    """One body. `TooMuch` when a piece makes more than `room` bytes; `BadPacking` when it cannot be read to its end."""
+
+    def feed(self, data: bytes, room: int) -> bytes: ...
+
+    def flush(self) -> None: ...
+
+
+class _Zlib:
+    """gzip, and deflate with or without the header that it should have."""
+
+    def __init__(self, window_bits: int | None) -> None:
+        self._reader = None if window_bits is None else zlib.decompressobj(window_bits)
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        if self._reader is None:
+            # Every zlib stream begins with a byte that ends in 8, and no encoder begins bare deflate with one.
+            self._reader = zlib.decompressobj(zlib.MAX_WBITS if data[:1] and data[0] & 15 == 8 else -zlib.MAX_WBITS)
+        try:
+            out = self._reader.decompress(data, room + 1)
+        except zlib.error as error:
+            raise BadPacking(str(error)) from None
+        if len(out) > room:
+            raise TooMuch
+        if self._reader.unused_data:
+            raise BadPacking("there is something behind its end")
+        return out
+
+    def flush(self) -> None:
+        if self._reader is None or not self._reader.eof:
+            raise BadPacking("it ends in the middle")
+
+
+class _Zstd:
+    """zstd as Python 3.14 reads it."""
+
+    def __init__(self, module: Any) -> None:
+        limit = {module.DecompressionParameter.window_log_max: _WINDOW_LOG}
+        self._reader, self._error = module.ZstdDecompressor(options=limit), module.ZstdError
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        try:
+            out: bytes = self._reader.decompress(data, room + 1)
+        except (self._error, EOFError) as error:
+            raise BadPacking(str(error)) from None
+        if len(out) > room:
+            raise TooMuch
+        if self._reader.unused_data:
+            raise BadPacking("there is something behind its end")
+        return out
+
+    def flush(self) -> None:
+        if not self._reader.eof:
+            raise BadPacking("it ends in the middle")
+
+
+class _Zstandard:
+    """zstd as the package `zstandard` reads it."""
+
+    def __init__(self, module: Any) -> None:
+        self._reader = module.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG).decompressobj()
+        self._error = module.ZstdError
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        out = bytearray()
+        for start in range(0, len(data), _ZSTD_SLICE):
+            if self._reader.eof:
+                raise BadPacking("there is something behind its end")
+            try:
+                out += self._reader.decompress(data[start : start + _ZSTD_SLICE])
+            except self._error as error:
+                raise BadPacking(str(error)) from None
+            if len(out) > room:
+                raise TooMuch
+        if self._reader.unused_data:
+            raise BadPacking("there is something behind its end")
+        return bytes(out)
+
+    def flush(self) -> None:
+        if not self._reader.eof:
+            raise BadPacking("it ends in the middle")
+
+
+class _Brotli:
+    """br as the package `brotli` reads it."""
+
+    def __init__(self, module: Any) -> None:
+        self._reader, self._error = module.Decompressor(), module.error
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        try:
+            out: bytes = self._reader.process(data, output_buffer_limit=room + 1)
+        except self._error as error:
+            raise BadPacking(str(error)) from None
+        if len(out) > room:
+            raise TooMuch
+        return out
+
+    def flush(self) -> None:
+        if not self._reader.is_finished():
+            raise BadPacking("it ends in the middle")
+
+
+def _zstd() -> Unpacker | None:
+    try:
+        from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # Python 3.14
+    except ImportError:
+        pass
+    else:
+        return _Zstd(zstd)
+    try:
+        import zstandard  # type: ignore[import-not-found, unused-ignore]  # not a dependency: used when it is there
+    except ImportError:
+        return None
+    return _Zstandard(zstandard)
+
+
+def _br() -> Unpacker | None:
+    try:
+        import brotli  # type: ignore[import-not-found, import-untyped, unused-ignore]  # not a dependency: used when there
+    except ImportError:
+        return None
+    return _Brotli(brotli) if hasattr(brotli.Decompressor, "can_accept_more_data") else None
+
+
+_Make: TypeAlias = Callable[[], Unpacker | None]
+
+_UNPACKERS: Final[dict[str, _Make]] = {
+    "gzip": lambda: _Zlib(16 + zlib.MAX_WBITS),
+    "x-gzip": lambda: _Zlib(16 + zlib.MAX_WBITS),
+    "deflate": lambda: _Zlib(None),
+    "zstd": _zstd,
+    "br": _br,
+}
+
+
+def unpacker_for(coding: str) -> Unpacker | None:
+    """What reads a `Content-Encoding`; None when nothing here does."""
+    make = _UNPACKERS.get(coding)
+    return None if make is None else make()
+
+
+def readable_codings() -> list[str]:
+    """What can be read in this process, for people who have to be told."""
+    return [coding for coding, make in _UNPACKERS.items() if not coding.startswith("x-") and make() is not None]
