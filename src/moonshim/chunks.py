@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, overload
 
 from moonshim.conversation import Message
 from moonshim.errors import InvalidInput
-from moonshim.mending import ChunkMender, Released
+from moonshim.mending import ChunkMender, Released, named_for_client
 from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
 from moonshim.translating import Translator
@@ -56,8 +56,8 @@ def mend_chunks(
 ) -> Iterator[Chunk] | AsyncIterator[Chunk]:
     """Chunks as their host gave them -> as the client expects them; a clean chunk of Chat is the same object.
 
-    With the `plan` of `prepare_request`, payloads of the host's dialect -> those of the client's;
-    without one both are Chat.
+    With the `plan` of `prepare_request`, payloads of the host's dialect -> those of the client's, under
+    the name of the model that the client asked for; without one both are Chat.
 
     >>> hello = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     >>> list(mend_chunks([hello], model="kimi-k2.5")) == [hello]
@@ -66,29 +66,31 @@ def mend_chunks(
     plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
     mender: AnyMender = Translator(plan, collect=False) if plan.translates else ChunkMender(plan, collect=False)
     if isinstance(chunks, AsyncIterable):
-        return _mend_async(mender, chunks)
+        return _mend_async(mender, chunks, plan)
     if isinstance(chunks, Iterable) and not isinstance(chunks, (str, bytes, Mapping)):
-        return _mend(mender, chunks)
+        return _mend(mender, chunks, plan)
     raise InvalidInput("chunks must be an iterable of dicts, plain or async", field="chunks")
 
 
-def _mend(mender: AnyMender, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+def _mend(mender: AnyMender, chunks: Iterable[Chunk], plan: Plan) -> Iterator[Chunk]:
     for chunk in chunks:
-        yield from _sent(_fed(mender, chunk))
+        yield from _sent(_fed(mender, chunk, plan))
     yield from _sent(mender.end())
 
 
-async def _mend_async(mender: AnyMender, chunks: AsyncIterable[Chunk]) -> AsyncIterator[Chunk]:
+async def _mend_async(mender: AnyMender, chunks: AsyncIterable[Chunk], plan: Plan) -> AsyncIterator[Chunk]:
     async for chunk in chunks:
-        for one in _sent(_fed(mender, chunk)):
+        for one in _sent(_fed(mender, chunk, plan)):
             yield one
     for one in _sent(mender.end()):
         yield one
 
 
-def _fed(mender: AnyMender, chunk: Chunk) -> list[Released[Chunk]]:
+def _fed(mender: AnyMender, chunk: Chunk, plan: Plan) -> list[Released[Chunk]]:
     if not isinstance(chunk, dict):
         raise InvalidInput(f"a chunk must be a dict, not {type(chunk).__name__}", field="chunks")
+    if isinstance(mender, ChunkMender):
+        chunk = named_for_client(chunk, plan)
     return mender.feed(chunk, chunk)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from moonshim.json_text import decode_object
-from moonshim.mending import PARKED_LIMIT, ChunkMender, Released
+from moonshim.mending import PARKED_LIMIT, Choice, ChunkMender, Released
 from moonshim.repair.answer import UNREAD, Fed, is_named_hold
 from moonshim.shapes import Shape, learn_shape
 from moonshim.sse import Frame
@@ -50,6 +50,8 @@ class ShortWay:
             return None
         if not text:
             return None
+        if shape.renames:
+            raw = shape.sent(raw)
         answer = shape.state.answer
         if shape.channel is None:
             call = answer.flowing(shape.index)
@@ -116,8 +118,11 @@ class ShortWay:
             self._tail = ""
             self.shape = None
 
-    def learn(self, frame: Frame, chunk: Mapping[str, Any]) -> None:
-        """Remember the shape of a chunk that came the long way; give up when no two are alike."""
+    def learn(self, frame: Frame, chunk: Mapping[str, Any], sent: Frame | None = None) -> None:
+        """Remember the shape of a chunk that came the long way; give up when no two are alike.
+
+        `sent` is the frame as it leaves if nothing is wrong with it, where that is not as it came: under another name.
+        """
         known = self._known
         if frame.fault is not None or frame.head or frame.data is None:
             return
@@ -129,7 +134,12 @@ class ShortWay:
         state = self._chunks.calm_choice()
         if state is not None:
             self._misses += 1
-            self._known = learn_shape(frame.raw, frame.data, chunk, state) or known
+            self._known = self._shape(frame, sent or frame, chunk, state) or known
+
+    def _shape(self, frame: Frame, sent: Frame, chunk: Mapping[str, Any], state: Choice) -> Shape | None:
+        assert sent.data is not None
+        shape = learn_shape(sent.raw, sent.data, chunk, state)
+        return shape if shape is None or sent is frame or shape.comes_as(frame.raw, sent.raw) else None
 
     def settle(self, *, calm: bool) -> None:
         """The long way is done for now: whether the next frame may be read at a glance."""

@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.assemble import Assembler
-from moonshim.conversation import Message
+from moonshim.conversation import Message, Usage
+from moonshim.dialects.openai_chat.decode import read_usage
 from moonshim.dialects.openai_chat.delta import (
     Speech,
     read_index,
@@ -28,6 +29,7 @@ from moonshim.dialects.openai_chat.patch import (
     summary_message,
 )
 from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
+from moonshim.dialects.openai_chat.sequel import Sequel
 from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.events import BlockDelta, BlockOpened, CallPiece, Event, Failed, Finished, Repaired
 from moonshim.grammar.events import Channel
@@ -38,7 +40,7 @@ from moonshim.repair.log import RepairLog
 from moonshim.repair.slip import Slip
 from moonshim.repair.surrogates import SurrogateJoiner
 
-__all__ = ["Choice", "ChunkMender", "Released"]
+__all__ = ["Choice", "ChunkMender", "Released", "named_for_client"]
 
 Origin = TypeVar("Origin")
 
@@ -106,6 +108,12 @@ class Choice:
         self.has_role = False
 
     @property
+    def only_reasoned(self) -> bool:
+        """Whether the answer has ended well, and said nothing but reasoning."""
+        ending = self.answer.ending
+        return isinstance(ending, Finished) and ending.reason == "stop" and self.answer.only_reasoned
+
+    @property
     def message(self) -> Message:
         """What the choice has said so far, if anybody assembles it."""
         return self.assembler.message if self.assembler is not None else Message("ai")
@@ -121,9 +129,13 @@ class Choice:
 
 
 class ChunkMender(Generic[Origin]):
-    """Takes chunks with their origin (the bytes they came in, say) and gives back what may leave, in order."""
+    """Takes chunks with their origin (the bytes they came in, say) and gives back what may leave, in order.
 
-    def __init__(self, plan: Plan, *, collect: bool = True) -> None:
+    With `after`, this is another answer of the host in the same answer to the client: what was said and counted before
+    stays in front.
+    """
+
+    def __init__(self, plan: Plan, *, collect: bool = True, after: ChunkMender[Origin] | None = None) -> None:
         self._plan = plan
         self._collect = collect
         self._queue: deque[_Frame[Origin]] = deque()
@@ -133,7 +145,8 @@ class ChunkMender(Generic[Origin]):
         self._failed = False
         self._no_answer: Failed | None = None
         self._parked = 0
-        self.log = RepairLog()
+        self._said = after.message() if after is not None else Message("ai")
+        self.log: RepairLog = after.log if after is not None else RepairLog()
 
     # -- what people ask for ---------------------------------------------------------
 
@@ -141,9 +154,15 @@ class ChunkMender(Generic[Origin]):
     def usage(self) -> dict[str, Any] | None:
         return self._usage.usage
 
+    @property
+    def counted(self) -> Usage | None:
+        """The usage in numbers that mean the same for every host."""
+        return None if self.usage is None else read_usage({"usage": self.usage})
+
     def message(self, index: int = 0) -> Message:
         choice = self._choices.get(index)
-        return choice.message if choice is not None else Message("ai")
+        message = choice.message if choice is not None else Message("ai")
+        return message if index or not self._said.parts else Message("ai", self._said.parts + message.parts)
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
         choice = self._choices.get(index)
@@ -152,6 +171,20 @@ class ChunkMender(Generic[Origin]):
     @property
     def saw_chunks(self) -> bool:
         return self._last_chunk is not None
+
+    @property
+    def only_reasoning(self) -> bool:
+        """Whether the answer, the only one, has ended well and said nothing but reasoning."""
+        return len(self._choices) == 1 and all(one.only_reasoned for one in self._choices.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether the host has said of every answer how it ends."""
+        return self._failed or (bool(self._choices) and all(one.answer.ending for one in self._choices.values()))
+
+    def sequel(self) -> Sequel:
+        """What makes the chunks of another answer read like more of this one."""
+        return Sequel(self._last_chunk or {}, self.usage)
 
     def calm_choice(self) -> Choice | None:
         """The only choice so far, when no frame waits and nothing is held back."""
@@ -176,7 +209,7 @@ class ChunkMender(Generic[Origin]):
         choices = chunk.get("choices")
         frame = _Frame(origin, chunk)
         if chunk.get("error"):
-            return self._fail(chunk["error"], origin)
+            return self._hear_error(chunk["error"], origin)
         if not isinstance(choices, list):
             if "usage" not in chunk:
                 self.log.add(Repaired("not_a_chunk", ", ".join(map(str, chunk))[:200]), 0)
@@ -205,9 +238,17 @@ class ChunkMender(Generic[Origin]):
         self._queue.append(frame)
         self._parked += frame.size
 
-    def _fail(self, error: Any, origin: Origin) -> list[Released[Origin]]:
+    def _hear_error(self, error: Any, origin: Origin) -> list[Released[Origin]]:
         """The host told an error in the middle of its answer: it passes, behind what was held back."""
-        failed, which = host_error(error), error.get("choice") if isinstance(error, dict) else None
+        which = error.get("choice") if isinstance(error, dict) else None
+        return self._abandon(host_error(error), which) + self._queued(_Frame(origin, None))
+
+    def fail(self, failed: Failed) -> list[Released[Origin]]:
+        """The host is gone: what was held back goes out, and the error as the last chunk."""
+        self.log.add(Repaired("failed", failed.code), 0)
+        return [*self._abandon(failed), Released(None, [error_chunk(failed)])]
+
+    def _abandon(self, failed: Failed, which: Any = None) -> list[Released[Origin]]:
         self._failed = self._failed or which is None
         self._no_answer = failed
         frame = self._own_frame()
@@ -217,8 +258,7 @@ class ChunkMender(Generic[Origin]):
         if any(map(_tells, frame.parts)):
             self._queue.append(frame)
         # An error of one choice is no reason for the frames of the others not to wait.
-        released = self.part() if which is None else []
-        return released + self._queued(_Frame(origin, None))
+        return self.part() if which is None else []
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
         """Something that is no chunk came: it keeps its place in the order, and ends the waiting.
@@ -240,7 +280,7 @@ class ChunkMender(Generic[Origin]):
 
     def end(self) -> list[Released[Origin]]:
         """The input ended, and nobody said that the stream was over."""
-        if self._failed or (self._choices and all(one.answer.ending for one in self._choices.values())):
+        if self.complete:
             return self._drained(None)
         if not self._choices:
             if self._no_answer is not None:
@@ -402,6 +442,13 @@ class ChunkMender(Generic[Origin]):
                 self._say(part, channel, rest)
             frame.parts.append(part)
         return frame
+
+
+def named_for_client(body: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """A chunk or a whole response under the name of the model that the client asked for."""
+    if plan.client is None or body.get("model", plan.reply.model) == plan.reply.model:
+        return body
+    return body | {"model": plan.reply.model}
 
 
 def _tells(part: _Part) -> bool:

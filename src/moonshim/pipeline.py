@@ -1,13 +1,15 @@
-"""The mender: bytes of a stream in, mended bytes of the same framing out."""
+"""The mender: bytes of a stream in, mended bytes out, of the same framing or of another."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
-from moonshim.conversation import Message
-from moonshim.errors import InvalidInput
+from moonshim.conversation import Message, Usage
+from moonshim.dialect import Dialect, Encoder
+from moonshim.dialects.openai_chat.sequel import Sequel, without_ending
+from moonshim.errors import InvalidInput, Problem, ProblemKind
 from moonshim.events import Failed, Finished, Repaired
 from moonshim.glance import ShortWay
 from moonshim.json_text import decode_object, encode
@@ -15,23 +17,34 @@ from moonshim.mending import ChunkMender, Released
 from moonshim.ndjson import NdjsonFramer, render_ndjson
 from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
-from moonshim.sse import Frame, SseFramer, render_sse
+from moonshim.registry import dialect_named
+from moonshim.shapes import Renamer
+from moonshim.sse import MAX_EVENT_BYTES, Frame, SseFramer, render_sse
 from moonshim.translating import Translator
 
-__all__ = ["Mender"]
+__all__ = ["Framing", "Mender"]
 
+Framing: TypeAlias = Literal["sse", "ndjson"]
+_FRAMINGS: Final = ("sse", "ndjson")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
 _EVENT: Final = re.compile(rb"^event: ?([^\n]*)$", re.MULTILINE)
+_DONE: Final = b"[DONE]"
+_PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+"""Problems that may be gone when somebody asks again."""
+_KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
+"""Problems that clients act on, whatever the host calls them."""
 
 
 class Mender:
     """Mends one stream while it flows. One object for each response.
 
     With the `plan` of `prepare_request` the answer comes from the host's dialect and leaves
-    in the client's. Without one, both sides speak Chat.
+    in the client's, under the name of the model that the client asked for; an event of more
+    than `limit` bytes ends it with an error. Without a plan, both sides speak Chat.
 
     A frame that needs nothing leaves byte for byte as it came; one that needs a repair
-    keeps all its other fields. What can be decided goes out at once.
+    keeps all its other fields. What can be decided goes out at once. With `hold_empty` the
+    ending of an answer that is only reasoning waits: see `again`.
 
     >>> mender = Mender(model="kimi-k2.5")
     >>> mender.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n')
@@ -47,28 +60,54 @@ class Mender:
         tool_choice: Any = None,
         history: Iterable[Mapping[str, Any] | Message] | None = None,
         options: KimiOptions | None = None,
-        framing: Literal["sse", "ndjson"] = "sse",
+        framing: Framing = "sse",
         collect: bool = True,
+        goes: Framing | None = None,
+        encoder: Encoder | None = None,
+        hold_empty: bool = False,
+        limit: int = MAX_EVENT_BYTES,
     ) -> None:
-        if framing not in ("sse", "ndjson"):
-            raise InvalidInput(f"framing must be 'sse' or 'ndjson', not {framing!r}", field="framing")
+        """`goes`: how the stream leaves, if not as it comes. `encoder`: who writes the answer anew, if it must be."""
+        for name, value in (("framing", framing), ("goes", goes or framing)):
+            if value not in _FRAMINGS:
+                raise InvalidInput(f"{name} must be 'sse' or 'ndjson', not {value!r}", field=name)
         plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
-        self._framer: SseFramer | NdjsonFramer = SseFramer() if framing == "sse" else NdjsonFramer()
-        self._client = plan.client if plan.translates else None
+        self._plan, self._collect, self._comes, self._limit = plan, collect, framing, limit
+        self._client: Dialect | None = plan.client if plan.translates or encoder is not None else None
         # Nobody reads other dialects than Chat as NDJSON.
-        self._is_sse = framing == "sse" or self._client is not None
-        self._render_frame = render_sse if self._is_sse else render_ndjson
+        chat = self._client is None or self._client.done is not None
+        self._goes: Framing = (goes or framing) if chat else "sse"
+        self._render_frame = render_sse if self._goes == "sse" else render_ndjson
+        self._hold_empty = hold_empty
+        self._held: list[Released[Frame]] = []
+        """What is kept back behind an answer of only reasoning."""
+        self._pending = b""
+        self._over = False
+        self.problem: Problem | None = None
+        """Why the answer was broken off, if it was, by `fail` or for its size: nothing comes after that."""
+        self._chunks: ChunkMender[Frame] | Translator[Frame]
+        self._short: ShortWay | None = None
+        self._renamer: Renamer | None = None
+        self._sequel: Sequel | None = None
+        if self._client is not None:
+            self._chunks = Translator(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
+        else:
+            self._chunks = ChunkMender(plan, collect=collect)
+            if plan.client is not None:
+                self._renamer = Renamer(plan.reply.model, self._render_frame)
+            if self._goes == framing:
+                self._short = ShortWay(self._chunks, self._render_frame)
+        self._begin()
+
+    def _begin(self) -> None:
+        """One answer of the host begins."""
+        self._framer: SseFramer | NdjsonFramer = (
+            SseFramer(self._limit) if self._comes == "sse" else NdjsonFramer(self._limit)
+        )
         self._done = False
         self._faults: set[str] = set()
         self._passed = 0
         self._ended = False
-        self._chunks: ChunkMender[Frame] | Translator[Frame]
-        self._short: ShortWay | None = None
-        if self._client is not None:
-            self._chunks = Translator(plan, collect=collect)
-        else:
-            self._chunks = ChunkMender(plan, collect=collect)
-            self._short = ShortWay(self._chunks, self._render_frame)
 
     def feed(self, data: bytes) -> bytes:
         """More bytes came; the bytes that may leave."""
@@ -89,34 +128,75 @@ class Mender:
                 self._send(taken, out)  # type: ignore[arg-type]
                 return bytes(out)
         data = _as_bytes(data)
-        out = bytearray()
+        out = self._out()
+        if self.problem is not None:
+            return bytes(out)
         if short is not None:
             short.hand_over()
         for frame in self._framer.feed(data):
             self._take(frame, out)
         if short is not None:
-            short.settle(calm=self._framer.idle and not self._done)
+            short.settle(calm=self._framer.idle and not self._done and self.problem is None)
+        return bytes(out)
+
+    def whole(self, body: dict[str, Any]) -> bytes:
+        """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
+        if not isinstance(self._chunks, Translator):
+            raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
+        out = self._out()
+        self._send(self._chunks.whole(body), out)
         return bytes(out)
 
     def flush(self) -> bytes:
         """The input is over; the rest. A stream that just ended gets an error event, never a `tool_calls`."""
-        out = bytearray()
-        if self._short is not None:
-            self._short.hand_over()
-        for frame in self._framer.flush():
-            if not self._is_half(frame):
-                self._take(frame, out)
-        if isinstance(self._chunks, Translator):
-            self._send(self._chunks.end(), out)
-        elif not self._done and (self._chunks.saw_chunks or not self._passed):
-            self._send(self._chunks.end(), out)
-            if self._is_sse and self._chunks.finished:
-                self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
-                out += render_sse(b"[DONE]")
-        self._done = True
-        if self._short is not None:
-            self._short.settle(calm=False)
+        out = self._out()
+        if self.problem is None:
+            self._take_rest(out)
+        if self.problem is None:
+            self._end(out)
+        self._over = True
         return bytes(out)
+
+    def fail(self, problem: Problem) -> bytes:
+        """The host broke off, or fell silent: what was held back, open blocks closed, and the error, for the client.
+
+        Nothing comes after that. An answer that had said how it ends needs no error.
+        """
+        out = self._out()
+        if self.problem is None and not self._over:
+            self._take_rest(out)
+            if self._chunks.complete:
+                self._end(out)
+            else:
+                self._break_off(problem, out)
+        self._over = True
+        return bytes(out)
+
+    def again(self) -> None:
+        """The host was asked once more, since all that it said was reasoning: another answer of it follows.
+
+        What it said before stays, its ending is forgotten, and the client sees one answer.
+        """
+        if not (self._hold_empty and self.only_reasoning) or self._over:
+            raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
+        out = self._out()
+        self._take_rest(out)
+        if isinstance(self._chunks, Translator):
+            self._send(self._chunks.again(), out)
+        else:
+            held, self._held = self._held, []
+            for chunk in (one for released in held for one in _chunks_of(released)):
+                if (said := without_ending(chunk)) is not None:
+                    out += self._render_frame(encode(said))
+            self._sequel, self._short = self._chunks.sequel(), None
+            self._chunks = ChunkMender(self._plan, collect=self._collect, after=self._chunks)
+        self._pending = bytes(out)
+        self._begin()
+
+    @property
+    def only_reasoning(self) -> bool:
+        """Whether the answer has ended well, and said nothing but reasoning."""
+        return self._chunks.only_reasoning
 
     @property
     def repairs(self) -> list[Repaired]:
@@ -147,6 +227,55 @@ class Mender:
         """The usage as the host told it."""
         return self._chunks.usage
 
+    @property
+    def counted(self) -> Usage | None:
+        """The usage in numbers that mean the same for every host."""
+        return self._chunks.counted
+
+    # -- how it ends -----------------------------------------------------------------
+
+    def _out(self) -> bytearray:
+        """What goes out next begins with what had to wait for it."""
+        out = bytearray(self._pending)
+        self._pending = b""
+        return out
+
+    def _take_rest(self, out: bytearray) -> None:
+        """No more bytes come: what is left of the last frame."""
+        if self._short is not None:
+            self._short.hand_over()
+        for frame in self._framer.flush():
+            if not self._is_half(frame):
+                self._take(frame, out)
+        if self._short is not None:
+            self._short.settle(calm=False)
+
+    def _end(self, out: bytearray) -> None:
+        self._hold_empty = False
+        if isinstance(self._chunks, Translator):
+            self._send(self._chunks.end(), out)
+        else:
+            self._send([], out)
+            # What is no chunk may be something that both sides understand, unless we know better.
+            silent = not self._passed or self._plan.client is not None
+            if not self._done and (self._chunks.saw_chunks or silent):
+                self._send(self._chunks.end(), out)
+                if self._goes == "sse" and self._chunks.finished:
+                    if self._comes == "sse":
+                        self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
+                    out += render_sse(_DONE)
+        self._done = True
+
+    def _break_off(self, problem: Problem, out: bytearray) -> None:
+        self.problem, self._hold_empty = problem, False
+        client = self._plan.client or dialect_named("openai_chat")
+        told = client.render_problem(problem)
+        code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
+        released = self._chunks.fail(Failed(code, told["error"]["message"], problem.kind in _PASSING))
+        if released and released[-1].chunks:
+            _tell(problem, told, released[-1].chunks[-1])
+        self._send(released, out)
+
     def _is_half(self, frame: Frame) -> bool:
         """Whether the input ended inside a chunk: half of one would break the client before it sees the error."""
         if frame.fault != "unterminated" or frame.data is None or not frame.data.lstrip().startswith(b"{"):
@@ -159,9 +288,17 @@ class Mender:
     # -- one frame -------------------------------------------------------------------
 
     def _take(self, frame: Frame, out: bytearray) -> None:
-        if frame.fault is not None and frame.fault not in self._faults:
-            self._faults.add(frame.fault)
-            self._chunks.log.add(Repaired("framing", frame.fault), 0)
+        if self.problem is not None:
+            return
+        if frame.fault is not None:
+            if frame.fault not in self._faults:
+                self._faults.add(frame.fault)
+                self._chunks.log.add(Repaired("framing", frame.fault), 0)
+            if frame.fault == "oversized" and self._plan.client is not None:
+                # Half of an event is nothing, and behind the end of an answer it would be nothing, too.
+                if not self._chunks.complete:
+                    self._break_off(_too_large(self._limit), out)
+                return
         data = frame.data
         if self._done and data is not None and "after_done" not in self._faults:
             self._faults.add("after_done")
@@ -169,31 +306,48 @@ class Mender:
         if isinstance(self._chunks, Translator):
             self._translate(self._chunks, frame, out)
         elif data is None or self._done:
-            self._send(self._chunks.passing(frame), out)
-        elif data.strip() == b"[DONE]":
-            if data != b"[DONE]":
-                frame = Frame(self._render_frame(b"[DONE]", frame.head), b"[DONE]", frame.head)
-            self._send(self._chunks.done(frame), out)
+            if self._goes == self._comes:
+                self._send(self._chunks.passing(frame), out)
+        elif data.strip() == _DONE:
+            if data != _DONE or self._goes != self._comes:
+                frame = Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
+            # Lines of JSON need no such word.
+            self._send(self._chunks.done(frame if self._goes in ("sse", self._comes) else None), out)
             self._done = True
         else:
-            chunk = decode_object(data)
-            self._passed += 1
+            self._patch(self._chunks, frame, data, out)
+
+    def _patch(self, chunks: ChunkMender[Frame], frame: Frame, data: bytes, out: bytearray) -> None:
+        sent = frame
+        if self._goes != self._comes:
+            # Between the tokens of JSON a line feed is white space.
+            sent = Frame(self._render_frame(data.replace(b"\n", b" ")), data)
+        chunk: dict[str, Any] | None = decode_object(data)
+        self._passed += 1
+        if chunk is None:
+            chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
+            self._send(chunks.passing(sent), out)
+            return
+        if self._sequel is not None:
+            chunk = self._sequel.joined(chunk)
             if chunk is None:
-                self._chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
-                self._send(self._chunks.passing(frame), out)
-            else:
-                self._send(self._chunks.feed(chunk, frame), out)
-                if self._short is not None:
-                    self._short.learn(frame, chunk)
+                return
+            data = encode(chunk)
+            sent = Frame(self._render_frame(data, frame.head), data, frame.head)
+        elif self._renamer is not None:
+            sent = self._renamer.rename(sent, chunk)
+        self._send(chunks.feed(chunk, sent), out)
+        if self._short is not None:
+            self._short.learn(frame, chunk, sent)
 
     def _translate(self, translator: Translator[Frame], frame: Frame, out: bytearray) -> None:
         data = frame.data
         if data is None:
             # A comment means the same in every dialect: that somebody is still there.
-            if frame.raw.startswith(b":"):
+            if frame.raw.startswith(b":") and self._goes == "sse":
                 self._send(translator.passing(frame), out)
             return
-        if data.strip() == b"[DONE]":
+        if data.strip() == _DONE:
             self._send(translator.done(None), out)
             self._done = True
             return
@@ -219,6 +373,10 @@ class Mender:
             return frame
 
     def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
+        if self._hold_empty and isinstance(self._chunks, ChunkMender):
+            released = self._without_held(released, self._chunks)
+        elif self._held:
+            released, self._held = [*self._held, *released], []
         for one in released:
             if one.chunks is None:
                 if one.origin is not None:
@@ -236,8 +394,52 @@ class Mender:
                 head = b""
         if isinstance(self._chunks, Translator) and self._chunks.is_over and not self._ended:
             self._ended = True
-            if self._client is not None and self._client.done is not None:
+            if self._client is not None and self._client.done is not None and self._goes == "sse":
                 out += render_sse(self._client.done)
+
+    def _without_held(self, released: list[Released[Frame]], chunks: ChunkMender[Frame]) -> list[Released[Frame]]:
+        """What need not wait: all, or, of an answer that was only reasoning, what is before its ending."""
+        if not chunks.only_reasoning:
+            released, self._held = [*self._held, *released], []
+            return released
+        first = 0
+        if not self._held:
+            ends = (place for place, one in enumerate(released) if any(map(_ends, _chunks_of(one))))
+            first = next(ends, len(released))
+        self._held += released[first:]
+        return released[:first]
+
+
+def _tell(problem: Problem, told: dict[str, Any], last: dict[str, Any]) -> None:
+    """The payload that a stream breaks off with says what the body of an error says, and its status."""
+    response = last.get("response")
+    if isinstance(response, dict):
+        # Responses has words of its own for an answer that broke off.
+        response["error"]["status"] = problem.status
+        return
+    error = last["error"] | {key: value for key, value in told["error"].items() if value is not None}
+    last |= told | {"error": error | {"status": problem.status}}
+    if problem.code is not None:
+        last["error"].setdefault("code", problem.code)
+
+
+def _chunks_of(released: Released[Frame]) -> list[dict[str, Any]]:
+    """The chunks that leave, read again if they leave as they came."""
+    if released.chunks is not None:
+        return released.chunks
+    data = released.origin.data if released.origin is not None else None
+    chunk = decode_object(data) if data is not None else None
+    return [] if chunk is None else [chunk]
+
+
+def _ends(chunk: dict[str, Any]) -> bool:
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and any(isinstance(one, dict) and one.get("finish_reason") for one in choices)
+
+
+def _too_large(limit: int) -> Problem:
+    message = f"The host sent an event of more than {limit:,} bytes."
+    return Problem(status=502, kind="server", message=message, code="event_too_large")
 
 
 def _event_line(kind: object) -> bytes:

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.conversation import Message
+from moonshim.conversation import Message, Usage
+from moonshim.dialects.openai_chat.decode import read_usage
 from moonshim.dialects.openai_chat.delta import (
     Speech,
     read_pieces,
@@ -23,12 +24,13 @@ from moonshim.dialects.openai_chat.usage import UsageKeeper
 from moonshim.errors import InvalidInput
 from moonshim.events import CallPiece, Failed, Finished, Repaired
 from moonshim.grammar.events import Channel
-from moonshim.mending import Choice
+from moonshim.mending import Choice, named_for_client
 from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
 from moonshim.repair.log import RepairLog
 from moonshim.repair.slip import Slip
-from moonshim.translating import EventCollector, Translator, keep_fields
+from moonshim.translating import EventCollector, Translator
+from moonshim.twins import keep_fields
 
 __all__ = ["Mended", "mend_response"]
 
@@ -43,6 +45,8 @@ class Mended(Struct, frozen=True):
     ending: Finished | Failed | None = None
     repair_counts: dict[str, int] = {}
     """How often each rule acted; `repairs` keeps the first few hundred."""
+    usage: Usage | None = None
+    """What the answer cost, in numbers that mean the same for every host."""
 
 
 def mend_response(
@@ -59,7 +63,8 @@ def mend_response(
 
     Where a stream would end in an error event, the body gets an `error` beside what
     was said, and the choice has no finish reason. With the `plan` of `prepare_request`, the
-    body is read in the host's dialect and written in the client's; without one both are Chat.
+    body is read in the host's dialect and written in the client's, under the name of the model that
+    the client asked for; without one both are Chat.
     """
     if not isinstance(body, dict):
         raise InvalidInput(f"body must be a dict, not {type(body).__name__}", field="body")
@@ -73,6 +78,7 @@ def mend_response(
     if not isinstance(choices, list):
         log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
         return Mended(body, log.repairs, repair_counts=dict(log.counts))
+    body = named_for_client(body, plan)
     usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas).read(body, log)
     mended = [_WholeChoice(choice, place, plan, log) for place, choice in enumerate(choices)]
     first = mended[0] if mended else None
@@ -84,7 +90,7 @@ def mend_response(
         failures = [error_chunk(one.ending, one.choice) for one in mended if isinstance(one.ending, Failed)]
         out |= failures[0] if failures else {}
     message, ending = (first.message, first.ending) if first else (Message("ai"), None)
-    return Mended(out, log.repairs, message, ending, dict(log.counts))
+    return Mended(out, log.repairs, message, ending, dict(log.counts), read_usage(body))
 
 
 def _translated(body: dict[str, Any], plan: Plan) -> Mended:
@@ -97,7 +103,7 @@ def _translated(body: dict[str, Any], plan: Plan) -> Mended:
     if plan.client is plan.upstream and not isinstance(translator.ending(), Failed):
         written = keep_fields(body, written)
     log = translator.log
-    return Mended(written, log.repairs, translator.message(), translator.ending(), dict(log.counts))
+    return Mended(written, log.repairs, translator.message(), translator.ending(), dict(log.counts), translator.counted)
 
 
 class _WholeChoice:

@@ -3,13 +3,14 @@
 Most chunks of a stream differ in one string alone. If a chunk begins and ends with
 the very bytes of one that was parsed before, and what is between is one JSON
 string, then it says the same with another text: that is not a guess but follows
-from the grammar of JSON. Everything else goes the long way.
+from the grammar of JSON. Everything else goes the long way. The same holds for the
+name of the model, where the client's is written over the host's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,8 +22,9 @@ from moonshim.events import CallPiece
 from moonshim.grammar.events import Channel
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import Choice
+from moonshim.sse import Frame
 
-__all__ = ["Shape", "learn_shape"]
+__all__ = ["Renamer", "Shape", "learn_shape"]
 
 _PROBE: Final = "\u2400moonshim\u2400"
 _PROBE_TEXT: Final = msgspec.json.encode(_PROBE)
@@ -30,12 +32,26 @@ _FIELDS: Final = {
     field: re.compile(rb'"%b"[ \t]*:[ \t]*(?=("(?:[^"\\]|\\.)*"))' % field.encode())
     for field in ("content", "reasoning_content", "reasoning", "arguments")
 }
+_NAME: Final = b'"model"'
+_NAMED: Final = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*(?=("(?:[^"\\]|\\.)*"))')
 
 
 class Shape:
     """One shape: `head`, a JSON string, `tail`. `channel` is None for the arguments of a native call."""
 
-    __slots__ = ("_choice", "_chunk", "_frame", "_grown", "channel", "head", "index", "state", "tail")
+    __slots__ = (
+        "_choice",
+        "_chunk",
+        "_frame",
+        "_grown",
+        "_sent",
+        "channel",
+        "head",
+        "index",
+        "renames",
+        "state",
+        "tail",
+    )
 
     def __init__(
         self, head: bytes, tail: bytes, frame: tuple[int, int], chunk: Mapping[str, Any], state: Choice
@@ -47,13 +63,35 @@ class Shape:
         self.state = state
         self.channel: Channel | None = None
         self.index = -1
+        self._sent = (head, tail)
+        self.renames = False
+        """Whether frames leave with another name of the model than they come with."""
         self._frame = frame
         self._chunk = chunk
         self._choice: Mapping[str, Any] = chunk["choices"][0]
         self._grown: dict[int, tuple[bytes, bytes]] = {}
 
+    def comes_as(self, raw: bytes, sent: bytes) -> bool:
+        """A frame of this shape came as `raw`, with another name of the model in it: later ones come like that."""
+        head, tail = self._sent
+        longer = len(raw) - len(sent)
+        text = sent[len(head) : len(sent) - len(tail)]
+        if raw.startswith(head):
+            tail = raw[len(head) + len(text) :]
+        else:
+            head = raw[: len(head) + longer]
+        self.head, self.tail, self.renames = head, tail, True
+        return head + text + tail == raw
+
+    def sent(self, raw: bytes) -> bytes:
+        """A frame that came, as it leaves: with the client's name of the model."""
+        head, tail = self._sent
+        if tail is self.tail:
+            return head + raw[len(self.head) :]
+        return raw[: len(raw) - len(self.tail)] + tail
+
     def payload(self, raw: bytes) -> bytes:
-        """The JSON text in a frame of this shape."""
+        """The JSON text in a frame of this shape, as it leaves."""
         before, behind = self._frame
         return raw[before : len(raw) - behind]
 
@@ -120,3 +158,47 @@ def _with_probe(chunk: Mapping[str, Any], choice: Any, delta: dict[str, Any], fi
     else:
         delta = {**delta, field: _PROBE}
     return {**chunk, "choices": [{**choice, "delta": delta}]}
+
+
+class Renamer:
+    """Writes the client's name of the model into frames that say another one. Every other byte stays."""
+
+    __slots__ = ("_before", "_name", "_render", "_sent", "_text")
+
+    def __init__(self, name: str, render: Callable[[bytes, bytes], bytes]) -> None:
+        self._name = name
+        self._text = encode(name)
+        self._render = render
+        self._before = b"\n"
+        """How a frame began that was renamed, up to the end of the name; at first what no payload begins with."""
+        self._sent = b""
+
+    def rename(self, frame: Frame, chunk: dict[str, Any]) -> Frame:
+        """The frame of this chunk as it leaves, should nothing else have to change; the chunk says the same then."""
+        if frame.data is None or chunk.get("model", self._name) == self._name:
+            return frame
+        try:
+            data = self._written(frame.data, chunk)
+        except RecursionError:
+            return frame  # Nested too deep to be written again.
+        chunk["model"] = self._name
+        at = frame.raw.find(frame.data)
+        if at >= 0:
+            raw = frame.raw[:at] + data + frame.raw[at + len(frame.data) :]
+        else:
+            raw = self._render(data.replace(b"\n", b""), frame.head)
+        return Frame(raw, data, frame.head, frame.fault)
+
+    def _written(self, data: bytes, chunk: dict[str, Any]) -> bytes:
+        """By the grammar of JSON, what begins alike is named alike; a name that comes twice is looked at closely."""
+        end = len(self._before)
+        if data.startswith(self._before) and data.find(_NAME, end) < 0:
+            return self._sent + data[end:]
+        wanted = {**chunk, "model": self._name}
+        for found in _NAMED.finditer(data):
+            start, end = found.span(1)
+            written = data[:start] + self._text + data[end:]
+            if decode_object(written) == wanted:
+                self._before, self._sent = data[:end], data[:start] + self._text
+                return written
+        return encode(wanted)
