@@ -8,10 +8,12 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from moonshim.errors import InvalidInput, MoonshimError
 
-__all__ = ["MOST_ENTRIES", "Store", "StoreKind", "StoreUnavailable", "open_store", "store_kind"]
+__all__ = ["FRESH", "MOST_ENTRIES", "Store", "StoreKind", "StoreUnavailable", "open_store", "store_kind"]
 
 StoreKind: TypeAlias = Literal["memory", "sqlite", "redis"]
 """`memory`: one process; `sqlite`: the processes of one machine; `redis`: many machines."""
+FRESH: Final = 0.9
+"""What has so much of its time left is not touched."""
 MOST_ENTRIES: Final = 64
 """How many entries one key has at most: whoever reads one reads all."""
 
@@ -55,7 +57,10 @@ class Store(Protocol):
         """Put it unless something is there; what is there now. Of two who do this at once, both get the same."""
 
     async def touch(self, keys: Sequence[str], ttl: float) -> None:
-        """Those values that are still there, and not for good, live `ttl` from now."""
+        """Those values that are still there, and not for good, live `ttl` from now.
+
+        What has nine tenths of that time left anyway may be left alone: touching often must not cost a write each.
+        """
 
     async def delete(self, key: str) -> bool:
         """Whether something was there. Takes entries (`put_entry`), counter and leases of that key too."""

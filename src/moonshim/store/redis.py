@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError, ResponseError
 
 from moonshim.errors import InvalidInput
-from moonshim.store import MOST_ENTRIES, StoreUnavailable
+from moonshim.store import FRESH, MOST_ENTRIES, StoreUnavailable
 from moonshim.store.circuit import Circuit
 
 __all__ = ["RedisStore"]
@@ -89,8 +89,9 @@ class RedisStore:
     async def touch(self, keys: Sequence[str], ttl: float) -> None:
         names = [_name("v", key) for key in keys]
         left = await self._asked(lambda pipe: [pipe.pttl(name) for name in names])
-        alive = [name for name, ms in zip(names, left, strict=True) if ms >= 0]  # -1: for good; -2: gone
-        await self._asked(lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in alive])
+        # -1: for good; -2: gone.
+        old = [name for name, ms in zip(names, left, strict=True) if 0 <= ms < FRESH * ttl * 1000]
+        await self._asked(lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in old])
 
     async def delete(self, key: str) -> bool:
         (count,) = await self._asked(lambda pipe: pipe.delete(*(_name(space, key) for space in "venl")))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.errors import InvalidInput
-from moonshim.store import MOST_ENTRIES
+from moonshim.store import FRESH, MOST_ENTRIES
 from moonshim.store.sqlite_thread import DatabaseThread
 
 __all__ = ["SCHEMA_VERSION", "SqliteStore"]
@@ -116,8 +116,8 @@ class SqliteStore:
         def job(db: sqlite3.Connection) -> None:
             for some in _batches(names):
                 db.execute(
-                    f"UPDATE item SET expires = ? WHERE key IN ({_marks(some)}) AND expires > ?",
-                    (now + ttl, *some, now),
+                    f"UPDATE item SET expires = ? WHERE key IN ({_marks(some)}) AND expires BETWEEN ? AND ?",
+                    (now + ttl, *some, now, now + FRESH * ttl),
                 )
 
         await self._database.run(job, writes=True)

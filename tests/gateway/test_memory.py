@@ -1,0 +1,273 @@
+"""Reasoning that a client drops comes back: in memory, after a restart, from another gateway, and never by force."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from moonshim.config.model import Config, Secret
+from moonshim.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.gateway import memory
+from moonshim.gateway.memory import Recollections
+from moonshim.gateway.record import Record
+from moonshim.gateway.secret import minting_secret
+from moonshim.prepare import read_request
+from moonshim.store import Store, open_store
+from moonshim.store.memory import MemoryStore
+from tests.redis_server import RedisServer, running_redis
+
+TTL: Final = 600.0
+KINDS: Final = ("memory", "sqlite", "redis")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with running_redis() as one:
+        yield one
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path, server: RedisServer) -> str:
+    server.empty()
+    return {"memory": "memory:", "sqlite": f"sqlite:{tmp_path}/state.db", "redis": server.url}[request.param]
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = await open_store(url, memory_bytes=10_000_000)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def record() -> Record:
+    return Record(request_id="r", path="/v1/chat/completions", dialect="openai_chat")
+
+
+ROUNDS: Final = [
+    Message("ai", (Reasoning("First I look at the files."), ToolCall("hist_tool_1", "ls", '{"path": "."}', "c1"))),
+    Message(
+        "ai", (Reasoning("Two files; the second."), Text("Reading b."), ToolCall("hist_tool_2", "cat", "{}", "c2"))
+    ),
+    Message("ai", (Reasoning("It is empty."), Text("The file is empty."))),
+]
+RESULTS: Final = ["a b", ""]
+
+
+def body(rounds: int, question: str = "What is in b?") -> dict[str, Any]:
+    """The conversation after so many rounds, as a client sends it that drops reasoning and makes its own ids."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": f"It is {rounds} o'clock."},
+        {"role": "user", "content": question},
+    ]
+    for number, said in enumerate(ROUNDS[:rounds]):
+        text = "".join(part.text for part in said.parts if isinstance(part, Text))
+        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        for part in said.parts:
+            if isinstance(part, ToolCall):
+                function = {"name": part.name, "arguments": part.arguments}
+                message["tool_calls"] = [{"id": f"other_{number}", "type": "function", "function": function}]
+        messages.append(message)
+        if "tool_calls" in message:
+            messages.append({"role": "tool", "tool_call_id": f"other_{number}", "content": RESULTS[number]})
+        else:
+            messages.append({"role": "user", "content": "And now?"})
+    return {"model": "kimi-k2.5", "messages": messages}
+
+
+def thoughts(rounds: int) -> list[str]:
+    return [part.text for said in ROUNDS[:rounds] for part in said.parts if isinstance(part, Reasoning)]
+
+
+async def one_round(memory_of: Recollections, tenant: str, number: int) -> list[str]:
+    """Ask with what the client has left, answer, file the answer; what was recalled, in the order of the messages."""
+    told = record()
+    asked = read_request(body(number))
+    found = await memory_of.recall(tenant, asked, told)
+    await memory_of.remember(tenant, asked.turns(), ROUNDS[number], told)
+    assert told.lost == []
+    return [found[index].text for index in sorted(found)]
+
+
+def test_three_rounds_get_back_all_that_was_thought(url: str) -> None:
+    async def run() -> None:
+        async with opened(url) as store:
+            recollections = Recollections(store, TTL)
+            for number in range(3):
+                assert await one_round(recollections, "local", number) == thoughts(number)
+            asked = read_request(body(3))
+            found = await recollections.recall("local", asked, record())
+            prepared = asked.prepare(host="moonshot", recalled=found)
+            assert [found[index].text for index in sorted(found)] == thoughts(3)
+            sent = [m["reasoning_content"] for m in prepared.body["messages"] if "tool_calls" in m]
+            assert sent == thoughts(2)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
+def test_another_gateway_and_one_that_was_restarted_know_it_too(url: str) -> None:
+    async def run() -> None:
+        for number in range(3):
+            async with opened(url) as store:
+                assert await one_round(Recollections(store, TTL), "local", number) == thoughts(number)
+        async with opened(url) as one, opened(url) as other:
+            assert len(await Recollections(one, TTL).recall("local", read_request(body(3)), record())) == 3
+            assert len(await Recollections(other, TTL).recall("local", read_request(body(3)), record())) == 3
+
+    asyncio.run(run())
+
+
+def test_nobody_gets_the_thoughts_of_another_tenant_or_another_conversation(url: str) -> None:
+    async def run() -> None:
+        async with opened(url) as store:
+            recollections = Recollections(store, TTL)
+            for number in range(3):
+                await one_round(recollections, "key:alice", number)
+            for tenant in ("key:bob", "local", "key:alic", "key:alice:"):
+                assert await recollections.recall(tenant, read_request(body(3)), record()) == {}
+            asked = read_request(body(3, question="Something else?"))
+            assert await recollections.recall("key:alice", asked, record()) == {}
+
+    asyncio.run(run())
+
+
+def test_a_request_that_lost_nothing_asks_no_store() -> None:
+    async def run() -> None:
+        store = MemoryStore(100_000)
+        asked = read_request({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}]})
+        store.entries_many = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
+        assert await Recollections(store, TTL).recall("local", asked, record()) == {}
+
+    asyncio.run(run())
+
+
+class _Slow(MemoryStore):
+    """Writes only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(1_000_000)
+        self.may_write = asyncio.Event()
+
+    async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
+        await self.may_write.wait()
+        await super().put_entry(key, field, value, ttl)
+
+
+def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same() -> None:
+    async def run() -> None:
+        store = _Slow()
+        recollections = Recollections(store, TTL)
+        filing = asyncio.ensure_future(
+            recollections.remember("local", read_request(body(0)).request, ROUNDS[0], record())
+        )
+        await asyncio.sleep(0)
+        recalling = asyncio.ensure_future(recollections.recall("local", read_request(body(1)), record()))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not recalling.done()
+        store.may_write.set()
+        assert [thought.text for thought in (await recalling).values()] == thoughts(1)
+        await filing
+
+    asyncio.run(run())
+
+
+def test_a_filing_that_is_cancelled_holds_nobody() -> None:
+    async def run() -> None:
+        recollections = Recollections(_Slow(), TTL)
+        filing = asyncio.ensure_future(
+            recollections.remember("local", read_request(body(0)).request, ROUNDS[0], record())
+        )
+        await asyncio.sleep(0)
+        filing.cancel()
+        await asyncio.wait([filing])
+        assert await recollections.recall("local", read_request(body(1)), record()) == {}
+
+    asyncio.run(run())
+
+
+def test_when_the_store_is_down_the_request_goes_on_and_says_what_it_lost() -> None:
+    async def run(server: RedisServer) -> None:
+        async with opened(server.url) as store:
+            recollections = Recollections(store, TTL)
+            await one_round(recollections, "local", 0)
+            server.stop()
+            told, asked = record(), read_request(body(1))
+            assert await recollections.recall("local", asked, told) == {}
+            await recollections.remember("local", asked.turns(), ROUNDS[1], told)
+            assert told.lost == ["recall", "remember"]
+
+    with running_redis() as server:
+        asyncio.run(run(server))
+
+
+def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_given_up_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "_MOST", 10)
+    monkeypatch.setattr(memory, "_STEP", 4)
+    monkeypatch.setattr(memory, "_AT_ONCE", 3)
+
+    async def run() -> None:
+        recollections = Recollections(MemoryStore(10_000_000), TTL)
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "0"}]
+        firsts = []
+        for number in range(20):
+            asked = read_request({"model": "kimi-k2.5", "messages": messages})
+            found = await recollections.recall("local", asked, record())
+            assert len(found) == min(number, 10 if number <= 10 else number - (number - 10 + 3) // 4 * 4)
+            firsts.append(min(found, default=0))
+            assert all(found[index].text == f"thought {index // 2}" for index in found)
+            answer = Message("ai", (Reasoning(f"thought {number}"), Text(f"answer {number}")))
+            await recollections.remember("local", asked.turns(), answer, record())
+            messages += [
+                {"role": "assistant", "content": f"answer {number}"},
+                {"role": "user", "content": f"{number + 1}"},
+            ]
+        assert len(set(firsts)) == 5  # the beginning moved four times, not ten
+
+    asyncio.run(run())
+
+
+# --- the secret -------------------------------------------------------------------------------------------------
+
+
+def test_all_who_share_a_store_sign_with_the_same_secret_also_later(url: str) -> None:
+    async def run() -> None:
+        async with opened(url) as one:
+            first = await minting_secret(one, Config())
+            assert await minting_secret(one, Config()) == first
+            assert len(first) == 32
+        if not url.startswith("memory"):
+            async with opened(url) as other:
+                assert await minting_secret(other, Config()) == first
+
+    asyncio.run(run())
+
+
+def test_a_configured_secret_is_taken_and_not_stored() -> None:
+    async def run() -> None:
+        store = MemoryStore(100_000)
+        assert await minting_secret(store, Config(secret=Secret("configured"))) == b"configured"
+        assert store.size == 0
+
+    asyncio.run(run())
+
+
+def test_without_its_store_a_gateway_signs_with_a_secret_of_its_own() -> None:
+    async def run(server: RedisServer) -> None:
+        async with opened(server.url) as store:
+            server.stop()
+            made = [await minting_secret(store, Config()) for _ in range(2)]
+            assert len(made[0]) == 32
+            assert made[0] != made[1]
+
+    with running_redis() as server:
+        asyncio.run(run(server))
