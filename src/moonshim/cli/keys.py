@@ -1,0 +1,224 @@
+"""`moonshim keys`: who may use the gateway. A new key is shown once; the configuration keeps its digest."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from moonshim.cli import console
+from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of
+from moonshim.config import ConfigError, GatewayKey, find_config, load_config
+from moonshim.gateway.auth import new_key
+
+__all__ = ["main"]
+
+_USAGE: Final = """moonshim keys new NAME [--models PATTERN ...] [--expires 90d|DATE] [--rpm N] [--tpm N] [--streams N]
+                         [--config FILE] [--print]
+       moonshim keys list [--config FILE]
+       moonshim keys revoke NAME [--config FILE]"""
+_EPILOG: Final = """\
+examples:
+  moonshim keys new alice                              the key goes to standard output, and is shown this once
+  moonshim keys new ci --models 'kimi-*' --expires 90d --rpm 60 --tpm 200000 --streams 4
+  moonshim keys new bob --print                        the key, and the block to paste; no file is changed
+  moonshim keys list
+  moonshim keys revoke alice
+
+Clients send a key as `Authorization: Bearer msk_…` or as `x-api-key: msk_…`: it is what they call the API key.
+Without --config it is the file that `moonshim serve` would read. A gateway that runs takes a change at once.
+
+exit codes:
+  0  done
+  1  it could not be done; a line says why
+  2  the command was not understood"""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}", re.ASCII)
+_PERIOD: Final = re.compile(r"([1-9][0-9]{0,4})([hdwmy])", re.ASCII)
+_HOURS: Final = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim keys`; its exit code."""
+    given = _parser().parse_args(list(argv))
+    act: Callable[[argparse.Namespace], int] = given.act
+    try:
+        return act(given)
+    except CannotEdit as error:
+        console.say(f"moonshim keys: {console.safe(str(error))}")
+    except ConfigError as error:
+        for problem in error.problems:
+            console.say(f"moonshim keys: {console.safe(problem)}")
+    return console.FAILED
+
+
+def _new(given: argparse.Namespace) -> int:
+    entry: Entry = {"name": given.name, "digest": ""}
+    optional = {
+        "models": given.models,
+        "expires": given.expires,
+        "requests_per_minute": given.rpm,
+        "tokens_per_minute": given.tpm,
+        "concurrent_streams": given.streams,
+    }
+    entry |= {field: value for field, value in optional.items() if value is not None}
+    path = find_config(given.config, os.environ, Path.cwd())
+    if given.print:
+        key, entry["digest"] = new_key()
+        in_json = path is not None and KeyFile(path).is_json
+        print(f"{key}\n\n{block_of(entry, in_json=in_json)}", end="", flush=True)
+        console.say("moonshim keys: the first line is the key, shown this once; the rest is for the configuration")
+        return console.DONE
+    file = _file(path, "; --print shows what would be in it")
+    if any(str(other.get("name")).lower() == given.name.lower() for other in file.entries):
+        raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
+    first = not file.entries
+    key, entry["digest"] = new_key()
+    file.add(entry)
+    # Behind the writing: a key that nobody could store must not be handed out.
+    print(key, flush=True)
+    console.say(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
+    if first:
+        console.say("moonshim keys: it is the first one: from now on every request needs a key")
+    return console.DONE
+
+
+def _list(given: argparse.Namespace) -> int:
+    path = find_config(given.config, os.environ, Path.cwd())
+    if path is None:
+        raise CannotEdit("there is no configuration file; name one with --config")
+    keys = load_config(path, os.environ).keys
+    if not keys:
+        console.say(f"moonshim keys: {path} has no keys: only this machine is served, and needs none")
+        return console.DONE
+    rows = [("NAME", "MODELS", "EXPIRES", "REQ/MIN", "TOK/MIN", "STREAMS", "DIGEST"), *map(_row, keys)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    paint = console.Paint(sys.stdout)
+    for number, row in enumerate(rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        print(line if number else paint.bold(line))
+    sys.stdout.flush()
+    return console.DONE
+
+
+def _row(key: GatewayKey) -> tuple[str, ...]:
+    expires = "never" if key.expires is None else f"{key.expires:%Y-%m-%d %H:%M %Z}"
+    if key.expires is not None and key.expires <= datetime.now(UTC):
+        expires = f"over since {expires}"
+    limits = (key.requests_per_minute, key.tokens_per_minute, key.concurrent_streams)
+    return (
+        console.safe(key.name),
+        console.safe(", ".join(key.models)) or "all",
+        expires,
+        *("-" if limit is None else f"{limit:,}" for limit in limits),
+        key.digest.partition(":")[2][:8] + "…",  # enough to tell two apart
+    )
+
+
+def _revoke(given: argparse.Namespace) -> int:
+    path = find_config(given.config, os.environ, Path.cwd())
+    file = _file(path)
+    names = [entry["name"] for entry in file.entries if isinstance(entry.get("name"), str)]
+    if given.name not in names:
+        near = difflib.get_close_matches(given.name, names, n=3)
+        hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
+        raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
+    file.remove(given.name)
+    console.say(f"moonshim keys: the key {given.name!r} is gone from {path}")
+    if len(names) == 1:
+        console.say("moonshim keys: it was the last one: without keys only this machine is served, and needs none")
+    return console.DONE
+
+
+def _file(path: Path | None, hint: str = "") -> KeyFile:
+    if path is None:
+        raise CannotEdit(f"there is no configuration file to keep it in; name one with --config{hint}")
+    return KeyFile(path)
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError("a name has up to 64 letters, digits, and . _ @ + - behind the first")
+    return text
+
+
+def _pattern(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise argparse.ArgumentTypeError("a model is a name or a pattern such as kimi-*")
+    return text.strip()
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text[:12]) > 0 and len(text) <= 12):
+        raise argparse.ArgumentTypeError("a limit is a number from 1 on")
+    return int(text)
+
+
+def _expiry(text: str, now: datetime | None = None) -> date:
+    """A moment, in UTC; or a day, on which the key still holds.
+
+    >>> _expiry("12h", datetime(2026, 1, 1, tzinfo=UTC)), _expiry("2999-12-31")
+    (datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.timezone.utc), datetime.date(2999, 12, 31))
+    """
+    now = now or datetime.now(UTC).replace(microsecond=0)
+    period = _PERIOD.fullmatch(text)
+    try:
+        if period is not None:
+            return now + timedelta(hours=int(period[1]) * _HOURS[period[2]])
+        if len(text) == len("2026-12-31"):
+            day = date.fromisoformat(text)
+            if day >= now.date():
+                return day
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+            if moment > now:
+                return moment
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            "an expiry is a period (12h, 90d, 6w, 3m, 1y) or a day (2027-12-31), with a time (2027-12-31T18:00Z) or not"
+        ) from None
+    raise argparse.ArgumentTypeError(f"{text} is over already")
+
+
+def _parser() -> console.Parser:
+    parser = console.Parser(
+        prog="moonshim keys",
+        usage=_USAGE,
+        description="Who may use the gateway: make a key, list the keys, take one away.",
+        epilog=_EPILOG,
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for name, summary, act in (
+        ("new", "make a key, show it once, and keep its digest", _new),
+        ("list", "show the keys there are, with their limits", _list),
+        ("revoke", "take a key away", _revoke),
+    ):
+        action = actions.add_parser(
+            name,
+            help=summary,
+            prog=f"moonshim keys {name}",
+            usage=_USAGE,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+        )
+        action.set_defaults(act=act)
+        if act is not _list:
+            action.add_argument(
+                "name", metavar="NAME", type=_name if act is _new else str, help="what the key is called"
+            )
+        if act is _new:
+            add = action.add_argument
+            add("--models", metavar="PATTERN", nargs="+", type=_pattern, help="the models it may ask for (all)")
+            add("--expires", metavar="WHEN", type=_expiry, help="90d, 12h, 2027-12-31 (never)")
+            add("--rpm", metavar="N", type=_limit, help="requests per minute (no limit)")
+            add("--tpm", metavar="N", type=_limit, help="tokens per minute (no limit)")
+            add("--streams", metavar="N", type=_limit, help="streams at the same time (no limit)")
+            add("--print", action="store_true", help="change no file: print the block")
+        action.add_argument("--config", metavar="FILE", help="the configuration file")
+    return parser

@@ -1,0 +1,272 @@
+"""`moonshim keys`: a key is shown once, only its digest is kept, and the rest of the file stays as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from moonshim.cli import keys
+from moonshim.config import GatewayKey, load_config
+from moonshim.gateway.auth import KeyRing, digest_of
+
+TOML = """\
+# Our gateway. Ask before you change it.
+[[providers]]
+name = "vllm"            # the box under the desk
+api_base_url = "http://localhost:8000/v1"
+models = ["kimi-k2.5"]
+
+# How much it takes.
+[limits]
+body_bytes = 1000
+"""
+PROVIDER = {"name": "vllm", "api_base_url": "http://localhost:8000/v1", "models": ["kimi-k2.5", "größer"]}
+
+
+class Run:
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> None:
+        try:
+            self.code = keys.main([str(one) for one in arguments])
+        except SystemExit as stopped:  # how argparse ends; `moonshim` itself turns it into an exit code
+            self.code = int(stopped.code or 0)
+        self.out, self.told = capsys.readouterr()
+
+
+Runner = Callable[..., Run]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", {"HOME": str(tmp_path / "home")})
+    return lambda *arguments: Run(capsys, *arguments)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "moonshim.toml"
+    path.write_text(TOML)
+    return path
+
+
+def keys_in(path: Path) -> tuple[GatewayKey, ...]:
+    return load_config(path, {}).keys
+
+
+def test_a_new_key_opens_the_gateway_and_only_its_digest_is_in_the_file(run: Runner, file: Path) -> None:
+    done = run("new", "alice")
+    key = done.out.strip()
+    assert (done.code, done.out) == (0, f"{key}\n")
+    assert key.startswith("msk_")
+    assert len(key) == len("msk_") + 43  # 256 bits
+    (kept,) = keys_in(file)
+    assert (kept.name, kept.digest) == ("alice", digest_of(key))
+    assert KeyRing([kept]).identify({"authorization": f"Bearer {key}"}) == kept
+    assert key not in file.read_text()
+    assert key not in done.told
+
+
+def test_every_limit_is_kept(run: Runner, file: Path) -> None:
+    limits = ["--rpm", "60", "--tpm", "200000", "--streams", "4", "--expires", "2999-12-31"]
+    assert run("new", "ci", "--models", "kimi-*", "gpt-5", *limits, "--config", file).code == 0
+    (kept,) = keys_in(file)
+    assert kept.models == ("kimi-*", "gpt-5")
+    assert (kept.requests_per_minute, kept.tokens_per_minute, kept.concurrent_streams) == (60, 200_000, 4)
+    assert kept.expires is not None
+    assert kept.expires > datetime(2999, 12, 31, 23, 59, tzinfo=UTC)  # the day still counts
+
+
+def test_a_period_is_counted_from_now(run: Runner, file: Path) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    assert run("new", "ci", "--expires", "90d").code == 0
+    after = datetime.now(UTC)
+    (kept,) = keys_in(file)
+    assert kept.expires is not None
+    assert before <= kept.expires - timedelta(days=90) <= after
+
+
+def test_comments_and_order_of_a_toml_file_stay_when_keys_come_and_go(run: Runner, file: Path) -> None:
+    for name in ("a", "b", "c"):
+        assert run("new", name).code == 0
+    assert file.read_text().startswith(TOML)
+    assert [key.name for key in keys_in(file)] == ["a", "b", "c"]
+    assert run("revoke", "b").code == 0
+    assert [key.name for key in keys_in(file)] == ["a", "c"]
+    assert run("revoke", "c").code == 0
+    assert run("revoke", "a").code == 0
+    assert file.read_text() == TOML
+
+
+WITH_KEYS = """\
+[[keys]]  # the first
+name = "a"
+digest = "sha256:{a}"
+models = [
+  "kimi-*",
+]
+# of a
+
+# Whoever builds.
+[[ "keys" ]]
+digest = "sha256:{b}"
+name = "b"
+
+# --- hosts ---
+[[providers]]
+name = "vllm"
+api_base_url = "http://localhost:8000/v1"
+transformer = {{ use = [["./mine.py:Mine", {{ note = '''
+[[keys]]
+name = "no key"
+''' }}]] }}
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_revoking_takes_one_block_and_no_comment_of_others(run: Runner, file: Path, name: str, newline: str) -> None:
+    text = WITH_KEYS.format(a="a" * 64, b="b" * 64).replace("\n", newline)
+    file.write_bytes(text.encode())
+    assert run("revoke", name).code == 0
+    left = file.read_bytes().decode()
+    assert f"{name * 64}" not in left
+    assert [key.name for key in keys_in(file)] == [{"a": "b", "b": "a"}[name]]
+    assert left.count("\n") == left.count(newline)
+    for comment in ("# of a", "# Whoever builds.", "# --- hosts ---", "[[keys]]" + newline + 'name = "no key"'):
+        assert comment in left
+
+
+def test_a_file_that_cannot_be_edited_safely_is_left_alone(run: Runner, file: Path) -> None:
+    text = TOML.replace("# Our", f'keys = [{{ name = "a", digest = "sha256:{"a" * 64}" }}]\n# Our')
+    file.write_text(text)
+    for arguments in (["new", "b"], ["revoke", "a"]):
+        done = run(*arguments)
+        assert (done.code, done.out) == (1, "")  # a key that is not stored is not shown
+        assert "by hand" in done.told
+    assert file.read_text() == text
+
+
+JSON_SHAPES = {
+    "an object": {"providers": [PROVIDER], "keys": []},
+    "an object without keys": {"providers": [PROVIDER]},
+    "a list of providers": [PROVIDER],
+    "one provider": PROVIDER,
+}
+
+
+@pytest.mark.parametrize("shape", JSON_SHAPES)
+@pytest.mark.parametrize("indent", [2, 4, "\t", None])
+def test_a_json_file_keeps_its_indentation(run: Runner, tmp_path: Path, shape: str, indent: int | str | None) -> None:
+    path = tmp_path / "moonshim.json"
+    path.write_text(json.dumps(JSON_SHAPES[shape], indent=indent, ensure_ascii=False) + "\n")
+    before = load_config(path, {})
+    key = run("new", "ci", "--expires", "2999-01-01").out.strip()
+    config = load_config(path, {})
+    assert config.providers == before.providers
+    assert [one.digest for one in config.keys] == [digest_of(key)]
+    assert path.read_text() == json.dumps(json.loads(path.read_text()), indent=indent, ensure_ascii=False) + "\n"
+    assert "größer" in path.read_text()
+    assert run("revoke", "ci").code == 0
+    assert load_config(path, {}).keys == ()
+
+
+def test_comments_in_json_are_not_thrown_away(run: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "moonshim.json"
+    path.write_text('// mine\n{"providers": []}')
+    done = run("new", "ci")
+    assert (done.code, done.out) == (1, "")
+    assert "comments would be lost" in done.told
+    assert path.read_text().startswith("// mine")
+
+
+def test_print_changes_no_file(run: Runner, file: Path) -> None:
+    done = run("new", "ci", "--rpm", "5", "--print")
+    key, _, block = done.out.partition("\n\n")
+    assert file.read_text() == TOML
+    file.write_text(TOML + block)
+    (kept,) = keys_in(file)
+    assert (kept.digest, kept.requests_per_minute) == (digest_of(key), 5)
+
+
+def test_print_needs_no_file(run: Runner) -> None:
+    done = run("new", "ci", "--print")
+    assert done.code == 0
+    assert "[[keys]]" in done.out
+
+
+def test_the_list_shows_limits_and_never_a_whole_digest(run: Runner, file: Path) -> None:
+    run("new", "alice", "--models", "kimi-*", "--rpm", "1000", "--expires", "2999-01-01")
+    digest = keys_in(file)[0].digest
+    with file.open("a") as more:
+        more.write(f'\n[[keys]]\nname = "old"\ndigest = "sha256:{"0" * 64}"\nexpires = 2020-01-01\n')
+    done = run("list")
+    assert done.code == 0
+    assert digest.removeprefix("sha256:")[9:] not in done.out
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[0][:2] == ["NAME", "MODELS"]
+    assert rows[1][:3] == ["alice", "kimi-*", "2999-01-01"]
+    assert "1,000" in rows[1]
+    assert "over since 2020-01-01" in done.out
+
+
+def test_a_file_that_others_may_not_read_stays_so(run: Runner, file: Path) -> None:
+    file.chmod(0o600)
+    run("new", "alice")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in file.parent.iterdir()] == [file.name]  # nothing is left beside it
+
+
+def test_a_link_stays_a_link(run: Runner, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "else").mkdir()
+    real = file.rename(tmp_path / "else" / "real.toml")
+    file.symlink_to(real)
+    run("new", "alice")
+    assert file.is_symlink()
+    assert [key.name for key in keys_in(real)] == ["alice"]
+
+
+REFUSED: dict[str, tuple[list[str], int, str]] = {
+    "a name twice": (["new", "Alice"], 1, "there is a key 'Alice' already"),
+    "a name that is none": (["new", "two words"], 2, "a name has up to 64 letters"),
+    "a name that moves the cursor": (["new", "a\x1b[2J"], 2, "a name has up to 64 letters"),
+    "no limit at all": (["new", "b", "--rpm", "0"], 2, "a number from 1 on"),
+    "an expiry that is none": (["new", "b", "--expires", "soon"], 2, "an expiry is a period"),
+    "an expiry that is over": (["new", "b", "--expires", "2020-01-01"], 2, "is over already"),
+    "an expiry beyond all calendars": (["new", "b", "--expires", "99999y"], 2, "an expiry is a period"),
+    "an unknown key": (["revoke", "alise"], 1, "is it alice?"),
+    "no such file": (["new", "b", "--config", "nowhere.toml"], 1, "there is no such file"),
+    "no action": ([], 2, "ACTION"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_told_in_a_line_and_changes_nothing(run: Runner, file: Path, name: str) -> None:
+    run("new", "alice")
+    before = file.read_text()
+    arguments, code, told = REFUSED[name]
+    done = run(*arguments)
+    assert (done.code, done.out) == (code, "")
+    assert told in done.told
+    assert "\x1b" not in done.told
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize("arguments", [["new", "a"], ["list"], ["revoke", "a"]], ids=lambda one: one[0])
+def test_without_a_configuration_file_it_says_so(run: Runner, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.code, done.out) == (1, "")
+    assert "there is no configuration file" in done.told
+
+
+def test_the_first_and_the_last_key_say_what_they_change(run: Runner, file: Path) -> None:
+    assert "every request needs a key" in run("new", "alice").told
+    assert "every request needs a key" not in run("new", "bob").told
+    assert "without keys" not in run("revoke", "alice").told
+    assert "without keys only this machine is served" in run("revoke", "bob").told
+    assert "has no keys" in run("list").told
