@@ -1,0 +1,72 @@
+"""The links of a configured chain -> the options of the engine, and the transformers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from moonshim.errors import InvalidOption
+from moonshim.options import KimiOptions
+from moonshim.stage import Transformer
+from moonshim.transformers.kimi import Kimi
+from moonshim.transformers.log import Log, Sink, standard_log
+from moonshim.transformers.plugins import load_plugin, nearest
+
+__all__ = ["Chain", "Use", "load_chain"]
+
+OURS: Final = ("Kimi", "Log")
+LOG_OPTIONS: Final = ("level", "text")
+
+
+class Use(Protocol):
+    """One link as it was configured (`TransformerUse` is one)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+
+class Chain(Struct, frozen=True):
+    """What a chain asks for: to be passed to `prepare` as its `options` and `transformers`."""
+
+    options: KimiOptions | None = None
+    """Those of the `Kimi` in it; None when there is none: then a Kimi model gets everything mended."""
+    transformers: tuple[Transformer, ...] = ()
+    """All others, in their order. Where Kimi stands between them makes no difference: it works next to the host."""
+    warnings: tuple[str, ...] = ()
+    """What may surprise those who wrote it."""
+
+
+def load_chain(uses: Sequence[Use] | None, *, folder: Path | None = None, log: Sink = standard_log) -> Chain:
+    """The chain that these links make. A second `Kimi` changes those options that it names.
+
+    Plug-ins in files are looked for in `folder`; `log` is what a `Log` tells. Raises `InvalidOption` for a link
+    that does not exist, or does not take its options.
+
+    >>> load_chain(None).options is None
+    True
+    """
+    options: KimiOptions | None = None
+    transformers: list[Transformer] = []
+    for use in uses or ():
+        match use.name:
+            case "Kimi":
+                options = KimiOptions.from_json(use.options, preset=options)
+            case "Log":
+                transformers.append(_log(use.options, log))
+            case _:
+                transformers.append(load_plugin(use.name, use.options, folder=folder, known=OURS))
+    warnings = () if options is None else tuple(Kimi(options).warnings)
+    return Chain(options, tuple(transformers), warnings)
+
+
+def _log(options: Mapping[str, Any], sink: Sink) -> Log:
+    for key in options:
+        if key not in LOG_OPTIONS:
+            raise InvalidOption(f"unknown option {key!r} of Log; {nearest(key, LOG_OPTIONS)}", field=key)
+    return Log(sink, **options)
