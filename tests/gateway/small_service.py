@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from moonshim.config import Limits
 from moonshim.errors import MoonshimError
+from moonshim.gateway.metrics import Metrics
 from moonshim.gateway.settings import ServeSettings
 
 
@@ -53,6 +55,37 @@ class SmallService:
             status = 503
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": text.encode()})
+
+
+class CountingService(SmallService):
+    """`/count` counts a retry and leaves a request open; `/metrics` tells."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._metrics = Metrics()
+        self._count = 0
+
+    async def app(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        text = b"fine"
+        if scope["path"] == "/count":
+            self._count += 1
+            self._metrics.retried("host")
+            self._metrics.begun()
+            text = json.dumps({"pid": os.getpid(), "count": self._count}).encode()
+        if scope["path"] == "/metrics":
+            text = self._metrics.render()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": text})
+
+
+async def open_counting_service(settings: ServeSettings, worker: int) -> CountingService:
+    assert settings.log_dir is not None
+    return CountingService(Path(settings.log_dir))
 
 
 async def open_small_service(settings: ServeSettings, worker: int) -> SmallService:

@@ -16,10 +16,11 @@ from moonshim.cli import console
 from moonshim.cli.destination import CannotWrite, Folder, StandardOutput, UnusableFolder
 from moonshim.cli.mend_options import explain_options, parse_settings
 from moonshim.cli.mend_report import Outcome, render_json, render_table
-from moonshim.cli.recording import NotARecording, Recording, Sniffer
-from moonshim.cli.request_file import Asked, BadRequestFile, read_request, read_tools
+from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
+from moonshim.cli.request_file import Asked, BadRequestFile, asked_in, read_request, read_tools
 from moonshim.errors import InvalidOption, MoonshimError
 from moonshim.formats import is_kimi_model
+from moonshim.gateway.stream_header import StreamHeader
 from moonshim.json_text import encode
 from moonshim.options import KimiOptions
 from moonshim.pipeline import Mender
@@ -56,6 +57,12 @@ class Settings(msgspec.Struct, frozen=True):
     """None: those that fit the model."""
     model: str | None = None
     """Only when somebody named it on the command line."""
+
+    def told_by(self, header: StreamHeader | None) -> Settings:
+        """The same; what nobody said on the command line is as the header of a log says."""
+        if header is None or self.asked != Asked():
+            return self
+        return msgspec.structs.replace(self, asked=asked_in(header.request or {}, header.model))
 
     def arguments(self, recording: Recording) -> dict[str, Any]:
         """What the engine is to be told. Who calls `mend` wants mending, whatever name a host gave to its model."""
@@ -119,13 +126,12 @@ def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOu
     try:
         if to.is_input(file):
             return Outcome(file, error="is also what the output is written to")
-        sniffer, stream = Sniffer(), _pieces(file)
+        header, stream = split_header(_pieces(file))
+        sniffer = Sniffer()
         recording = _sniffed(sniffer, stream)
+        arguments = settings.told_by(header).arguments(recording)
         if _MESSAGES.search(bytes(sniffer.head[:4096])):
-            raise NotARecording(
-                "an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)"
-            )
-        arguments = settings.arguments(recording)
+            arguments = _over_messages(header, settings)
         with to.open(place) as write:
             if recording.body is not None:
                 outcome = _mend_whole(file, recording, bytes(sniffer.head), arguments, write)
@@ -140,6 +146,23 @@ def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOu
         if console.debugging():
             raise
         return Outcome(file, error=console.fault_line(error))
+
+
+def _over_messages(header: StreamHeader | None, settings: Settings) -> dict[str, Any]:
+    """How to mend an answer in Messages: only a log of the gateway tells enough of its request."""
+    if header is None or header.dialect != "anthropic" or header.request is None or not header.request_whole:
+        raise NotARecording("an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)")
+    from moonshim.prepare import prepare_request
+
+    prepared = prepare_request(
+        header.request,
+        dialect="anthropic",
+        upstream="anthropic",
+        host=header.host,
+        model=settings.model or header.model,
+        options=settings.options,
+    )
+    return {"plan": prepared.plan}
 
 
 def _sniffed(sniffer: Sniffer, stream: Iterator[bytes]) -> Recording:
@@ -171,7 +194,7 @@ def _mend_stream(
     return Outcome(
         file,
         recording.kind,
-        arguments["model"],
+        arguments["plan"].model if "plan" in arguments else arguments["model"],
         repairs=mender.repairs,
         counts=mender.repair_counts,
         ending=mender.ending,

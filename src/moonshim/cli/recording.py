@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from moonshim.events import Repaired
+from moonshim.gateway.stream_header import OPENING, StreamHeader, read_header
 from moonshim.json_text import decode_object
 from moonshim.ndjson import NdjsonFramer
 from moonshim.sse import BYTE_ORDER_MARK, Frame, SseFramer
 
-__all__ = ["Kind", "NotARecording", "Recording", "Sniffer"]
+__all__ = ["Kind", "NotARecording", "Recording", "Sniffer", "split_header"]
 
 Kind: TypeAlias = Literal["sse", "ndjson", "json"]
 
@@ -50,6 +53,22 @@ class Recording(msgspec.Struct, frozen=True):
     """The whole response, when it is one."""
     repairs: tuple[Repaired, ...] = ()
     """What was put right in reading it."""
+
+
+def split_header(pieces: Iterator[bytes]) -> tuple[StreamHeader | None, Iterator[bytes]]:
+    """The header that the gateway writes over its logs, if there is one, and the bytes of the host behind it."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        if not held.startswith(OPENING[: len(held)]):
+            break
+        end = held.find(b"\n\n")
+        if end >= 0:
+            header = read_header(held[:end])
+            return (header, chain([held[end + 2 :]], pieces)) if header is not None else (None, chain([held], pieces))
+        if len(held) > WHOLE_LIMIT:
+            break
+    return None, chain([held], pieces)
 
 
 class Sniffer:

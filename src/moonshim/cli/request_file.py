@@ -11,7 +11,7 @@ from moonshim.errors import InvalidInput
 from moonshim.formats import parse_tools
 from moonshim.sse import BYTE_ORDER_MARK
 
-__all__ = ["LIMIT", "Asked", "BadRequestFile", "decoded", "read_request", "read_tools"]
+__all__ = ["LIMIT", "Asked", "BadRequestFile", "asked_in", "decoded", "read_request", "read_tools"]
 
 LIMIT: Final = 64 * 1024 * 1024
 
@@ -48,6 +48,16 @@ def read_request(path: str) -> Asked:
     if not isinstance(value, dict) or not {"messages", "tools", "model"} & value.keys():
         raise BadRequestFile(f"{where}: does not hold the body of a request")
     return _from_request(value, where)
+
+
+def asked_in(body: dict[str, Any], model: str | None) -> Asked:
+    """From the request in the header of a log. What cannot be used is as if nobody had told."""
+    try:
+        asked = _from_request(body, "")
+    except BadRequestFile:
+        asked = Asked()
+    tools = asked.tools if "messages" in body or "tools" in body else None
+    return msgspec.structs.replace(asked, tools=tools, model=model or asked.model)
 
 
 def _from_request(body: dict[str, Any], where: str) -> Asked:

@@ -145,11 +145,12 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
 def _configuration(given: Any) -> tuple[Path | None, Config]:
     """Where the configuration is, if in a file, and what it says."""
     from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, find_config, load_config
+    from moonshim.config.finding import user_folders
 
     if given.demo:
         from moonshim.gateway.demo import demo_config
 
-        return None, demo_config("http://127.0.0.1/v1")
+        return None, demo_config("http://127.0.0.1/v1", os.environ)
     try:
         path = find_config(given.config, os.environ, Path.cwd())
         if path is not None:
@@ -160,9 +161,12 @@ def _configuration(given: Any) -> tuple[Path | None, Config]:
         lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)
         raise _CannotServe(f"the configuration cannot be used:\n{lines}") from None
     if config is None:
+        folders = "".join(
+            f", {console.safe(str(folder))}/moonshim.toml or .json" for folder in user_folders(os.environ)
+        )
         raise _CannotServe(
             "nothing is configured. Looked for:\n"
-            "  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml, ./moonshim.json, then the user's own folder\n"
+            f"  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml or .json{folders}\n"
             f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
             "`moonshim config example` writes a file to begin with; --demo serves a scripted host instead, no model"
         )

@@ -8,13 +8,14 @@ without an identifier. Given a result it answers with it. Everything is said in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import uvicorn
 
 from moonshim.config import Config, Provider
+from moonshim.config.environment import CLIENTS_OWN, with_overrides
 from moonshim.gateway.listening import bind, url_of
 from moonshim.gateway.server import AppServer
 
@@ -76,11 +77,12 @@ async def start_demo() -> Demo:
     return Demo(f"{url_of('127.0.0.1', sockets[0].getsockname()[1])}/v1", server, running)
 
 
-def demo_config(url: str) -> Config:
+def demo_config(url: str, environ: Mapping[str, str]) -> Config:
     """A configuration with the scripted host, which answers to the names that agents ask for by themselves."""
     provider = Provider(name="demo", api_base_url=url, models=MODELS)
-    model = (f"demo/{MODELS[0]}",)
-    return Config(providers=(provider,), aliases={"claude-*": model, "gpt-*": model}, source="--demo")
+    model: tuple[str, ...] = (f"demo/{MODELS[0]}",)
+    config = Config(providers=(provider,), aliases=dict.fromkeys(CLIENTS_OWN, model), source="--demo")
+    return with_overrides(config, environ)
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------

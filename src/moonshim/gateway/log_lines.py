@@ -137,7 +137,8 @@ def json_line(fields: Mapping[str, Any]) -> str:
     try:
         return _encode(fields).decode()
     except (TypeError, ValueError, UnicodeError):  # somebody logged what is no JSON, or half a character
-        return _encode({str(name): _text(value) for name, value in fields.items()}).decode()
+        said = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
+        return _encode(said).decode()
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:

@@ -16,7 +16,7 @@ from moonshim.gateway.line_writer import LineWriter
 from moonshim.gateway.log_lines import REQUEST, fields_of, human_line, json_line, without_secrets
 from moonshim.gateway.record import Record
 
-__all__ = ["LEVELS", "close", "configure", "event", "tell"]
+__all__ = ["LEVELS", "close", "configure", "event", "fault", "tell"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -76,6 +76,11 @@ def tell(record: Record) -> None:
 def event(name: str, *, level: str = "info", **fields: Any) -> None:
     """Anything else that somebody should know."""
     _log.log(logging.getLevelName(level.upper()), name, **fields)
+
+
+def fault(record: Record, error: BaseException) -> None:
+    """Something of ours failed: where, for whoever mends it. The request's own line follows."""
+    _log.error("fault", request_id=record.request_id, path=record.path, exc_info=error)
 
 
 def close() -> None:

@@ -200,10 +200,8 @@ def _configuration(app: Any, protocol: Any) -> uvicorn.Config:
 
 
 def _protocol(limits: Limits) -> Any:
-    try:
-        from moonshim.gateway.protocol import protocol_with
-    except ImportError:
-        return "httptools"
+    from moonshim.gateway.protocol import protocol_with
+
     return protocol_with(limits)
 
 

@@ -22,7 +22,7 @@ async def open_service(settings: ServeSettings, worker: int) -> GatewayService:
     """What `moonshim serve` serves, in this process."""
     demo = await start_demo() if settings.demo else None
     try:
-        config = demo_config(demo.url) if demo is not None else _load(settings)
+        config = demo_config(demo.url, os.environ) if demo is not None else _load(settings)
         gate = await Gate.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
     except BaseException:
         if demo is not None:

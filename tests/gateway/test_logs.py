@@ -1,0 +1,248 @@
+"""What is logged: one line for a person on a terminal, JSON in a pipe, never a secret, and never a wait."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from moonshim.gateway import logs
+from moonshim.gateway.line_writer import LineWriter
+from moonshim.gateway.log_lines import WORDS, fields_of, human_line, json_line
+from moonshim.gateway.record import Record
+from tests.cli.command import ROOT, environment
+from tests.gateway.serving import wait_until
+
+pty = pytest.importorskip("pty")
+
+LINE = "claude-code → fireworks/kimi-k2p6 200 3.2s 12k/830 tok cache 91% · mended: markers×2 ids×4"
+
+
+def finished(**changes: Any) -> Record:
+    given: dict[str, Any] = {
+        "request_id": "req_1",
+        "path": "/v1/messages",
+        "dialect": "anthropic",
+        "client": "claude-code",
+        "asked_model": "claude-opus",
+        "provider": "fireworks",
+        "model": "kimi-k2p6",
+        "streamed": True,
+        "status": 200,
+        "attempts": 1,
+        "first_byte_seconds": 0.8,
+        "seconds": 3.2,
+        "input_tokens": 12_000,
+        "output_tokens": 830,
+        "cached_tokens": 10_920,
+        "repairs": {"marker_call": 2, "id_invalid": 3, "id_repeated": 1},
+    }
+    return Record(**(given | changes))
+
+
+@contextmanager
+def logging_to(stream: IO[str], level: str = "info") -> Iterator[None]:
+    """As the process would: and everything as it was afterwards."""
+    root = logging.getLogger()
+    before, handlers = root.level, list(root.handlers)
+    logs.configure(level, stream)
+    try:
+        yield
+    finally:
+        logs.close()
+        root.handlers[:] = handlers
+        root.setLevel(before)
+
+
+@contextmanager
+def in_a_pipe(tmp_path: Path, level: str = "info") -> Iterator[None]:
+    with (tmp_path / "log").open("w") as file, logging_to(file, level):
+        yield
+
+
+def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+
+
+class TestForPeople:
+    def test_a_request_is_the_line_that_was_promised(self) -> None:
+        ours, theirs = pty.openpty()
+        with os.fdopen(theirs, "w", encoding="utf-8") as terminal, logging_to(terminal):
+            logs.tell(finished())
+            logs.close()
+            shown = os.read(ours, 4096).decode()
+        os.close(ours)
+        assert "\x1b[32m200\x1b[0m" in shown
+        assert re.sub(r"\x1b\[\d+m", "", shown) == f"{LINE}\r\n"
+
+    def test_there_are_no_colours_for_those_who_want_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        ours, theirs = pty.openpty()
+        with os.fdopen(theirs, "w", encoding="utf-8") as terminal, logging_to(terminal):
+            logs.tell(finished())
+            logs.close()
+            shown = os.read(ours, 4096).decode()
+        os.close(ours)
+        assert shown == f"{LINE}\r\n"
+
+    @pytest.mark.parametrize(
+        ("changes", "end"),
+        [
+            ({"repairs": {}}, "cache 91%"),
+            ({"repairs": {"a_new_rule": 1}}, "mended: a_new_rule×1"),
+            ({"repairs": {}, "cached_tokens": None}, "12k/830 tok"),
+            ({"repairs": {}, "outcome": "client_gone", "status": 499}, "cache 91% · client gone"),
+            ({"repairs": {}, "attempts": 3}, "cache 91% · 3 attempts"),
+            ({"repairs": {}, "lost": ["recall", "remember"]}, "store down: recall remember"),
+            ({"repairs": {}, "error": "overloaded: engine busy"}, "cache 91% · overloaded: engine busy"),
+        ],
+    )
+    def test_what_was_out_of_the_ordinary_stands_at_the_end(self, changes: dict[str, Any], end: str) -> None:
+        assert human_line({"event": "request"} | fields_of(finished(**changes)), colour=False).endswith(end)
+
+    def test_a_request_that_reached_no_host_names_the_model_that_was_asked_for(self) -> None:
+        record = finished(
+            provider=None, model=None, asked_model="kimi-k9", status=404, outcome="refused", error="not_found: no such"
+        )
+        shown = human_line({"event": "request"} | fields_of(record), colour=False)
+        assert shown.startswith("claude-code → kimi-k9 404 ")
+
+    def test_a_client_cannot_move_the_cursor(self) -> None:
+        fields = {"event": "request"} | fields_of(finished(client="x\x1b[2J\n", provider=None, model="\u202eevil"))
+        shown = human_line(fields, colour=False)
+        assert shown.isprintable()
+
+    def test_every_rule_of_the_documentation_has_a_word(self) -> None:
+        page = (ROOT / "docs" / "repairs.md").read_text()
+        first_cells = re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE)
+        rules = {rule for cell in first_cells for rule in re.findall(r"`([a-z0-9_]+)`", cell)}
+        assert len(rules) > 40
+        assert rules - WORDS.keys() == set()
+
+
+class TestForPrograms:
+    def test_a_request_is_one_line_of_json(self, tmp_path: Path) -> None:
+        with in_a_pipe(tmp_path):
+            logs.tell(finished())
+        (line,) = lines(tmp_path)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
+        assert line == {
+            "event": "request",
+            "level": "info",
+            "request_id": "req_1",
+            "client": "claude-code",
+            "path": "/v1/messages",
+            "dialect": "anthropic",
+            "asked_model": "claude-opus",
+            "provider": "fireworks",
+            "model": "kimi-k2p6",
+            "streamed": True,
+            "status": 200,
+            "outcome": "ok",
+            "attempts": 1,
+            "first_token_seconds": 0.8,
+            "seconds": 3.2,
+            "input_tokens": 12_000,
+            "output_tokens": 830,
+            "cached_tokens": 10_920,
+            "repairs": {"marker_call": 2, "id_invalid": 3, "id_repeated": 1},
+        }
+
+    def test_how_loud_it_is_follows_from_the_outcome(self, tmp_path: Path) -> None:
+        with in_a_pipe(tmp_path, "warning"):
+            for outcome in ("ok", "refused", "client_gone", "upstream_error", "broken", "failed"):
+                logs.tell(finished(outcome=outcome))
+        assert [(line["outcome"], line["level"]) for line in lines(tmp_path)] == [
+            ("upstream_error", "warning"),
+            ("broken", "warning"),
+            ("failed", "error"),
+        ]
+
+    def test_what_libraries_log_comes_out_in_the_same_form(self, tmp_path: Path) -> None:
+        with in_a_pipe(tmp_path):
+            logging.getLogger("uvicorn.error").info("Started server process")
+            logging.getLogger("aiohttp.client").warning("Unclosed %s", "session")
+        (line,) = lines(tmp_path)
+        assert (line["event"], line["logger"]) == ("Unclosed session", "aiohttp.client")
+
+    def test_a_fault_comes_with_where_it_was(self, tmp_path: Path) -> None:
+        with in_a_pipe(tmp_path):
+            try:
+                json.loads("{}")["nothing"]
+            except KeyError as error:
+                logs.fault(finished(), error)
+        (line,) = lines(tmp_path)
+        assert line["request_id"] == "req_1"
+        assert "KeyError: 'nothing'" in line["exception"]
+
+    def test_no_secret_is_written_wherever_it_stands(self, tmp_path: Path) -> None:
+        key = "sk-abcdefgh0123456789"
+        with in_a_pipe(tmp_path):
+            logs.tell(finished(error=f"401: {key} is wrong", client=key, asked_model=f"Bearer {key}"))
+            logs.event("odd", text=f'api_key=abcdefgh12345678"{key}"', nested={"list": [key]})
+            logging.getLogger("x").warning("key %s", key)
+            try:
+                raise ValueError(key)
+            except ValueError as error:
+                logs.fault(finished(), error)
+        assert len(lines(tmp_path)) == 4
+        assert "0123456789" not in (tmp_path / "log").read_text()
+        assert "abcdefgh12345678" not in (tmp_path / "log").read_text()
+
+    @pytest.mark.parametrize("value", [{1, 2}, "half \ud83d a character", b"\xff", 10**400, object])
+    def test_whatever_is_logged_becomes_json(self, value: Any) -> None:
+        assert json.loads(json_line({"event": "odd", "value": value}))["event"] == "odd"
+
+
+class TestAReaderThatStops:
+    def test_whoever_logs_does_not_wait_and_is_told_what_was_dropped(self) -> None:
+        reads, writes = os.pipe()
+        writer = LineWriter(writes, limit=10, tell_dropped="dropped {}".format)
+        line = "x" * 4000
+        for _ in range(100):  # a pipe takes 64 KiB, the queue ten more lines
+            writer.write(line)
+        dropped = wait_until(lambda: writer.dropped, "the queue is full")
+        assert 50 < dropped < 100
+        told = b""
+        while b"dropped" not in told:
+            told += os.read(reads, 65536)
+        assert f"dropped {dropped}" in told.decode()
+        writer.close()
+        os.close(writes)
+        os.close(reads)
+
+    def test_a_reader_that_is_gone_ends_nothing(self) -> None:
+        reads, writes = os.pipe()
+        os.close(reads)
+        writer = LineWriter(writes)
+        for _ in range(100):
+            writer.write("nobody reads this")
+        writer.close()
+        os.close(writes)
+        assert not writer._thread.is_alive()
+
+    def test_a_process_ends_though_its_log_is_not_read(self) -> None:
+        program = (
+            "from moonshim.gateway import logs\n"
+            "logs.configure('info')\n"
+            "for _ in range(2000): logs.event('x' * 100)\n"
+            "logs.close()\n"
+            "print('done', flush=True)\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process.stdout, process.stderr:
+            assert process.stdout.read() == b"done\n"
+            process.wait(10)

@@ -1,0 +1,135 @@
+"""What is counted, for one process and for several."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from moonshim.gateway.metrics import Metrics
+from moonshim.gateway.record import Record
+from moonshim.gateway.settings import ServeSettings
+from tests.gateway.serving import Serving, serving, wait_until
+
+
+def finished(**changes: Any) -> Record:
+    given: dict[str, Any] = {
+        "request_id": "req_1",
+        "path": "/v1/messages",
+        "dialect": "anthropic",
+        "provider": "fireworks",
+        "model": "accounts/fireworks/models/kimi-k2p6",
+        "status": 200,
+        "first_byte_seconds": 0.8,
+        "seconds": 3.2,
+        "input_tokens": 12_000,
+        "output_tokens": 830,
+        "cached_tokens": 10_920,
+        "repairs": {"marker_call": 2},
+        "changes": {"history_id": 3},
+        "lost": ["recall"],
+    }
+    return Record(**(given | changes))
+
+
+def samples(text: str) -> dict[str, float]:
+    rows = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in rows}
+
+
+def told(metrics: Metrics) -> dict[str, float]:
+    return samples(metrics.render().decode())
+
+
+def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.begun()
+        metrics.observe(finished())
+    found = told(metrics)
+    labels = 'dialect="anthropic",model="kimi-k2",outcome="ok",provider="fireworks",status="200"'
+    assert found[f"moonshim_requests_total{{{labels}}}"] == 2
+    assert found['moonshim_request_seconds_sum{dialect="anthropic",provider="fireworks"}'] == 6.4
+    assert found['moonshim_first_byte_seconds_count{dialect="anthropic",provider="fireworks"}'] == 2
+    assert found['moonshim_tokens_total{direction="cached",model="kimi-k2",provider="fireworks"}'] == 21_840
+    assert found['moonshim_repairs_total{rule="marker_call"}'] == 4
+    assert found['moonshim_changes_total{rule="history_id"}'] == 6
+    assert found['moonshim_store_failures_total{what="recall"}'] == 2
+    assert found["moonshim_requests_open"] == 0
+
+
+def test_what_is_no_request_is_counted_too() -> None:
+    metrics = Metrics()
+    metrics.begun()
+    metrics.retried("groq")
+    metrics.breaker("groq", is_open=True)
+    metrics.breaker("moonshot", is_open=True)
+    metrics.breaker("moonshot", is_open=False)
+    metrics.reloaded(True)
+    metrics.reloaded(False)
+    found = told(metrics)
+    assert found["moonshim_requests_open"] == 1
+    assert found['moonshim_retries_total{provider="groq"}'] == 1
+    assert found['moonshim_breaker_open{provider="groq"}'] == 1
+    assert found['moonshim_breaker_open{provider="moonshot"}'] == 0
+    assert found['moonshim_reloads_total{result="loaded"}'] == 1
+    assert found['moonshim_reloads_total{result="kept"}'] == 1
+    assert found["process_resident_memory_bytes"] > 0
+
+
+def test_clients_cannot_make_up_labels() -> None:
+    metrics = Metrics()
+    metrics.observe(finished())
+    before = len(told(metrics))
+    for number in range(100):
+        metrics.observe(finished(provider=None, model=None, asked_model=f"model-{number}", client=f"client-{number}"))
+        metrics.observe(finished(model=f"made-up-{number}"))
+    names = told(metrics)
+    assert len([name for name in names if name.startswith("moonshim_requests_total")]) == 3
+    assert len(names) < before * 3
+    assert "made-up" not in metrics.render().decode()
+
+
+def test_probes_are_no_requests() -> None:
+    metrics = Metrics()
+    for path in ("/health", "/ready", "/metrics"):
+        metrics.begun()
+        metrics.observe(finished(path=path))
+    assert not [name for name in told(metrics) if name.startswith("moonshim_requests_total")]
+    assert told(metrics)["moonshim_requests_open"] == 0
+
+
+def test_two_workers_answer_for_both_also_when_one_has_died(tmp_path: Path) -> None:
+    settings = ServeSettings(
+        factory="tests.gateway.small_service:open_counting_service", port=0, workers=2, log_dir=str(tmp_path)
+    )
+    with serving(settings, tmp_path) as server:
+        counted = wait_until(lambda: _count_at_both(server), "both have counted")
+        for _ in range(10):  # whichever is asked
+            assert samples(server.get("/metrics")[1])['moonshim_retries_total{provider="host"}'] == sum(
+                counted.values()
+            )
+        open_before = samples(server.get("/metrics")[1])["moonshim_requests_open"]
+        assert open_before == sum(counted.values())
+        victim = min(counted)
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: _open(server) == open_before - counted[victim], "what it had open is open no longer")
+        assert samples(server.get("/metrics")[1])['moonshim_retries_total{provider="host"}'] == sum(counted.values())
+
+
+def _open(server: Serving) -> float:
+    try:
+        return samples(server.get("/metrics")[1])["moonshim_requests_open"]
+    except OSError:  # it was in the queue of the one that died
+        return -1.0
+
+
+def _count_at_both(server: Serving) -> dict[int, int]:
+    """How often each has counted, when both have."""
+    counted: dict[int, int] = {}
+    for _ in range(30):
+        answer = json.loads(server.get("/count")[1])
+        counted[answer["pid"]] = answer["count"]
+    return counted if len(counted) == 2 else {}

@@ -1,0 +1,169 @@
+"""A configuration that changes while it is in use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from moonshim.config import Config, Limits, Provider, load_config
+from moonshim.gateway.reload import Reloader, watch
+from moonshim.gateway.settings import ServeSettings, refusal
+
+GOOD = '[[providers]]\nname = "{name}"\napi_base_url = "http://127.0.0.1:1/v1"\nmodels = ["kimi-k2.5"]\n'
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+    assert condition(), what
+
+
+def watching(path: Path, act: Callable[[list[str]], Awaitable[None]]) -> list[str]:
+    """What a watcher saw while something was done to a file."""
+    seen: list[str] = []
+
+    async def on_change() -> None:
+        seen.append(path.read_text())
+
+    async def main() -> None:
+        task = asyncio.create_task(watch(path, on_change, seconds=0.01, settle=0.02))
+        await asyncio.sleep(0)  # it has looked at the file
+        try:
+            await act(seen)
+        finally:
+            task.cancel()
+
+    asyncio.run(main())
+    return seen
+
+
+class TestWatching:
+    def test_a_file_written_anew_is_seen(self, tmp_path: Path) -> None:
+        path = tmp_path / "moonshim.toml"
+        path.write_text("one")
+
+        async def act(seen: list[str]) -> None:
+            path.write_text("two!")
+            await until(lambda: seen == ["two!"], "the change")
+            path.write_text("three")
+            await until(lambda: seen == ["two!", "three"], "the next one")
+
+        watching(path, act)
+
+    def test_a_file_replaced_by_an_editor_is_seen_also_when_it_was_gone_for_a_moment(self, tmp_path: Path) -> None:
+        path, new = tmp_path / "moonshim.toml", tmp_path / "new"
+        path.write_text("one")
+
+        async def act(seen: list[str]) -> None:
+            path.unlink()
+            await asyncio.sleep(0.05)
+            new.write_text("two")
+            new.rename(path)
+            await until(lambda: seen == ["two"], "the change")
+
+        watching(path, act)
+
+    def test_a_link_that_is_turned_around_is_seen(self, tmp_path: Path) -> None:
+        """How Kubernetes changes a ConfigMap that is mounted."""
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "moonshim.toml").write_text(name)
+        path, data = tmp_path / "moonshim.toml", tmp_path / "..data"
+        data.symlink_to("a")
+        path.symlink_to("..data/moonshim.toml")
+
+        async def act(seen: list[str]) -> None:
+            (tmp_path / "tmp").symlink_to("b")
+            (tmp_path / "tmp").replace(data)
+            await until(lambda: seen == ["b"], "the change")
+
+        watching(path, act)
+
+    def test_a_file_written_in_pieces_is_read_when_it_is_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "moonshim.toml"
+        path.write_text("")
+
+        async def act(seen: list[str]) -> None:
+            with path.open("w") as file:
+                for _ in range(10):
+                    file.write("piece ")
+                    file.flush()
+                    await asyncio.sleep(0.008)
+            await until(lambda: seen and seen[-1] == "piece " * 10, "the whole")
+
+        assert len(watching(path, act)) <= 3
+
+    def test_what_does_not_change_is_not_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "moonshim.toml"
+        path.write_text("one")
+
+        async def act(seen: list[str]) -> None:
+            await asyncio.sleep(0.1)
+
+        assert watching(path, act) == []
+
+
+class TestReloading:
+    def test_a_good_file_is_used_and_a_broken_one_is_not(self, tmp_path: Path) -> None:
+        path = tmp_path / "moonshim.toml"
+        path.write_text(GOOD.format(name="first"))
+        used: list[str] = []
+        results: list[bool] = []
+
+        async def main() -> None:
+            reloader = Reloader(
+                load_config(path, {}),
+                lambda: load_config(path, {}),
+                lambda config: used.append(config.providers[0].name),
+                tell=results.append,
+            )
+            path.write_text(GOOD.format(name="second"))
+            assert await reloader.reload("the file changed")
+            path.write_text("this is [no toml")
+            assert not await reloader.reload("the file changed")
+            path.unlink()
+            assert not await reloader.reload("SIGHUP")
+            path.write_text(GOOD.format(name="third"))
+            assert await reloader.reload("SIGHUP")
+
+        asyncio.run(main())
+        assert used == ["second", "third"]
+        assert results == [True, False, False, True]
+
+    def test_a_gateway_that_others_reach_does_not_lose_its_keys(self) -> None:
+        settings = ServeSettings(host="0.0.0.0", loopback=False)
+        used: list[Config] = []
+        reloader = Reloader(Config(), Config, used.append, refuse=lambda config: refusal(config, settings))
+        assert asyncio.run(reloader.reload("the file changed")) is False
+        assert used == []
+
+    def test_what_needs_a_restart_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from moonshim.gateway import logs
+
+        told: list[object] = []
+        monkeypatch.setattr(logs, "event", lambda name, **fields: told.append((name, fields.get("settings"))))
+        new = Config(store="sqlite:x", limits=Limits(header_bytes=1), heartbeat_seconds=5.0)
+        reloader = Reloader(Config(), lambda: new, lambda config: None)
+        assert asyncio.run(reloader.reload("SIGHUP"))
+        assert ("restart_needed", ["store", "limits"]) in told
+
+    def test_two_at_once_come_one_after_the_other(self) -> None:
+        running: list[int] = []
+        most: list[int] = []
+
+        def load() -> Config:
+            running.append(1)
+            most.append(len(running))
+            running.pop()
+            return Config(providers=(Provider(name="a", api_base_url="http://a"),))
+
+        async def main() -> None:
+            reloader = Reloader(Config(), load, lambda config: None)
+            await asyncio.gather(*(reloader.reload("SIGHUP") for _ in range(5)))
+
+        asyncio.run(main())
+        assert most == [1] * 5
