@@ -1,0 +1,128 @@
+"""A response that has begun -> its bytes as they come, its end, or what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+import aiohttp
+
+from moonshim.errors import UpstreamBroke, UpstreamError, UpstreamStalled
+from moonshim.upstream.call import Call, origin_of
+from moonshim.upstream.failures import FAILURES, broke
+
+__all__ = ["Answer"]
+
+
+class Answer:
+    """What a host answers. Whoever has it closes it.
+
+    `read` raises `UpstreamStalled` when nothing came for too long, `UpstreamBroke` when the connection ended in the
+    middle, and nothing else. `close` may come from any task: a read that waits then raises `UpstreamBroke`. Not
+    reading holds the host back, and does not count as its silence.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_call",
+        "_failure",
+        "_now",
+        "_read",
+        "_response",
+        "_since",
+        "_timer",
+        "headers",
+        "status",
+    )
+
+    def __init__(self, response: aiohttp.ClientResponse, call: Call) -> None:
+        self.status: int = response.status
+        self.headers: Mapping[str, str] = _plain(response)
+        """Names in lower case; values of one name joined by commas."""
+        self._call = call
+        self._response = response
+        self._read = response.content.readany
+        self._failure: UpstreamError | None = None
+        self._now = asyncio.get_running_loop().time
+        self._since: float | None = None
+        """When the read that waits now began."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def read(self) -> bytes:
+        """What has come since the last read, or the next that comes; empty: the answer is over."""
+        # A timer for each read would cost more than the read. One watches the whole answer and compares times.
+        if self._timer is None:
+            self._watch(self._call.timeouts.between_bytes)
+        self._since = self._now()
+        try:
+            data = await self._read()
+        except FAILURES as error:
+            if self._failure is None:
+                if rest := self._rest():
+                    return rest
+                self._failure = broke(error, self._call)
+            failure = self._failure
+        else:
+            if not data:
+                self._unwatch()
+            return data
+        finally:
+            self._since = None
+        self.close()
+        raise failure
+
+    async def read_all(self, limit: int, *, cut: bool = False) -> bytes:
+        """All that is left, at most `limit` bytes: more is `UpstreamBroke`, or with `cut` left away. Closes it."""
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while size <= limit and (piece := await self.read()):
+                pieces.append(piece)
+                size += len(piece)
+        finally:
+            self.close()
+        if size > limit and not cut:
+            raise UpstreamBroke(f"{origin_of(self._call.url)} answered with more than {limit} bytes")
+        return b"".join(pieces)[:limit]
+
+    def close(self) -> None:
+        """Be done with it, at once. The connection is kept only if the answer was read to its end."""
+        self._unwatch()
+        if self._failure is None:
+            self._failure = UpstreamBroke("the answer was closed before its end")
+        self._response.close()
+
+    def _rest(self) -> bytes:
+        """What had come before it broke, and was not read yet: aiohttp would tell of the fault first, and lose it."""
+        buffer: deque[bytes] | None = getattr(self._response.content, "_buffer", None)
+        if not buffer:
+            return b""
+        rest = b"".join(buffer)
+        buffer.clear()
+        return rest
+
+    def _watch(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        """The timer went off: either a read has waited too long, or it is set to when one will have."""
+        limit = self._call.timeouts.between_bytes
+        left = limit if self._since is None else self._since + limit - self._now()
+        if left > 0:
+            self._watch(left)
+            return
+        self._failure = UpstreamStalled(f"{origin_of(self._call.url)} stopped sending for {limit:g} seconds")
+        self._response.close()  # wakes the read
+
+
+def _plain(response: aiohttp.ClientResponse) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        lower = name.lower()
+        headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
+    return headers
