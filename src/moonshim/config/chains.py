@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path as File
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
-from moonshim.config.model import TransformerUse
+from moonshim.config.model import Provider, TransformerUse
 from moonshim.config.problems import Path, Problems, nearest
 from moonshim.config.reading import Table, kind_of
-from moonshim.errors import InvalidInput, MoonshimError
+from moonshim.errors import MoonshimError
+
+if TYPE_CHECKING:
+    from moonshim.transformers import Chain
 
 __all__ = ["Chains", "chain_warnings", "read_chains"]
 
@@ -110,13 +114,15 @@ def read_chains(
     return chains
 
 
-def chain_warnings(uses: tuple[TransformerUse, ...]) -> list[str]:
-    """What is odd about a chain that can be run."""
-    try:
-        chain = _loaded(uses)
-    except MoonshimError:  # it has been told when the file was read
-        return []
-    return [str(warning) for warning in getattr(chain, "warnings", ())]
+def chain_warnings(provider: Provider) -> list[str]:
+    """What is odd about the chains of a provider, each thing once."""
+    shared, own = provider.transformers or (), provider.model_transformers
+    alone = [] if provider.models and all(model in own for model in provider.models) else [shared]
+    lines: dict[str, None] = {}
+    for chain in [*alone, *((*shared, *uses) for uses in own.values())]:
+        with suppress(MoonshimError):  # a plug-in that was there when the file was read
+            lines.update(dict.fromkeys(_loaded(chain).warnings))
+    return list(lines)
 
 
 class _Reader:
@@ -187,21 +193,11 @@ class _Reader:
         return TransformerUse(str(self._folder / path) + use.name[found.end("file") :], use.options)
 
 
-def _loaded(uses: tuple[TransformerUse, ...]) -> Any:
+def _loaded(uses: tuple[TransformerUse, ...]) -> Chain:
     """The chain that runs these. Raises `MoonshimError` for what does not exist or cannot have these options."""
-    from moonshim import transformers
+    from moonshim.transformers import load_chain
 
-    load_chain = getattr(transformers, "load_chain", None)
-    if load_chain is not None:
-        return load_chain(uses)
-    for use in uses:
-        if use.name == "Kimi":
-            from moonshim.options import KimiOptions
-
-            KimiOptions.from_json(use.options)
-        elif use.name not in OURS and _PLACE.fullmatch(use.name) is None:
-            raise InvalidInput(f"there is no transformer `{use.name}`{nearest(use.name, OURS)}")
-    return None
+    return load_chain(uses)
 
 
 def _limits(uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:

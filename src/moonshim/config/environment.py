@@ -8,6 +8,7 @@ from typing import Final, cast
 import msgspec
 from msgspec import Struct
 
+from moonshim.config.alias_table import leads_somewhere
 from moonshim.config.endpoints import dialect_of
 from moonshim.config.model import Config, KeySource, Provider, Secret
 from moonshim.config.problems import ConfigError
@@ -107,6 +108,8 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
     if not found:
         return None
     chosen = environ.get("MOONSHIM_MODEL", "").strip()
+    if chosen and not leads_somewhere(chosen, [provider for _, provider in found]):
+        raise ConfigError([f"environment: MOONSHIM_MODEL: no provider that has a key here has `{chosen}`"])
     defaults = [
         f"{host.name}/{host.default}" for host, provider in found if host.default and _is_itself(host, provider)
     ]

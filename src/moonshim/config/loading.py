@@ -78,7 +78,9 @@ def _values(text: str, suffix: str, source: str) -> tuple[Any, dict[Path, int]]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         message = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep"
         found = _TOML_PLACE.search(message)
-        place = f":{found[1]}:{found[2]}" if found and found[1] else f":{text.count(chr(10)) + 1}" if found else ""
+        place = (
+            f":{found[1]}:{found[2]}" if found and found[1] else f":{max(1, len(text.splitlines()))}" if found else ""
+        )
         raise ConfigError([f"{source}{place}: {_TOML_PLACE.sub('', message)}"]) from None
 
 
@@ -94,6 +96,8 @@ class _Reading:
         if isinstance(value, list):
             return self._only_providers([self._table(one, (place,)) for place, one in enumerate(value)])
         root = self._table(value, ())
+        if not isinstance(value, dict):
+            return Config()
         if "providers" not in root and "Providers" not in root and _is_provider(root):
             return self._only_providers([root])
         return self._whole(root)

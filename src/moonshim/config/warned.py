@@ -44,8 +44,7 @@ def _of_provider(provider: Provider, config: Config) -> Iterator[str]:
         yield "passes_client_key does nothing while there are gateway keys"
     if not provider.models and not _is_named(provider, config):
         yield f"it names no models, and no alias leads to it: ask for `{provider.name}/MODEL`"
-    chains = [provider.transformers, *provider.model_transformers.values()]
-    yield from dict.fromkeys(line for chain in chains if chain for line in chain_warnings(chain))
+    yield from chain_warnings(provider)
 
 
 def _is_named(provider: Provider, config: Config) -> bool:

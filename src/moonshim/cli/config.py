@@ -1,0 +1,196 @@
+"""`moonshim config`: a configuration file -> what it means, or everything that is wrong with it; and an example."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from moonshim.cli import console
+from moonshim.config import (
+    EXAMPLE,
+    LOOKED_FOR,
+    Config,
+    ConfigError,
+    GatewayKey,
+    Provider,
+    TransformerUse,
+    config_from_environment,
+    endpoint_of,
+    find_config,
+    load_config,
+    warnings_of,
+    without_secrets,
+)
+from moonshim.hosts.detect import needs_for
+
+__all__ = ["main"]
+
+_USAGE: Final = "moonshim config check [FILE]\n       moonshim config example"
+_EPILOG: Final = """\
+examples:
+  moonshim config example > moonshim.toml
+  moonshim config check
+  moonshim config check ~/.claude-code-router/config.json
+
+Without FILE it is what `moonshim serve` would read: MOONSHIM_CONFIG, moonshim.toml or moonshim.json here, the same in
+your configuration folder, or else the usual environment variables.
+
+exit codes:
+  0  the configuration can be used; what it means is shown, and what may surprise
+  1  it cannot; every problem is told
+  2  the command was not understood"""
+
+_SHOWN_MODELS: Final = 12
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim config`; its exit code."""
+    parser = console.Parser(
+        prog="moonshim config",
+        usage=_USAGE,
+        description="Check a configuration, or print one to begin with.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("action", choices=("check", "example"), help="check a file, or print an example")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to check")
+    given = parser.parse_args(list(argv))
+    if given.action == "example":
+        if given.file is not None:
+            parser.error("example prints to standard output: moonshim config example > moonshim.toml")
+        print(EXAMPLE, end="", flush=True)
+        return console.DONE
+    return _check(given.file)
+
+
+def _check(file: str | None) -> int:
+    try:
+        path = find_config(file, os.environ, Path.cwd())
+        config = load_config(path, os.environ) if path is not None else config_from_environment(os.environ)
+    except ConfigError as error:
+        paint = console.Paint(sys.stderr)
+        for problem in error.problems:
+            console.say(paint.red("✗ ") + console.safe(problem))
+        count = len(error.problems)
+        console.say(f"moonshim config: {count} problem{'s' if count > 1 else ''}")
+        return console.FAILED
+    if config is None:
+        console.say(
+            "moonshim config: there is no configuration: no moonshim.toml or moonshim.json here or in your "
+            f"configuration folder, and none of {', '.join(LOOKED_FOR)} in the environment. "
+            "`moonshim config example` prints one to begin with"
+        )
+        return console.FAILED
+    print("\n".join(_report(config, console.Paint(sys.stdout))), flush=True)
+    return console.DONE
+
+
+def _report(config: Config, paint: console.Paint) -> Iterator[str]:
+    warnings = warnings_of(config)
+    count = len(config.providers)
+    yield (
+        paint.green("✓ ")
+        + paint.bold(console.safe(config.source))
+        + (
+            f" can be used: {count} provider{'s' if count != 1 else ''}, "
+            f"{len(warnings) or 'no'} warning{'s' if len(warnings) != 1 else ''}"
+        )
+    )
+    for provider in config.providers:
+        yield ""
+        yield paint.bold(console.safe(provider.name)) + "  " + console.safe(without_secrets(endpoint_of(provider)))
+        yield from _rows(_of_provider(provider), paint, {"key": _key_of(provider, paint)})
+    yield from _part("aliases", [(name, " then ".join(targets)) for name, targets in config.aliases.items()], paint)
+    yield from _part("gateway keys", [(key.name, _of_key(key)) for key in config.keys], paint)
+    yield from _part("gateway", _of_gateway(config), paint)
+    if warnings:
+        yield ""
+        yield paint.bold("warnings")
+        for warning in warnings:
+            yield "  " + paint.yellow("! ") + console.safe(warning)
+
+
+def _of_provider(provider: Provider) -> list[tuple[str, str]]:
+    model = provider.models[0] if provider.models else ""
+    row = needs_for(model=model, host=provider.host, base_url=provider.api_base_url, upstream=provider.dialect)
+    found = "named" if provider.host else "from its address"
+    shown = ", ".join(provider.models[:_SHOWN_MODELS])
+    more = len(provider.models) - _SHOWN_MODELS
+    rows = [
+        ("dialect", provider.dialect),
+        ("host row", f"{row.host} ({found})"),
+        ("key", ""),
+        ("models", (shown + (f" and {more} more" if more > 0 else "")) or f"any, as {provider.name}/NAME"),
+        ("chain", _chain(provider.transformers)),
+    ]
+    rows += [(f"chain of {name}", _chain(chain)) for name, chain in provider.model_transformers.items()]
+    if provider.cells:
+        rows.append(("cells", ", ".join(provider.cells)))
+    rows += [(f"cells of {name}", ", ".join(cells)) for name, cells in provider.model_cells.items()]
+    if provider.headers:
+        rows.append(("headers", ", ".join(provider.headers)))
+    if provider.proxy:
+        rows.append(("proxy", without_secrets(provider.proxy)))
+    waits = provider.timeouts
+    rows.append(("waits", f"{waits.connect:g} s, first byte {waits.first_byte:g} s, between {waits.between_bytes:g} s"))
+    return rows
+
+
+def _key_of(provider: Provider, paint: console.Paint) -> str:
+    """Where its keys are from; what they are is nobody's business."""
+    if not provider.key_sources:
+        return "the client's own" if provider.passes_client_key else "none"
+    return ", ".join(
+        f"{paint.green('set')} ({console.safe(source.place)})"
+        if source.found
+        else f"{paint.red('missing')} ({console.safe(source.place)})"
+        for source in provider.key_sources
+    )
+
+
+def _chain(uses: tuple[TransformerUse, ...] | None) -> str:
+    if uses is None:
+        return "everything is mended for a Kimi"
+    return " then ".join(use.name for use in uses) or "none"
+
+
+def _of_key(key: GatewayKey) -> str:
+    limits = {
+        "requests a minute": key.requests_per_minute,
+        "tokens a minute": key.tokens_per_minute,
+        "streams at once": key.concurrent_streams,
+    }
+    said = [", ".join(key.models) or "all models"]
+    said += [f"{number:,} {of_what}" for of_what, number in limits.items() if number is not None]
+    if key.expires is not None:
+        said.append(f"until {key.expires:%Y-%m-%d %H:%M %Z}")
+    return "; ".join(said)
+
+
+def _of_gateway(config: Config) -> list[tuple[str, str]]:
+    rows = [
+        ("address", f"{config.host or '127.0.0.1'}, port {config.port or 8484}"),
+        ("store", without_secrets(config.store)),
+        ("secret", "set" if config.secret is not None else "made once, and kept in the store"),
+    ]
+    if config.workers:
+        rows.append(("workers", str(config.workers)))
+    if config.log_dir:
+        rows.append(("logs", config.log_dir))
+    return rows
+
+
+def _part(title: str, rows: list[tuple[str, str]], paint: console.Paint) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield paint.bold(title)
+        yield from _rows(rows, paint, {})
+
+
+def _rows(rows: list[tuple[str, str]], paint: console.Paint, painted: dict[str, str]) -> Iterator[str]:
+    """Names and what is said of them, in two columns; `painted` is ready to be shown."""
+    width = max(len(console.safe(name)) for name, _ in rows)
+    for name, said in rows:
+        yield f"  {paint.dim(console.safe(name).ljust(width))}  {painted.get(name) or console.safe(said)}"

@@ -1,0 +1,157 @@
+"""`moonshim config`: what a configuration means, everything that is wrong with it, and an example that works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moonshim.cli import config as command
+from moonshim.config import EXAMPLE
+from tests.cli.command import ROOT, environment
+from tests.config.texts import PROVIDER
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's configuration but that of the test."""
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = command.main(arguments)
+    except SystemExit as stopped:
+        code = int(stopped.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+FILE = f"""
+{PROVIDER}
+[[providers]]
+name = "moonshot"
+api_base_url = "https://api.moonshot.ai/anthropic"
+api_key_env = "MOONSHOT_API_KEY"
+api_keys = ["sk-secret"]
+models = ["kimi-k3"]
+tool_limit = 64
+headers = {{ X-Team = "hush-hush" }}
+proxy = "http://me:hush-hush@proxy:3128"
+
+[aliases]
+"claude-*" = ["kimi-k3", "vllm/kimi-k2.5"]
+
+[[keys]]
+name = "ci"
+digest = "sha256:{"a" * 64}"
+models = ["kimi-*"]
+requests_per_minute = 60
+
+[gateway]
+store = "redis://:hush-hush@cache:6379/0"
+"""
+
+
+def test_it_says_what_a_file_means_and_nothing_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "moonshim.toml").write_text(FILE)
+    code, out, told = run(capsys, "check")
+    assert (code, told) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for line in (
+        "vllm http://localhost:8000/v1/chat/completions",
+        "moonshot https://api.moonshot.ai/anthropic/v1/messages",
+        "dialect anthropic",
+        "host row moonshot-anthropic (from its address)",
+        "key set (the configuration), missing (MOONSHOT_API_KEY)",
+        "models kimi-k3",
+        "cells tool_limit",
+        "headers X-Team",
+        "proxy http://***@proxy:3128",
+        "claude-* kimi-k3 then vllm/kimi-k2.5",
+        "ci kimi-*; 60 requests a minute",
+        "store redis://***@cache:6379/0",
+    ):
+        assert line in lines, out
+    assert any("MOONSHOT_API_KEY` is not set" in line for line in lines)
+    assert "secret" not in out.replace("secret    made once", "").replace("secret   made once", "")
+    assert "hush" not in out
+    assert "\x1b" not in out
+
+
+def test_it_tells_every_problem_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[[providers]]\nname = "a"\napi_base_url = "x"\nmodles = []\n')
+    code, out, told = run(capsys, "check", str(path))
+    assert (code, out) == (1, "")
+    assert f"{path}:3: providers[0].api_base_url" in told
+    assert "did you mean `models`?" in told
+    assert told.endswith("moonshim config: 2 problems\n")
+
+
+def test_without_a_file_it_shows_what_the_environment_gives(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, told = run(capsys, "check")
+    assert code == 1
+    assert "there is no configuration" in told
+    assert "MOONSHOT_API_KEY, KIMI_API_KEY" in told
+    monkeypatch.setenv("MOONSHOT_API_KEY", "sk-hush")
+    code, out, _ = run(capsys, "check")
+    assert code == 0
+    assert "set (MOONSHOT_API_KEY)" in out
+    assert "sk-hush" not in out
+
+
+def test_a_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, told = run(capsys, "check", "none.toml")
+    assert code == 1
+    assert "none.toml: there is no such file" in told
+
+
+def test_the_example_is_one_that_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "example")
+    assert (code, out) == (0, EXAMPLE)
+    (tmp_path / "moonshim.toml").write_text(out)
+    code, out, _ = run(capsys, "check")
+    assert code == 0
+    assert "missing (MOONSHOT_API_KEY)" in out
+
+
+@pytest.mark.parametrize("arguments", [(), ("chekc",), ("example", "x.toml")])
+def test_what_is_not_understood_is_told(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, told = run(capsys, *arguments)
+    assert code == 2
+    assert "moonshim config" in told
+
+
+def test_a_terminal_gets_colours(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    (tmp_path / "moonshim.toml").write_text(FILE)
+    ours, theirs = pty.openpty()
+    program = "import sys; from moonshim.cli.config import main; sys.exit(main(['check']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), stdout=theirs, timeout=60, check=False
+    )
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "\x1b[1mmoonshot\x1b[0m" in shown
+
+
+@pytest.mark.parametrize("name", ["moonshim.toml", "moonshim.json"])
+def test_the_files_among_the_examples_can_be_used(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, told = run(capsys, "check", str(ROOT / "examples" / name))
+    assert (code, told) == (0, "")
+
+
+def test_the_example_file_is_the_one_that_is_printed() -> None:
+    assert (ROOT / "examples" / "moonshim.toml").read_text("utf-8") == EXAMPLE

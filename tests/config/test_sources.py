@@ -1,0 +1,164 @@
+"""Where a configuration comes from: the file that counts, what is in it as bytes, and the environment without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moonshim.config import (
+    LOOKED_FOR,
+    Config,
+    ConfigError,
+    config_from_environment,
+    endpoint_of,
+    find_config,
+    load_config,
+    warnings_of,
+)
+from moonshim.config.environment import KNOWN_HOSTS
+from moonshim.config.finding import user_folders
+from moonshim.hosts.detect import host_of
+from tests.config.texts import PROVIDER, toml
+
+
+def made(path: Path, text: str = PROVIDER) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_counts_before_the_variable_before_this_folder_before_the_users(tmp_path: Path) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    environ = {"HOME": str(home)}
+    assert find_config(None, environ, here) is None
+    for path in (
+        home / ".config" / "moonshim" / "moonshim.json",
+        home / ".config" / "moonshim" / "moonshim.toml",
+        here / "moonshim.json",
+        here / "moonshim.toml",
+    ):
+        made(path)
+        assert find_config(None, environ, here) == path
+    environ["MOONSHIM_CONFIG"] = str(made(tmp_path / "by-variable.toml"))
+    assert find_config(None, environ, here) == tmp_path / "by-variable.toml"
+    made(here / "by-hand.toml")
+    assert find_config("by-hand.toml", environ, here) == here / "by-hand.toml"
+
+
+@pytest.mark.parametrize(("explicit", "environ"), [("none.toml", {}), (None, {"MOONSHIM_CONFIG": "none.toml"})])
+def test_a_file_that_was_named_and_is_not_there_is_an_error(
+    explicit: str | None, environ: dict[str, str], tmp_path: Path
+) -> None:
+    made(tmp_path / "moonshim.toml")
+    with pytest.raises(ConfigError, match=r"none\.toml: there is no such file"):
+        find_config(explicit, environ, tmp_path)
+
+
+FOLDERS = {
+    "linux": ({"HOME": "/h"}, ["/h/.config/moonshim"]),
+    "linux with XDG_CONFIG_HOME": ({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, ["/x/moonshim", "/h/.config/moonshim"]),
+    "darwin": ({"HOME": "/h"}, ["/h/.config/moonshim", "/h/Library/Application Support/moonshim"]),
+    "win32": ({"APPDATA": "/a", "HOME": "/h"}, ["/a/moonshim"]),
+    "linux of nobody": ({}, []),
+}
+
+
+@pytest.mark.parametrize(("platform", "environ", "folders"), [(name, *case) for name, case in FOLDERS.items()])
+def test_every_system_has_its_folder(platform: str, environ: dict[str, str], folders: list[str]) -> None:
+    assert [path.as_posix() for path in user_folders(environ, platform.split()[0])] == folders
+
+
+def test_a_file_is_read_as_what_its_name_says_or_as_what_it_looks_like(tmp_path: Path) -> None:
+    json_text = '\n [{"name": "vllm", "api_base_url": "http://localhost:8000/v1"}]'
+    for name, text in {"a.toml": PROVIDER, "b.conf": PROVIDER, "c.json": json_text, "d": json_text}.items():
+        assert [one.name for one in load_config(made(tmp_path / name, text), {}).providers] == ["vllm"]
+
+
+def test_a_mark_of_byte_order_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "moonshim.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + PROVIDER.encode())
+    assert load_config(path, {}).source == str(path)
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"a = 1\nb = '\xff'")
+    with pytest.raises(ConfigError, match=r"bad\.toml:2: this is not UTF-8"):
+        load_config(tmp_path / "bad.toml", {})
+    with pytest.raises(ConfigError, match=r"Is a directory|Permission denied"):
+        load_config(tmp_path, {})
+    with pytest.raises(ConfigError, match="No such file"):
+        load_config(tmp_path / "none.toml", {})
+    (tmp_path / "large.toml").write_bytes(b"#" * (4 * 1024 * 1024 + 1))
+    with pytest.raises(ConfigError, match="at most"):
+        load_config(tmp_path / "large.toml", {})
+
+
+def from_environment(**environ: str) -> Config:
+    config = config_from_environment(environ)
+    assert config is not None
+    return config
+
+
+def test_without_a_key_there_is_no_configuration() -> None:
+    assert config_from_environment({"MOONSHOT_API_KEY": " ", "PATH": "/bin"}) is None
+    assert {"MOONSHOT_API_KEY", "KIMI_API_KEY", "OPENROUTER_API_KEY", "FIREWORKS_API_KEY", "TOGETHER_API_KEY"} <= set(
+        LOOKED_FOR
+    )
+
+
+@pytest.mark.parametrize("host", KNOWN_HOSTS, ids=lambda host: host.name)
+def test_a_key_is_enough_for_every_known_host(host: object) -> None:
+    known = next(one for one in KNOWN_HOSTS if one is host)
+    (provider,) = from_environment(**{known.variable: "k"}).providers
+    assert (provider.name, [key.reveal() for key in provider.keys]) == (known.name, ["k"])
+    assert host_of(provider.api_base_url) != "generic"
+    assert endpoint_of(provider) == f"{known.api_base_url}/chat/completions"
+    assert known.default is None or not known.models or known.default in known.models
+
+
+def test_claude_code_and_codex_get_a_kimi_with_nothing_but_a_key() -> None:
+    config = from_environment(MOONSHOT_API_KEY="a", OPENROUTER_API_KEY="b")
+    expected = ("moonshot/kimi-k3", "openrouter/moonshotai/kimi-k3")
+    assert config.aliases == {"claude-*": expected, "gpt-*": expected, "codex-*": expected}
+    assert warnings_of(config) == []
+
+
+def test_a_model_of_ones_own_takes_their_place() -> None:
+    config = from_environment(TOGETHER_API_KEY="a", MOONSHIM_MODEL="together/moonshotai/Kimi-K2.5")
+    assert config.aliases["claude-*"] == ("together/moonshotai/Kimi-K2.5",)
+    with pytest.raises(ConfigError, match="MOONSHIM_MODEL: no provider that has a key here has `groq/x`"):
+        from_environment(TOGETHER_API_KEY="a", MOONSHIM_MODEL="groq/x")
+
+
+def test_a_host_whose_names_are_not_known_asks_for_one() -> None:
+    config = from_environment(TOGETHER_API_KEY="a")
+    assert config.aliases == {}
+    assert "MOONSHIM_MODEL" in warnings_of(config)[0]
+
+
+def test_an_address_of_ones_own_is_taken() -> None:
+    china = from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="https://api.moonshot.cn/v1").providers[0]
+    assert (endpoint_of(china), "kimi-k3" in china.models) == ("https://api.moonshot.cn/v1/chat/completions", True)
+    messages = from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="https://api.moonshot.ai/anthropic").providers[
+        0
+    ]
+    assert (messages.dialect, "kimi-k3" in messages.models) == ("anthropic", True)
+    other = from_environment(KIMI_API_KEY="a", KIMI_BASE_URL="http://localhost:8000/v1")
+    assert (other.providers[0].models, other.aliases) == ((), {})
+    with pytest.raises(ConfigError, match="environment: MOONSHOT_BASE_URL: this must be an http"):
+        from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="api.moonshot.cn")
+
+
+def test_a_file_without_providers_leaves_them_to_the_environment() -> None:
+    config = toml('[gateway]\nport = 1\n[aliases]\nfast = "kimi-k2.5"', {"MOONSHOT_API_KEY": "a"})
+    assert ([one.name for one in config.providers], config.port) == (["moonshot"], 1)
+    assert config.aliases == {"fast": ("kimi-k2.5",)}
+    assert "claude-*" in toml("[gateway]\nport = 1", {"MOONSHOT_API_KEY": "a"}).aliases
+
+
+def test_store_and_secret_come_from_the_environment_too() -> None:
+    config = from_environment(MOONSHOT_API_KEY="a", MOONSHIM_STORE="sqlite:x.db", MOONSHIM_SECRET="s" * 16)
+    assert config.store == "sqlite:x.db"
+    assert config.secret is not None
