@@ -119,6 +119,29 @@ def crossing_table() -> None:
     print()
 
 
+def renamed_table() -> None:
+    print("100 KB of a Chat host's stream whose model the client calls something else, beside the same under one name")
+    print("(target: at most 1.3 times)\n")
+    print(f"{'':24}{'chunks':>10}{'same name':>12}{'renamed':>12}{'a chunk':>12}{'ratio':>8}")
+    kinds = {
+        "leaked call": list(as_speech(marked_call(100_000))),
+        "native call": list(as_native(arguments(100_000))),
+        "plain text": list(as_speech(plain_text(100_000))),
+    }
+    for kind, frames in kinds.items():
+        plans = [
+            moonshim.prepare_request(
+                {"model": name, "messages": [{"role": "user", "content": "hi"}], "tools": TOOLS},
+                host="vllm",
+                model="kimi-k2.5",
+            ).plan
+            for name in ("kimi-k2.5", "claude-sonnet-4-5")
+        ]
+        floor, cost = (cpu(partial(cross, frames, plan), 15) for plan in plans)
+        row(kind, len(frames), floor, cost)
+    print()
+
+
 def cross(frames: Iterable[bytes], plan: moonshim.Plan) -> None:
     mender = moonshim.Mender(plan=plan, collect=False)
     for frame in frames:
@@ -203,6 +226,7 @@ def main() -> None:
     sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not arguments_given.quick}
     grammar_table(sizes)
     mender_table(sizes)
+    renamed_table()
     crossing_table()
     request_table()
     memory_table()

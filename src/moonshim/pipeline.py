@@ -128,9 +128,9 @@ class Mender:
                 self._send(taken, out)  # type: ignore[arg-type]
                 return bytes(out)
         data = _as_bytes(data)
-        out = self._out()
         if self.problem is not None:
-            return bytes(out)
+            return b""
+        out = self._out() if self._pending else bytearray()
         if short is not None:
             short.hand_over()
         for frame in self._framer.feed(data):
