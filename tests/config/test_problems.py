@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moonshim.config import ConfigError, parse_config
+from moonshim.config import ConfigError, parse_config, warnings_of
 from tests.config.texts import PROVIDER, problems, toml
 
 WRONG: dict[str, tuple[str, str]] = {
@@ -218,6 +218,7 @@ HIDDEN = {
     "an address that is none": {"api_base_url": SECRET},
     "a proxy that is none": {"proxy": SECRET},
     "something unknown": {"api_keyy": SECRET},
+    "a key for the name of its variable": {"api_key_env": SECRET},
 }
 
 
@@ -233,6 +234,11 @@ def test_a_secret_of_the_gateway_is_in_no_message() -> None:
     found = problems(f'[gateway]\nstore = "{SECRET}"\nsecret = ["{SECRET}"]\n[[keys]]\nkey = "{SECRET}"\nname = "n"')
     assert len(found) >= 3
     assert SECRET not in "".join(found)
+
+
+def test_a_key_that_could_be_the_name_of_its_variable_is_not_repeated() -> None:
+    config = toml('[[providers]]\nname = "p"\napi_base_url = "https://h"\nmodels = ["m"]\napi_key_env = "abc123def"')
+    assert "abc123def" not in "".join(warnings_of(config)) + repr(config.providers[0].key_sources)
 
 
 def test_nothing_secret_shows_when_a_configuration_is_printed() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moonshim.config import KeySource, Limits, Retries, Timeouts, TransformerUse, warnings_of
-from tests.config.texts import PROVIDER, toml
+from tests.config.texts import PROVIDER, problems, toml
 
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -72,6 +72,15 @@ def test_a_variable_that_is_not_set_is_a_key_that_is_missing() -> None:
     assert warnings_of(config) == [
         "moonshim.toml:4: providers[0].api_key_env: the environment variable `NONE` is not set"
     ]
+
+
+def test_a_variable_that_is_empty_is_told_wherever_it_stands() -> None:
+    environ = {"EMPTY": ""}
+    text = '[[providers]]\nname = "${EMPTY}"\napi_base_url = "https://h"'
+    assert problems(text, environ=environ) == ["moonshim.toml:2: providers[0].name: this must not be empty"]
+    config = toml('[[providers]]\nname = "p"\napi_base_url = "https://h"\nmodels = ["m"]\napi_key = "$EMPTY"', environ)
+    assert config.providers[0].key_sources == (KeySource("EMPTY", found=False),)
+    assert warnings_of(config) == ["moonshim.toml:5: providers[0].api_key: the environment variable `EMPTY` is empty"]
 
 
 def test_a_key_file_that_others_can_read_is_a_warning(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from moonshim.config.provider_table import address_fault
 from moonshim.hosts.detect import host_of
 from moonshim.hosts.needs import UpstreamDialect
 
-__all__ = ["KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from_environment", "with_overrides"]
+__all__ = ["CLIENTS_OWN", "KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from_environment", "with_overrides"]
 
 
 class KnownHost(Struct, frozen=True, kw_only=True):

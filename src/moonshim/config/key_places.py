@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path as File
 
 from moonshim.config.model import KeySource, Secret
@@ -13,9 +12,7 @@ from moonshim.config.variables import variable_of
 __all__ = ["read_keys"]
 
 
-def read_keys(
-    table: Table, environ: Mapping[str, str], folder: File | None
-) -> tuple[tuple[Secret, ...], tuple[KeySource, ...]]:
+def read_keys(table: Table, folder: File | None) -> tuple[tuple[Secret, ...], tuple[KeySource, ...]]:
     """The keys from all places, each once."""
     found: dict[str, None] = {}
     sources: list[KeySource] = []
@@ -31,15 +28,19 @@ def read_keys(
     written = table.raw("api_key") if "api_key" in table else table.raw("apiKey")
     key = table.text("api_key", also=("apiKey",), empty=True)
     if isinstance(written, str) and written.strip():
-        take(key, variable_of(written) or "the configuration")
+        variable = variable_of(written)
+        take(key, variable or "the configuration")
+        if key == "":
+            table.note("api_key", f"the environment variable `{variable}` is empty")
     several = table.raw("api_keys")
     for place, text in enumerate(table.texts("api_keys") or ()):
         raw = several[place] if isinstance(several, list) and place < len(several) else None
         take(text, (variable_of(raw) if isinstance(raw, str) else None) or "the configuration")
-    if (variable := table.text("api_key_env")) is not None:
-        take(environ.get(variable), variable)
-        if not environ.get(variable):
-            table.note("api_key_env", f"the environment variable `{variable}` is not set")
+    in_environment, called = table.variable("api_key_env")
+    if in_environment is not None:
+        take(in_environment, called)
+        if not in_environment:
+            table.note("api_key_env", f"the environment variable `{called}` is not set")
     if (file := existing_file(table, "api_key_file", folder)) is not None:
         take(_first_line(table, file), f"the file {file}")
     return tuple(map(Secret, found)), tuple(sources)

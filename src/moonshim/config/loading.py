@@ -107,7 +107,7 @@ class _Reading:
 
     def _only_providers(self, tables: list[Table]) -> Config:
         """A provider, or a list of them, and nothing else: the way they are shown in documents."""
-        providers = self._providers(tables, Defaults(environ=self._environ, folder=self._folder))
+        providers = self._providers(tables, Defaults(folder=self._folder))
         if not tables:
             self._problems.add((), "there is no provider in it")
         return Config(providers=providers, source=self._problems.source, notes=tuple(self._problems.notes))
@@ -119,7 +119,6 @@ class _Reading:
         if router.first_byte is not None and "timeouts" not in root:
             timeouts = msgspec.structs.replace(timeouts, first_byte=router.first_byte)
         defaults = Defaults(
-            environ=self._environ,
             folder=self._folder,
             timeouts=timeouts,
             proxy=router.proxy,
@@ -134,7 +133,7 @@ class _Reading:
         keys = router.keys + read_gateway_keys(root.tables("keys") or [])
         own = read_aliases(root.table("aliases"))
         settings: dict[str, Any] = {"host": router.host, "port": router.port, "log_level": router.log_level}
-        settings |= read_gateway(root.table("gateway"), self._environ, self._folder)
+        settings |= read_gateway(root.table("gateway"), self._folder)
         limits = read_numbers(root.table("limits"), Limits())
         retries = read_numbers(root.table("retries"), Retries())
         root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs under `[gateway]`"))

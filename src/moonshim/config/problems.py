@@ -42,6 +42,10 @@ class Problems:
         self._notes.append(self._told(path, message))
 
     @property
+    def count(self) -> int:
+        return len(self._errors)
+
+    @property
     def errors(self) -> list[str]:
         """In the order of the text, whatever order they were found in."""
         return [line for _, line in sorted(self._errors, key=_by_line)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Final, cast, get_args
 from urllib.parse import urlsplit
@@ -31,7 +30,6 @@ _OWN_HEADERS: Final = frozenset({"host", "content-length", "content-type", "tran
 class Defaults(Struct, frozen=True, kw_only=True):
     """What holds for every provider of a file."""
 
-    environ: Mapping[str, str]
     folder: File | None = None
     """Paths are relative to it."""
     timeouts: Timeouts = Timeouts()
@@ -47,7 +45,7 @@ def read_provider(table: Table, defaults: Defaults) -> Provider | None:
     """The provider, or None when it could not be one; what is wrong has been told."""
     name = _name(table)
     address = _address(table)
-    keys, sources = read_keys(table, defaults.environ, defaults.folder)
+    keys, sources = read_keys(table, defaults.folder)
     models, model_cells = read_models(table)
     host = table.choice("host", HOSTS)
     dialect = table.choice("dialect", get_args(UpstreamDialect))

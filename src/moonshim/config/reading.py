@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as File
 from typing import Any, Final
@@ -22,6 +23,7 @@ _KINDS: Final[dict[type, str]] = {
     type(None): "null",
 }
 _SWITCHES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MISSING: Final = object()
 
 
@@ -70,6 +72,7 @@ class Table:
 
     def text(self, key: str, *, also: tuple[str, ...] = (), empty: bool = False) -> str | None:
         """A text; an empty one is a mistake unless that is said."""
+        before = self.problems.count
         key, value = self._take(key, also)
         if value is _MISSING:
             return None
@@ -77,7 +80,7 @@ class Table:
             self._wrong(key, value, "a text")
             return None
         if not value.strip() and not empty:
-            if not has_variable(self._values[key]):  # one that is not set has been told already
+            if self.problems.count == before:  # a variable that is not set has been told already
                 self.error(key, "this must not be empty")
             return None
         return value
@@ -97,6 +100,20 @@ class Table:
                     wrong = "an empty one" if isinstance(text, str) else kind_of(text)
                     self.problems.add((*self.at(key), place), f"this must be a text, not {wrong}")
         return tuple(good)
+
+    def variable(self, key: str) -> tuple[str | None, str]:
+        """The value of the environment variable that a text names, and how to call it.
+
+        Who mistakes this for the place of the secret itself must not find it in a message: only what can be nothing
+        but a name is repeated.
+        """
+        name = self.text(key)
+        if name is None:
+            return None, ""
+        if _VARIABLE.fullmatch(name) is None:
+            self.error(key, "this must be the name of an environment variable, not what is in it")
+            return None, ""
+        return self._environ.get(name, ""), name if name.isupper() else "that it names"
 
     def choice(self, key: str, words: Iterable[str]) -> str | None:
         """One of some words."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any, Final, TypeVar, get_args
 
@@ -37,7 +36,7 @@ _STORES: Final = re.compile(r"memory:|sqlite:.+|(?:rediss?|valkeys?|unix)://.+")
 _MAY_BE_ZERO: Final = frozenset({"longest_wait", "budget", "breaker_seconds"})
 
 
-def read_gateway(table: Table | None, environ: Mapping[str, str], folder: File | None) -> dict[str, Any]:
+def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
     """What `[gateway]` says; only what it says."""
     if table is None:
         return {}
@@ -48,7 +47,7 @@ def read_gateway(table: Table | None, environ: Mapping[str, str], folder: File |
         "log_dir": table.text("log_dir"),
         "log_level": table.choice("log_level", get_args(LogLevel)),
         "store": _store(table, folder),
-        "secret": _secret(table, environ),
+        "secret": _secret(table),
         "heartbeat_seconds": table.number("heartbeat_seconds", above=True),
         "remember_seconds": table.number("remember_seconds", above=True),
         "memory_bytes": table.whole("memory_bytes"),
@@ -89,12 +88,12 @@ def _store(table: Table, folder: File | None) -> str | None:
     return store
 
 
-def _secret(table: Table, environ: Mapping[str, str]) -> Secret | None:
-    secret, variable = table.text("secret"), table.text("secret_env")
-    if secret is not None and variable is not None:
+def _secret(table: Table) -> Secret | None:
+    secret = table.text("secret")
+    in_environment, called = table.variable("secret_env")
+    if secret is not None and "secret_env" in table:
         table.error("secret_env", "this says the same as `secret`: one of them is enough")
-    if variable is not None and not environ.get(variable):
-        table.error("secret_env", f"the environment variable `{variable}` is not set")
-        return None
-    text = environ[variable] if variable is not None else secret
+    if in_environment == "":
+        table.error("secret_env", f"the environment variable `{called}` is not set")
+    text = in_environment or secret
     return Secret(text) if text else None
