@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moonshim.conversation import Request, Usage
 from moonshim.dialects.openai_responses.content import Json
-from moonshim.dialects.openai_responses.request import kept_fields
+from moonshim.dialects.openai_responses.request import CONTINUES, kept_fields
 from moonshim.events import Failed
 
 __all__ = ["echo", "response_id", "write_error", "write_usage"]
@@ -44,6 +44,8 @@ def echo(request: Request) -> Json:
     """The fields of a request that every response object repeats, as they came."""
     came = kept_fields(request)
     said = {key: value if came.get(key) is None else came[key] for key, value in _ECHOED.items()}
+    if said["previous_response_id"] is None and isinstance(continues := came.get(CONTINUES), dict):
+        said["previous_response_id"] = continues.get("previous_response_id")
     if isinstance(said["conversation"], str):
         said["conversation"] = {"id": said["conversation"]}
     if isinstance(said["text"], dict) and "format" not in said["text"]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Part, Reasoning, Speaker, ToolCall, ToolResult
+from moonshim.dialects.openai_responses.compaction import COMPACTIONS, read_compaction
 from moonshim.dialects.openai_responses.content import DIALECT, Json, parse_content
 from moonshim.dialects.openai_responses.items import CALLS, OUTPUTS, read_call, read_reasoning, read_result, type_of
 from moonshim.dialects.openai_responses.names import Names
@@ -69,6 +70,9 @@ class Reading:
         where = f"input[{self._number}]"
         self._number += 1
         kind = type_of(item, where)
+        if kind in COMPACTIONS and self._sealer is not None:
+            item = read_compaction(item, self._sealer, where, self.changes)
+            kind = type_of(item, where)
         if kind == "message":
             speaker = _speaker(item, where)
             content = parse_content(item.get("content"), f"{where}.content")

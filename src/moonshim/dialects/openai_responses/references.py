@@ -7,7 +7,7 @@ is told of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -16,11 +16,11 @@ from moonshim.conversation import Change, Message, Reasoning, Request
 from moonshim.dialects.openai_responses.content import DIALECT, Json, parse_entries
 from moonshim.dialects.openai_responses.fields import FIELDS
 from moonshim.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
-from moonshim.dialects.openai_responses.request import kept_fields
+from moonshim.dialects.openai_responses.request import CONTINUES, kept_fields
 from moonshim.dialects.openai_responses.writing import kept_items
 from moonshim.errors import CannotExpress, InvalidInput
 
-__all__ = ["left_behind", "resolve_references"]
+__all__ = ["CONTINUES", "continued", "left_behind", "resolve_references"]
 
 _READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *OUTPUTS})
 _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
@@ -30,7 +30,7 @@ _ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
 """They stand for what was said, and only who keeps that can put it in."""
 _THOUGHT: Final = "rs_"
 """What was only thought can be missing; what was said or called cannot."""
-_IDLE: Final = frozenset({"include", "store", "stream_options"})
+_IDLE: Final = frozenset({"include", "store", "stream_options", CONTINUES})
 """They are about the answer, and the answer is written in this dialect whatever host gave it."""
 
 
@@ -51,6 +51,25 @@ def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | No
         found = lookup(item["id"]) if _is_reference(item) else None
         out.append(item if found is None else dict(found))
     return body if all(map(_is, out, items)) else {**body, "input": out}
+
+
+def continued(body: Json, items: Sequence[Json], **beside: Any) -> Json:
+    """The body that says all of a conversation, given the items of what it goes on from (`previous_response_id`).
+
+    The answer still says which response it goes on from; `beside` is kept with that, for
+    whoever keeps the answer.
+
+    >>> said = {"type": "message", "role": "user", "content": "hi"}
+    >>> continued({"model": "k3", "previous_response_id": "resp_1", "input": "and now?"}, [said])["input"]
+    [{'type': 'message', 'role': 'user', 'content': 'hi'},
+     {'type': 'message', 'role': 'user', 'content': 'and now?'}]
+    """
+    given = body.get("input")
+    if isinstance(given, str):
+        given = [{"type": "message", "role": "user", "content": given}]
+    whole = {key: value for key, value in body.items() if key != "previous_response_id"}
+    whole["input"] = [*items, *(given if isinstance(given, list) else ())]
+    return {**whole, CONTINUES: {"previous_response_id": body.get("previous_response_id"), **beside}}
 
 
 def _is_reference(item: Any) -> bool:

@@ -24,9 +24,11 @@ from moonshim.dialects.openai_responses.writing import Writing, kept_items
 from moonshim.errors import InvalidInput
 from moonshim.seal import Sealer
 
-__all__ = ["kept_fields", "parse_request", "render_request"]
+__all__ = ["CONTINUES", "kept_fields", "parse_request", "render_request"]
 
-_KNOWN: Final = frozenset({"model", "input", "instructions", "tools", "tool_choice"}).union(
+CONTINUES: Final = "moonshim_continues"
+"""A field of our own: what a body went on from before all of it was put into its input."""
+_KNOWN: Final = frozenset({"model", "input", "instructions", "tools", "tool_choice", CONTINUES}).union(
     *(field.keys for field in FIELDS.values())
 )
 _WITHOUT_INPUT: Final = ("previous_response_id", "conversation", "prompt")

@@ -1,0 +1,136 @@
+"""Responses that were answered <-> the store: each with its own items and a link to the one before it.
+
+A conversation of a hundred responses is stored once, not a hundred times: a response keeps
+what its request added and what was answered. It also keeps the names of the nearest
+responses before it, so that a chain is read in steps of so many, not one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.gateway.memory import key_space
+from moonshim.store import Store
+
+__all__ = ["LINKS", "LONGEST_CHAIN", "ChainBroken", "ChainTooLong", "KeptResponses", "Turn", "response_of"]
+
+LONGEST_CHAIN: Final = 2000
+_LARGEST_CHAIN: Final = 64 * 1024 * 1024
+"""Bytes: what the largest request may have."""
+_LARGEST: Final = 32 * 1024 * 1024
+LINKS: Final = 64
+"""How many of the responses before it a response names."""
+_ID: Final = re.compile(r"resp_[a-zA-Z0-9_-]{1,250}")
+_ITEM: Final = re.compile(r"[a-z]+_([a-zA-Z0-9_-]{1,250})_i?[0-9]{1,9}")
+
+
+class Turn(Struct, frozen=True, array_like=True):
+    """What one response added to its conversation."""
+
+    input: list[Any]
+    output: list[Any]
+    before: list[str]
+    """The responses that it goes on from, nearest first, as many as are told."""
+
+    def items(self) -> Iterable[dict[str, Any]]:
+        """All that can be referred to."""
+        return (item for item in (*self.input, *self.output) if isinstance(item, dict))
+
+
+class ChainBroken(Exception):
+    """A response that others go on from is not there: deleted, over, or never kept."""
+
+
+class ChainTooLong(Exception):
+    """More responses, or more bytes, than one request may have."""
+
+
+_TURN: Final = msgspec.json.Decoder(Turn)
+
+
+def response_of(item_id: str) -> str | None:
+    """The response that an item belongs to, by the identifier that we gave it.
+
+    >>> response_of("rs_chatcmpl-1_a_0"), response_of("msg_7f_i3"), response_of("something")
+    ('resp_chatcmpl-1_a', 'resp_7f', None)
+    """
+    found = _ITEM.fullmatch(item_id)
+    return None if found is None else f"resp_{found[1]}"
+
+
+class KeptResponses:
+    """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`."""
+
+    def __init__(self, store: Store, ttl: float) -> None:
+        self._store = store
+        self._ttl = ttl
+
+    async def put(self, tenant: str, id: str, turn: Turn, about: dict[str, Any], rests_on: Sequence[str] = ()) -> bool:
+        """Keep a response, and those that it rests on for as long. False: it is too large, or has no own name."""
+        if _ID.fullmatch(id) is None or id in rests_on:
+            return False
+        space = key_space(tenant)
+        said, answered = msgspec.json.encode(turn), msgspec.json.encode(about)
+        if len(said) + len(answered) > _LARGEST:
+            return False
+        await asyncio.gather(
+            self._store.put(_turn_key(space, id), said, self._ttl),
+            self._store.put(_about_key(space, id), answered, self._ttl),
+            self._store.touch([_turn_key(space, one) for one in rests_on], self._ttl),
+        )
+        return True
+
+    async def get(self, tenant: str, id: str) -> tuple[Turn, dict[str, Any]] | None:
+        """A response: its own items, and everything else that was said of it."""
+        if _ID.fullmatch(id) is None:
+            return None
+        space = key_space(tenant)
+        turn, about = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
+        if turn is None or about is None:
+            return None
+        return _TURN.decode(turn), msgspec.json.decode(about)
+
+    async def turns(self, tenant: str, ids: Sequence[str]) -> dict[str, Turn]:
+        """Those of some responses that are there."""
+        names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
+        found = await self._store.get_many([_turn_key(space, id) for id in names])
+        return {id: _TURN.decode(turn) for id, turn in zip(names, found, strict=True) if turn is not None}
+
+    async def chain(self, tenant: str, id: str) -> dict[str, Turn]:
+        """A response and all that it goes on from, the newest first."""
+        space, chain, size = key_space(tenant), dict[str, Turn](), 0
+        asked = [id] if _ID.fullmatch(id) is not None else []
+        if not asked:
+            raise ChainBroken
+        while asked:
+            found = await self._store.get_many([_turn_key(space, one) for one in asked])
+            for one, turn in zip(asked, found, strict=True):
+                if turn is None or one in chain:
+                    raise ChainBroken
+                chain[one] = _TURN.decode(turn)
+                size += len(turn)
+            if len(chain) > LONGEST_CHAIN or size > _LARGEST_CHAIN:
+                raise ChainTooLong
+            asked = chain[asked[-1]].before
+        return chain
+
+    async def delete(self, tenant: str, id: str) -> bool:
+        if _ID.fullmatch(id) is None:
+            return False
+        space = key_space(tenant)
+        gone = await asyncio.gather(self._store.delete(_turn_key(space, id)), self._store.delete(_about_key(space, id)))
+        return any(gone)
+
+
+def _turn_key(space: str, id: str) -> str:
+    return f"turn:{space}:{id}"
+
+
+def _about_key(space: str, id: str) -> str:
+    return f"response:{space}:{id}"

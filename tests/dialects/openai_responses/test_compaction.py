@@ -1,0 +1,71 @@
+"""Summaries that stand for what was said: ours are read as text, those of others are told, none is a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moonshim.dialects.openai_responses.compaction import write_compaction
+from moonshim.errors import InvalidInput
+from moonshim.prepare import prepare_request
+from moonshim.seal import SealBroken, Sealed, Sealer
+
+SECRET = b"secret"
+SUMMARY = "They want the bug in `parse` fixed. – It is in line 7."
+
+
+def messages_of(item: dict[str, Any], secret: bytes = SECRET) -> tuple[list[dict[str, Any]], list[tuple[str, Any]]]:
+    """What a Chat host is sent of a conversation that goes on from a summary, and what it is not."""
+    body = {
+        "model": "kimi-k2.5",
+        "input": [{"role": "user", "content": "Fix it."}, item, {"role": "user", "content": "Go on."}],
+    }
+    prepared = prepare_request(body, dialect="openai_responses", host="moonshot", secret=secret)
+    changes = [(change.rule, change.place) for change in prepared.changes]
+    return prepared.body["messages"], changes
+
+
+@pytest.mark.parametrize("type", ["compaction", "compaction_summary"])
+def test_a_summary_of_ours_is_read_where_it_stands(type: str) -> None:
+    item = {**write_compaction(SUMMARY, Sealer(SECRET), "cmp_1"), "type": type}
+    messages, changes = messages_of(item)
+    text = "\n".join(message["content"] for message in messages)
+    assert [message["role"] for message in messages] == ["user"] * len(messages)
+    assert text.index("Fix it.") < text.index(SUMMARY) < text.index("Go on.")
+    assert not {"cannot_say", "seal_unknown"} & {rule for rule, _ in changes}
+
+
+FOREIGN: dict[str, dict[str, Any]] = {
+    "of another host": {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAABo"},
+    "without content": {"type": "compaction", "id": "cmp_1"},
+    "with content of another type": {"type": "compaction", "encrypted_content": {"a": 1}},
+    "with nothing in it": {"type": "compaction", "encrypted_content": None},
+}
+
+
+@pytest.mark.parametrize("item", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_summary_that_we_cannot_read_is_left_out_and_told(item: dict[str, Any]) -> None:
+    messages, changes = messages_of(item)
+    assert "gAAAAABo" not in str(messages)
+    assert ("cannot_say", "input[1]") in changes
+
+
+def test_a_summary_under_another_key_is_left_out_and_told_with_the_key() -> None:
+    messages, changes = messages_of(write_compaction(SUMMARY, Sealer(b"another"), "cmp_1"))
+    assert SUMMARY not in str(messages)
+    assert ("seal_unknown", "input[1].encrypted_content") in changes
+
+
+def test_a_summary_of_ours_that_was_altered_is_refused() -> None:
+    item = write_compaction(SUMMARY, Sealer(SECRET), "cmp_1")
+    item["encrypted_content"] = item["encrypted_content"][:-6] + "AAAAAA"
+    with pytest.raises(SealBroken, match="altered"):
+        messages_of(item)
+
+
+def test_a_token_of_ours_for_something_else_is_no_summary() -> None:
+    token = Sealer(SECRET).seal(Sealed(signature="abc"))
+    with pytest.raises(InvalidInput, match="no summary") as told:
+        messages_of({"type": "compaction", "encrypted_content": token})
+    assert told.value.field == "input[1].encrypted_content"
