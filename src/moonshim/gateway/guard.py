@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from moonshim.config.model import Config
-from moonshim.errors import Problem, Refused
+from moonshim.errors import Problem, ProblemKind, Refused
 
 __all__ = ["check_origin", "cors_headers", "preflight_headers"]
 
@@ -29,7 +29,7 @@ Headers: TypeAlias = Mapping[str, str]
 """By lower-case names; several of one name have commas between them."""
 Answer: TypeAlias = list[tuple[bytes, bytes]]
 
-_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+?)\.?(?::([0-9]{0,5}))?", re.ASCII)
+_AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::([0-9]{0,5}))?", re.ASCII)
 _PORTS: Final = {"http": "80", "https": "443"}
 _ANY: Final = "*"
 _STRANGERS: Final = frozenset({"cross-site", "same-site"})
@@ -171,5 +171,5 @@ def _quoted(text: str) -> str:
 
 
 def _refused(status: int, message: str) -> Refused:
-    kind = "permission" if status == 403 else "invalid_request"
-    return Refused(Problem(status=status, kind=kind, message=message, code="untrusted_origin"))  # type: ignore[arg-type]
+    kind: ProblemKind = "permission" if status == 403 else "invalid_request"
+    return Refused(Problem(status=status, kind=kind, message=message, code="untrusted_origin"))

@@ -9,6 +9,7 @@ When the store is away nothing is counted and nobody is refused: a gateway that 
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable
@@ -72,6 +73,9 @@ class Limiter:
         self._store = store
         self._clock = clock
         self._process = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
+        self._streams: dict[int, str] = {}
+        """By the identity of a request's record: how the store knows its stream."""
         self._last_minutes: dict[tuple[Counted, str], tuple[int, int]] = {}
         """How much each key used in the last minute, which no longer changes: asked of the store once."""
 
@@ -80,12 +84,14 @@ class Limiter:
     ) -> list[tuple[bytes, bytes]]:
         """Count a request. Returns headers that tell how much is left; raises `Refused` (429) when nothing is."""
         try:
-            return await self._admit(key, self._holder(request_id, record), streamed)
+            return await self._admit(key, request_id, streamed, record)
         except StoreUnavailable:
             _tell_lost(record)
             return []
 
-    async def _admit(self, key: GatewayKey, holder: str, streamed: bool) -> list[tuple[bytes, bytes]]:
+    async def _admit(
+        self, key: GatewayKey, request_id: str, streamed: bool, record: Record
+    ) -> list[tuple[bytes, bytes]]:
         headers: list[tuple[bytes, bytes]] = []
         if key.tokens_per_minute is not None:
             used = await self._count("tokens", key, 0)
@@ -99,10 +105,14 @@ class Limiter:
                 raise _refused(key, "requests", key.requests_per_minute, used)
             headers += _headers("requests", key.requests_per_minute, used)
         # A place among the streams is taken last: whoever is refused before holds none.
-        if streamed and not await self._leased(key, holder):
-            if key.requests_per_minute is not None:
-                await self._count("requests", key, -1)
-            raise _too_many_streams(key)
+        if streamed and key.concurrent_streams is not None:
+            # Not by the request's id alone: clients may choose it, and one for all their streams would be one place.
+            holder = self._streams[id(record)] = f"{request_id}.{self._process}.{next(self._numbers)}"
+            if not await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS):
+                del self._streams[id(record)]
+                if key.requests_per_minute is not None:
+                    await self._count("requests", key, -1)
+                raise _too_many_streams(key)
         return headers
 
     async def spend(self, key: GatewayKey, tokens: int, *, record: Record) -> None:
@@ -115,26 +125,21 @@ class Limiter:
 
     async def renew(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
         """A stream is still running. One that lost its place meanwhile is not cut off."""
-        try:
-            await self._leased(key, self._holder(request_id, record))
-        except StoreUnavailable:
-            _tell_lost(record)
-
-    async def release(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
-        """A stream is over. Harmless where there was none, and when it is said twice."""
-        if key.concurrent_streams is not None:
+        holder = self._streams.get(id(record))
+        if holder is not None and key.concurrent_streams is not None:
             try:
-                await self._store.release(_streams(key), self._holder(request_id, record))
+                await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS)
             except StoreUnavailable:
                 _tell_lost(record)
 
-    async def _leased(self, key: GatewayKey, holder: str) -> bool:
-        limit = key.concurrent_streams
-        return limit is None or await self._store.lease(_streams(key), holder, limit, LEASE_SECONDS)
-
-    def _holder(self, request_id: str, record: Record) -> str:
-        # The id alone will not do: clients may choose it, and one for all their streams would be one place for all.
-        return f"{request_id}.{self._process}.{id(record):x}"
+    async def release(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
+        """A request is over. Harmless where it was no stream, and when it is said twice."""
+        holder = self._streams.pop(id(record), None)
+        if holder is not None:
+            try:
+                await self._store.release(_streams(key), holder)
+            except StoreUnavailable:
+                _tell_lost(record)
 
     async def _count(self, what: Counted, key: GatewayKey, amount: int) -> Used:
         minute, elapsed = divmod(self._clock(), MINUTE)

@@ -15,8 +15,8 @@ __all__ = ["BadPacking", "TooMuch", "Unpacker", "readable_codings", "unpacker_fo
 
 _WINDOW_LOG: Final = 23
 """zstd: 8 MiB, which is what RFC 9659 allows on the web; a frame may ask its reader for more memory than it fills."""
-_ZSTD_SLICE: Final = 256
-"""`zstandard` cannot stop in the middle. Of so few bytes it makes 8 MiB at most: four of them are 128 KiB at best."""
+_ZSTD_SLICE: Final = 64
+"""`zstandard` cannot stop in the middle. Of so few bytes it makes 2 MiB at most: four of them are 128 KiB at best."""
 
 
 class BadPacking(Exception):
@@ -96,11 +96,12 @@ class _Zstandard:
             if self._reader.eof:
                 raise BadPacking("there is something behind its end")
             try:
-                out += self._reader.decompress(data[start : start + _ZSTD_SLICE])
+                piece = self._reader.decompress(data[start : start + _ZSTD_SLICE])
             except self._error as error:
                 raise BadPacking(str(error)) from None
-            if len(out) > room:
+            if len(out) + len(piece) > room:
                 raise TooMuch
+            out += piece
         if self._reader.unused_data:
             raise BadPacking("there is something behind its end")
         return bytes(out)
