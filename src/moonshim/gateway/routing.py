@@ -1,0 +1,166 @@
+"""The name of a model, as a client writes it -> the models at providers that it stands for, first to ask first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from moonshim.config import Config, Target
+from moonshim.errors import Problem, Refused
+
+__all__ = ["Router"]
+
+_LONGEST_NAME: Final = 512
+"""A longer name is nobody's: it is neither searched for nor compared."""
+_SHOWN: Final = 80
+_SUGGESTED: Final = 5
+
+
+class _Found(NamedTuple):
+    """What a name leads to. `name`: how it is spelt in the configuration, which is what keys are granted."""
+
+    name: str
+    targets: list[Target]
+
+
+class Router:
+    """Finds what a name stands for. The first of these that fits counts:
+
+    1. an alias of exactly this name
+    2. `provider/model` or `provider,model`; a provider without a list of models takes any
+    3. a model of this name: at every provider that lists it, in the order of the configuration, one behind the other
+    4. one of these three, with capital letters for small ones or the other way round
+    5. an alias that is a pattern (`claude-*`), the longest first, then likewise
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._providers = {provider.name: provider for provider in config.providers}
+        self._provider_names = _Words(self._providers)
+        self._models_of = {provider.name: _Words(provider.models) for provider in config.providers}
+        self._listed: dict[str, list[Target]] = {}
+        for provider in config.providers:
+            for model in dict.fromkeys(provider.models):
+                self._listed.setdefault(model, []).append(Target(provider, model))
+        self._models = _Words(self._listed)
+        # A target that leads nowhere was told when the configuration was read; here it is left out.
+        led_to = {alias: self._led_to(models) for alias, models in config.aliases.items()}
+        self._aliases = {alias: targets for alias, targets in led_to.items() if targets}
+        self._alias_names = _Words(self._aliases)
+        patterns = [alias for alias in self._aliases if any(sign in alias for sign in "*?[")]
+        self._patterns = sorted(patterns, key=lambda pattern: (-len(pattern), pattern))
+
+    def targets(self, name: str, *, allowed: Sequence[str] = ()) -> list[Target]:
+        """What to ask, in turn. Raises `Refused` (404) when there is nothing, or nothing that is allowed.
+
+        `allowed`: the names or patterns that a gateway key may ask for; none: all. It is the name that counts, not
+        what it stands for: a key for `kimi-*` does not open `moonshot/kimi-k3`.
+        """
+        found = self._find(name)
+        if found is None or not _granted(found.name, allowed):
+            raise Refused(self._unknown(name, allowed))
+        return list(found.targets)
+
+    def known(self, name: str) -> Target | None:
+        """What is asked first for this name, whoever asks."""
+        found = self._find(name)
+        return found.targets[0] if found is not None else None
+
+    def names(self, allowed: Sequence[str] = ()) -> list[str]:
+        """What a client can choose from: aliases that are no patterns, then models by their plain names.
+
+        A model that several providers have, or whose plain name is an alias, is there as `provider/model` too, so
+        that each of them can be chosen.
+        """
+        names = [alias for alias in self._aliases if alias not in self._patterns]
+        names += [model for model in self._listed if model not in self._aliases]
+        for model, targets in self._listed.items():
+            if len(targets) > 1 or model in self._aliases:
+                names += [f"{target.provider.name}/{model}" for target in targets]
+        return [name for name in names if _granted(name, allowed)]
+
+    # -- finding -----------------------------------------------------------------------
+
+    def _find(self, name: str) -> _Found | None:
+        if not name or len(name) > _LONGEST_NAME:
+            return None
+        for any_case in (False, True):
+            if (alias := self._alias_names.find(name, any_case)) is not None:
+                return _Found(alias, self._aliases[alias])
+            if (found := self._model(name, any_case)) is not None:
+                return found
+        for word, fold in ((name, str), (name.lower(), str.lower)):
+            for pattern in self._patterns:
+                if fnmatchcase(word, fold(pattern)):
+                    return _Found(name, self._aliases[pattern])
+        return None
+
+    def _model(self, name: str, any_case: bool) -> _Found | None:
+        found = self._at_provider(name, any_case)
+        if found is None and (model := self._models.find(name, any_case)) is not None:
+            return _Found(model, self._listed[model])
+        return found
+
+    def _at_provider(self, name: str, any_case: bool) -> _Found | None:
+        """`provider/model`. Names of providers may have slashes too, so every place is tried where one can end."""
+        for at in (at for at, sign in enumerate(name) if sign in "/,"):
+            provider = self._provider_names.find(name[:at].strip(), any_case)
+            model = name[at + 1 :].strip()
+            if provider is None or not model:
+                continue
+            models = self._models_of[provider]
+            spelt = models.find(model, any_case) if models else model
+            if spelt is not None:
+                return _Found(f"{provider}/{spelt}", [Target(self._providers[provider], spelt)])
+        return None
+
+    def _led_to(self, models: Iterable[str]) -> list[Target]:
+        targets: list[Target] = []
+        for model in models:
+            found = self._model(model, False) or self._model(model, True)
+            targets += [target for target in (found.targets if found else ()) if target not in targets]
+        return targets
+
+    # -- not finding -------------------------------------------------------------------
+
+    def _unknown(self, name: str, allowed: Sequence[str]) -> Problem:
+        from difflib import get_close_matches
+
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
+        names = self.names(allowed)
+        by_lower = {known.lower(): known for known in reversed(names)}
+        close = [by_lower[word] for word in get_close_matches(shown.lower(), by_lower, n=_SUGGESTED, cutoff=0.5)]
+        takes_any = [provider for provider, models in self._models_of.items() if not models and not allowed]
+        message = f"There is no model `{shown}` here"
+        if close:
+            message += f"; the nearest: {_quoted(close)}"
+        elif takes_any:
+            message += f"; a provider that takes any name has to be named with it: {_quoted(takes_any, f'/{shown}')}"
+        elif names:
+            message += f"; some that there are: {_quoted(names)}"
+        return Problem(status=404, kind="not_found", message=f"{message}.", code="model_not_found", param="model")
+
+
+class _Words:
+    """Names, found as they are spelt or in any case; of two that differ in case only, the first."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = frozenset(words := list(words))
+        self._lower = {word.lower(): word for word in reversed(words)}
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def find(self, word: str, any_case: bool) -> str | None:
+        """How it is spelt; None: it is not one of them."""
+        if any_case:
+            return self._lower.get(word.lower())
+        return word if word in self._words else None
+
+
+def _granted(name: str, allowed: Sequence[str]) -> bool:
+    return not allowed or any(name == pattern or fnmatchcase(name, pattern) for pattern in allowed)
+
+
+def _quoted(names: Sequence[str], ending: str = "") -> str:
+    return ", ".join(f"`{name}{ending}`" for name in names[:_SUGGESTED])
