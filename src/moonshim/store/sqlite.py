@@ -15,6 +15,8 @@ from moonshim.store.sqlite_thread import DatabaseThread
 __all__ = ["SCHEMA_VERSION", "SqliteStore"]
 
 SCHEMA_VERSION: Final = 1
+_OLDEST: Final = (3, 35)
+"""RETURNING."""
 _SCHEMA: Final = """
 CREATE TABLE item (key BLOB PRIMARY KEY, expires REAL, value BLOB NOT NULL);
 CREATE TABLE entries (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, expires REAL NOT NULL);
@@ -59,6 +61,8 @@ class SqliteStore:
 
         `patience`: seconds that a request waits for other processes at most.
         """
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise InvalidInput(f"the SQLite of this Python is {sqlite3.sqlite_version}: 3.35 is needed", field="store")
         store = cls(path, clock, patience)
         try:
             await store._database.run(_try_to_write, writes=True, opens=True)
@@ -153,9 +157,9 @@ class SqliteStore:
             # A replaced row gets a new number, so that numbers tell which is the oldest.
             db.execute("REPLACE INTO entry (of, field, value) VALUES (?, ?, ?)", (of, entry, value))
             db.execute(
-                "DELETE FROM entry WHERE of = ?1 AND number <= ("
-                "SELECT number FROM entry WHERE of = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
-                (of, MOST_ENTRIES),
+                "DELETE FROM entry WHERE of = :of AND number <= ("
+                "SELECT number FROM entry WHERE of = :of ORDER BY number DESC LIMIT 1 OFFSET :most)",
+                {"of": of, "most": MOST_ENTRIES},
             )
 
         await self._database.run(job, writes=True)
@@ -187,9 +191,10 @@ class SqliteStore:
         def job(db: sqlite3.Connection) -> int:
             self._sweep(db)
             (total,) = db.execute(
-                "INSERT INTO counter (key, expires, total) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO UPDATE SET"
-                " total = iif(expires > ?4, total + ?3, ?3), expires = iif(expires > ?4, expires, ?2) RETURNING total",
-                (name, now + ttl, amount, now),
+                "INSERT INTO counter (key, expires, total) VALUES (:key, :until, :amount)"
+                " ON CONFLICT (key) DO UPDATE SET total = iif(expires > :now, total + :amount, :amount),"
+                " expires = iif(expires > :now, expires, :until) RETURNING total",
+                {"key": name, "until": now + ttl, "amount": amount, "now": now},
             ).fetchone()
             return int(total)
 
