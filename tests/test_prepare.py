@@ -257,7 +257,8 @@ def test_a_model_and_a_host_that_nobody_knows_get_what_their_client_sends(dialec
     assert (prepared.body, prepared.changes) == (body, [])
     if dialect == "openai_chat":
         entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "p", "input": "x"}}
-        came = sse([chunk({"tool_calls": [entry]}), chunk({}, finish="tool_calls")])
+        model = body["model"]
+        came = sse([chunk({"tool_calls": [entry]}, model=model), chunk({}, finish="tool_calls", model=model)])
         mender = Mender(plan=prepared.plan)
         assert mender.feed(came) + mender.flush() == came
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -18,6 +18,7 @@ from moonshim.formats import is_kimi_model
 from moonshim.hosts.condition import Conditioned, condition
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.legacy_functions import declare_functions
+from moonshim.hosts.lost_reasoning import put_back
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.prefill import mark_prefill
 from moonshim.hosts.think_text import read_think_text
@@ -119,30 +120,30 @@ class Asked:
     ) -> Prepared:
         """Make the request right for this host and model; see `prepare_request`."""
         client = dialect_named(self.dialect)
-        speaks = dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
-        asked = self.request
-        request = _transformed(asked if model is None else replace(asked, model=model), transformers)
-        needs = needs_for(host=host, base_url=base_url, model=request.model, upstream=upstream, overrides=overrides)
-        if needs.dialect != speaks.name:
-            speaks = dialect_named(needs.dialect)
+        dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
         if options is not None:
             check_options(options)
-        changes = self.changes
+        asked, changes = self.request, self.changes
+        request = asked if model is None else replace(asked, model=model)
+        find = partial(needs_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
+        needs = find(model=request.model)
+        if recalled and (options is not None or overrides or not _passes(client, needs)):
+            # Before anybody else sees the request: it is as if the client had sent it.
+            request, put = put_back(request, needs, recalled)
+            changes = [*changes, *put]
+        if transformers:
+            request = _transformed(request, transformers)
+            needs = find(model=request.model)
+        speaks = dialect_named(needs.dialect)
         if speaks is not client:
             request, left = client.left_behind(request)
             changes = [*changes, *left]
         request, modern = _modern(request, needs)
         changes = [*changes, *modern]
-        if options is None and not overrides and speaks is client and (needs.host, needs.generation) == _NOBODY_KNOWS:
+        if options is None and not overrides and _passes(client, needs):
             made = Conditioned(request, [], {})
         else:
-            made = condition(
-                request,
-                needs,
-                options or KimiOptions(),
-                recalled=_moved(recalled, asked, request) if recalled else None,
-                mend_arguments=_mended_arguments,
-            )
+            made = condition(request, needs, options or KimiOptions(), mend_arguments=_mended_arguments)
         out, unsaid = speaks.render_request(made.request)
         reply = Reply(
             model=asked.model,
@@ -242,15 +243,9 @@ def _transformed(request: Request, transformers: Sequence[Transformer]) -> Reque
     return request
 
 
-def _moved(recalled: Mapping[int, Reasoning], asked: Request, request: Request) -> dict[int, Reasoning]:
-    """The same reasoning by where its messages are now: a transformer may have put others between them."""
-    before, now = ([n for n, one in enumerate(r.messages) if one.speaker == "ai"] for r in (asked, request))
-    if len(before) == len(now):
-        moves = dict(zip(before, now, strict=True))
-    else:
-        where = {id(message): n for n, message in enumerate(request.messages)}
-        moves = {n: where[id(asked.messages[n])] for n in before if id(asked.messages[n]) in where}
-    return {moves[index]: reasoning for index, reasoning in recalled.items() if index in moves}
+def _passes(client: Dialect, needs: Needs) -> bool:
+    """Whether a request goes through as it is: nobody knows what its host wants, and its client may."""
+    return needs.dialect == client.name and (needs.host, needs.generation) == _NOBODY_KNOWS
 
 
 def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:

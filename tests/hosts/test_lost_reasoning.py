@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall, ToolResult
-from tests.hosts.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
+from moonshim.hosts.condition import Conditioned
+from moonshim.hosts.detect import needs_for
+from moonshim.hosts.lost_reasoning import put_back
+from tests.hosts.chats import Json, ai, body, call, made, parsed, rules, sent_messages, tool, user
 
 NAMES = ("reasoning_content", "reasoning", "reasoning_details")
 DETAILS = [{"index": 0, "type": "summary", "summary": "s"}, {"index": 1, "type": "encrypted", "encrypted": "e"}]
@@ -79,9 +83,24 @@ def test_reasoning_is_sent_as_the_host_reads_it(came: Json, where: dict[str, Any
 REMEMBERED = Reasoning("I thought", field="reasoning_content")
 
 
+def remembering(
+    given: Json | Request, recalled: dict[int, Reasoning], host: str = "moonshot", model: str = "kimi-k2.6", **more: Any
+) -> Conditioned:
+    """What becomes of a request after what was lost of it has been put back."""
+    needs = needs_for(host=host, model=model, upstream="openai_chat", overrides=more.get("overrides"))
+    request, changes = put_back(given if isinstance(given, Request) else parsed(given), needs, recalled)
+    found = made(request, host, model, **more)
+    return replace(found, changes=[*changes, *found.changes])
+
+
+def thoughts(found: Conditioned) -> list[str]:
+    messages = [message for message in found.request.messages if message.speaker == "ai"]
+    return ["".join(part.text for part in one.parts if isinstance(part, Reasoning)) for one in messages]
+
+
 def test_what_is_remembered_comes_back_under_the_name_that_the_host_reads() -> None:
     given = body(user(), ai(call("c1", "my.ls")), tool(), ai(content="done"), user())
-    found = made(given, "vllm", recalled={1: REMEMBERED})
+    found = remembering(given, {1: REMEMBERED}, "vllm")
     assert found.request.messages[1].parts[0] == Reasoning("I thought", field="reasoning")
     assert not any(isinstance(part, Reasoning) for part in found.request.messages[3].parts)
     assert "reasoning_recalled" in rules(found.changes)
@@ -89,28 +108,27 @@ def test_what_is_remembered_comes_back_under_the_name_that_the_host_reads() -> N
 
 @pytest.mark.parametrize("recalled", [{}, {0: REMEMBERED}, {2: REMEMBERED}, {7: REMEMBERED}, {-2: REMEMBERED}])
 def test_a_memory_of_something_else_leaves_the_mildest_thing(recalled: dict[int, Reasoning]) -> None:
-    found = made(body(user(), ai(call()), tool()), recalled=recalled)
+    found = remembering(body(user(), ai(call()), tool()), recalled)
     assert found.request.messages[1].parts[0] == Reasoning("")
     assert "reasoning_recalled" not in rules(found.changes)
 
 
 def test_what_the_client_hands_back_counts_more_than_what_is_remembered() -> None:
     given = body(user(), ai(call(), reasoning_content="mine"), tool())
-    found = made(given, recalled={1: REMEMBERED})
+    found = remembering(given, {1: REMEMBERED})
     assert found.request.messages[1].parts[0] == Reasoning("mine")
     assert "reasoning_recalled" not in rules(found.changes)
 
 
 @pytest.mark.parametrize("echo", ["", " ", None])
 def test_an_echo_that_says_nothing_is_as_good_as_lost(echo: str | None) -> None:
-    message = sent_messages(user(), ai(call(), reasoning_content=echo), tool(), recalled={1: REMEMBERED})[1]
-    assert message["reasoning_content"] == "I thought"
+    given = body(user(), ai(call(), reasoning_content=echo), tool())
+    assert thoughts(remembering(given, {1: REMEMBERED})) == ["I thought"]
 
 
 def test_thoughts_that_stand_alone_are_not_remembered_twice() -> None:
-    given = [user(), ai(content="", reasoning_content="hm"), ai(call()), tool()]
-    message = sent_messages(*given, recalled={2: REMEMBERED})[1]
-    assert message["reasoning_content"] == "hm"
+    given = body(user(), ai(content="", reasoning_content="hm"), ai(call()), tool())
+    assert thoughts(remembering(given, {2: REMEMBERED})) == ["hm"]
 
 
 WANTED: dict[str, tuple[dict[str, Any], bool, bool]] = {
@@ -126,22 +144,16 @@ def test_it_comes_back_where_the_host_reads_it_and_nowhere_else(
     where: dict[str, Any], calling: bool, speaking: bool
 ) -> None:
     given = body(user(), ai(call()), tool(), ai(content="done"), user())
-    found = made(given, recalled={1: REMEMBERED, 3: REMEMBERED}, **where)
-    said = [
-        any(isinstance(part, Reasoning) and part.text == "I thought" for part in message.parts)
-        for message in found.request.messages
-        if message.speaker == "ai"
-    ]
-    assert said == [calling, speaking]
+    found = remembering(given, {1: REMEMBERED, 3: REMEMBERED}, **where)
+    assert [text == "I thought" for text in thoughts(found)] == [calling, speaking]
     assert ("reasoning_recalled" in rules(found.changes)) == calling
     assert "reasoning_dropped" not in rules(found.changes)
 
 
 def test_it_comes_back_to_a_call_of_2023() -> None:
     old = {"role": "assistant", "content": None, "function_call": {"name": "ls", "arguments": "{}"}}
-    given = [user(), old, {"role": "function", "name": "ls", "content": "a"}]
-    message = sent_messages(*given, model="kimi-k2.5", recalled={1: REMEMBERED})[1]
-    assert message["reasoning_content"] == "I thought"
+    given = body(user(), old, {"role": "function", "name": "ls", "content": "a"})
+    assert thoughts(remembering(given, {1: REMEMBERED}, model="kimi-k2.5")) == ["I thought"]
 
 
 def test_a_model_that_reads_only_the_reasoning_of_calls_gets_no_other() -> None:
@@ -193,7 +205,7 @@ def test_what_the_host_does_not_take_is_as_good_as_lost() -> None:
     found = made(redacted, "openrouter")
     assert found.request.messages[1].parts[0] == Reasoning(" ", field="reasoning")
     assert rules(found.changes) == ["reasoning_details", "reasoning_lost", "reasoning_field", "history_id"]
-    known = made(redacted, "openrouter", recalled={1: Reasoning("hm", "sig")})
+    known = remembering(redacted, {1: Reasoning("hm", "sig")}, "openrouter")
     assert known.request.messages[1].parts[0] == Reasoning("hm", field="reasoning")
 
 

@@ -11,12 +11,10 @@ failed (`legal_messages`), tools that a message declares where the host reads no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Reasoning, Request, Text, Tool
+from moonshim.conversation import Change, Message, Request, Text, Tool
 from moonshim.errors import InvalidInput
 from moonshim.hosts.called_tools import Mend, condition_calls
 from moonshim.hosts.chat_shapes import condition_shapes
@@ -26,7 +24,7 @@ from moonshim.hosts.history_ids import condition_ids
 from moonshim.hosts.kept import CHAT
 from moonshim.hosts.legacy_functions import condition_functions
 from moonshim.hosts.legal_messages import legal
-from moonshim.hosts.lost_reasoning import condition_reasoning, put_back
+from moonshim.hosts.lost_reasoning import condition_reasoning
 from moonshim.hosts.media import condition_media, move_media
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.parameters import condition_parameters
@@ -55,12 +53,9 @@ def condition(
     needs: Needs,
     options: KimiOptions,
     *,
-    recalled: Mapping[int, Reasoning] | None = None,
     mend_arguments: Mend | None = None,
 ) -> Conditioned:
     """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
-
-    `recalled` has the reasoning that the client has lost, by the index of its message.
 
     >>> from moonshim.hosts.detect import needs_for
     >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"), Text(""))),))
@@ -70,9 +65,6 @@ def condition(
     """
     changes: list[Change] = []
     messages = placed(request)
-    if recalled:
-        # While messages have the numbers that whoever remembers knows.
-        messages = put_back(messages, needs, recalled, changes)
     if options.accept_role_tool:
         check_results(messages)
     else:

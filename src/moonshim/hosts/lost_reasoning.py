@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Part, Reasoning, Text, ToolCall
+from moonshim.conversation import Change, Message, Part, Reasoning, Request, Text, ToolCall
 from moonshim.hosts.kept import fields_of, kept_of
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.placed import Placed, Tally
@@ -27,26 +27,25 @@ _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
 _GROWING: Final = ("text", "summary", "encrypted", "data")
 
 
-def put_back(
-    messages: list[Placed], needs: Needs, recalled: Mapping[int, Reasoning], changes: list[Change]
-) -> list[Placed]:
+def put_back(request: Request, needs: Needs, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
     """What somebody remembers of a turn stands in its message as if the client had sent it, where the host takes it.
 
     What the client has sent itself counts more, unless it says nothing to this host.
     """
-    out, desk, tally = list(messages), _Desk(needs), Tally()
+    messages, desk, tally = list(request.messages), _Desk(needs), Tally()
     for index in sorted(recalled):
-        one = messages[index] if 0 <= index < len(messages) else None
-        if one is None or not _wants(one.message, needs) or desk.heard(one.message):
+        message = messages[index] if 0 <= index < len(messages) else None
+        if message is None or not _wants(message, needs) or desk.heard(message):
             continue
-        before = messages[index - 1].message if index else one.message
+        before = messages[index - 1] if index else message
         if _only_thinks(before) and desk.heard(before):
             continue  # Thoughts that stand alone are joined to what comes next.
-        said = tuple(part for part in one.message.parts if not isinstance(part, Reasoning))
-        out[index] = one.saying(recalled[index], *said)
-        tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", one.place)
-    changes.extend(tally.changes())
-    return out
+        said = (part for part in message.parts if not isinstance(part, Reasoning))
+        messages[index] = replace(message, parts=(recalled[index], *said))
+        place = request.places[index] if index < len(request.places) else None
+        tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", place)
+    changes = list(tally.changes())
+    return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
 
 def _wants(message: Message, needs: Needs) -> bool:
