@@ -9,19 +9,17 @@ CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve test check format bench conformance fuzz clean
+.PHONY: help ready serve test check format bench bench-gateway bench-load bench-soak conformance fuzz clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
-		printf '  make %-12s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
+		printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 ready:
 	@$(PYTHON) scripts/environment.py $(VENV)
 
-serve: ready ## mend a recorded stream (the gateway comes with a later release)
-	@echo "The gateway comes with a later release. Until then, this is the engine at work:" >&2
-	@echo "moonshim mend examples/leaked_markers.sse" >&2
-	@$(BIN)/moonshim mend examples/leaked_markers.sse
+serve: ready ## run the gateway: on what is configured, or on a demo when nothing is (ARGS="--port 9000")
+	@$(BIN)/python -m scripts.serve $(ARGS)
 
 test: ready ## run the tests on every Python from 3.11 on that is here (ARGS="-k name" goes to pytest)
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
@@ -37,8 +35,17 @@ format: ready ## put format and import order right
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-bench: ready ## measure CPU and memory, as a table
+bench: ready ## measure CPU and memory of the engine, as a table
 	@$(BIN)/python -m bench.run $(ARGS)
+
+bench-gateway: ready ## measure the gateway beside nginx (installs nginx where it may)
+	@$(BIN)/python -m bench.gateway.run $(ARGS)
+
+bench-load: ready ## 1,000 streams at once: errors, what is lost, memory for each
+	@$(BIN)/python -m bench.gateway.load $(ARGS)
+
+bench-soak: ready ## 200,000 requests one after another: memory must stay flat (minutes)
+	@$(BIN)/python -m bench.gateway.soak $(ARGS)
 
 conformance: ready ## compare with the vectors of other projects, when they are there (MOONSHIM_VECTORS)
 	@$(BIN)/python conformance/run.py $(ARGS)

@@ -12,6 +12,10 @@ from moonshim.cli import console
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
+    "serve": "run the gateway: one address for every client",
+    "config": "check a configuration, or print an example of one",
+    "keys": "make, list and revoke the keys of the gateway",
+    "doctor": "ask every provider once, and tell what is right and what is not",
     "mend": "mend recorded streams of a Kimi model, and tell what was put right",
     "explain": "show what a host would be sent for a request, and why it differs",
 }
@@ -19,6 +23,8 @@ COMMANDS: Final = {
 
 _EXAMPLES: Final = """\
 examples:
+  moonshim serve                run the gateway on ./moonshim.toml, or on the keys in the environment
+  moonshim serve --demo         the same without any key: on a scripted host
   moonshim mend leaked.sse      the mended stream; what was put right is told on standard error
   curl -sN … | moonshim mend    the same, while it arrives
   moonshim mend --help          all that it can do

@@ -1,0 +1,1 @@
+"""Measures what the gateway costs beside a plain relay: `make bench-gateway`."""

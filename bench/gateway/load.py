@@ -1,0 +1,55 @@
+"""1,000 streams at once through the gateway: errors, what is lost, and memory for each: `make bench-load`."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import threading
+import time
+
+from bench.gateway.client import body_of, run_streams
+from bench.gateway.processes import gateway, host
+
+CHAT = "/v1/chat/completions"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Many streams at once.")
+    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--gap-ms", type=float, default=200.0)
+    parser.add_argument("--chunks", type=int, default=100)
+    given = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 8192), hard), hard))
+    rate = given.streams * 1000 / given.gap_ms
+    print(f"{given.streams} streams at once, {rate:,.0f} chunks a second in all, {given.chunks} chunks each")
+    with host(chunks=given.chunks, gap_ms=given.gap_ms) as upstream, gateway(upstream) as served:
+        run_streams(served.port, CHAT, body_of("kimi-k2.5", stream=True), 4, spread=0)
+        idle, cpu, begun = served.resident(), served.cpu(), time.monotonic()
+        most, over = idle, threading.Event()
+
+        def watch() -> None:
+            nonlocal most
+            while not over.wait(0.2):
+                most = max(most, served.resident())
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        body = body_of("kimi-k2.5+markers", stream=True, tools=True)
+        result = run_streams(served.port, CHAT, body, given.streams, spread=2.0)
+        over.set()
+        watching.join()
+        took = time.monotonic() - begun
+        print(f"  whole {result.whole} of {result.streams}")
+        print(
+            f"  memory {idle / 1e6:.0f} MB idle, {most / 1e6:.0f} MB at most: {(most - idle) / given.streams / 1e3:.0f} KB a stream"
+        )
+        print(f"  CPU {(served.cpu() - cpu) / took:.0%} of one core over {took:.0f} s")
+        late = result.first_bytes[int(len(result.first_bytes) * 0.99)] if result.first_bytes else float("nan")
+        print(f"  first token: 99 % within {late * 1e3:.0f} ms")
+    if result.whole != result.streams:
+        raise SystemExit("streams were lost")
+
+
+if __name__ == "__main__":
+    main()

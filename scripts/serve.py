@@ -1,0 +1,19 @@
+"""The gateway on what is configured, and on the demo when nothing is: `make serve`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from moonshim.cli import main
+from moonshim.config import config_from_environment, find_config
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    named = "--config" in arguments or "--demo" in arguments
+    if not named and find_config(None, os.environ, Path.cwd()) is None and config_from_environment(os.environ) is None:
+        print("Nothing is configured, so this serves the demo: it answers with invented text.", file=sys.stderr)
+        print("moonshim config example > moonshim.toml gives you a file to begin with.", file=sys.stderr)
+        arguments = ["--demo", *arguments]
+    raise SystemExit(main(["serve", *arguments]))

@@ -1,0 +1,18 @@
+"""A gate -> the ASGI application, for our own server or to be mounted in somebody else's."""
+
+from __future__ import annotations
+
+from starlette.routing import Router
+
+from moonshim.gateway.gate import Gate
+from moonshim.gateway.routes import nothing_here, routes_of
+
+__all__ = ["build_app"]
+
+
+def build_app(gate: Gate) -> Router:
+    """Every path that is served. A bare router: the middleware of a whole Starlette would see every chunk.
+
+    Whoever mounts it opens the gate before, and closes it after.
+    """
+    return Router(routes=routes_of(gate), default=nothing_here(gate), redirect_slashes=False)

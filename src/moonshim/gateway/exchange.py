@@ -1,0 +1,312 @@
+"""One request of a client, from start to end: understood, sent to a host, its answer mended, sent on and remembered.
+
+The engine does the work; this is the frame around it. Read `exchange` first, then `_Asking`:
+
+    read_request -> targets -> recall -> [ prepare -> open -> read -> feed -> write ]* -> remember
+
+A host that fails before anything of its answer was sent is asked again, or the next one is.
+After that there is no second host: what was begun is ended with an error in the client's own
+words, unless all that went out was reasoning and somebody wanted such answers asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Final
+
+from moonshim.config import Target, endpoint_of
+from moonshim.conversation import Reasoning
+from moonshim.errors import MoonshimError, Problem, Refused, UpstreamError, problem_of
+from moonshim.events import Failed
+from moonshim.gateway.attempts import Attempts
+from moonshim.gateway.call import ClientCall
+from moonshim.gateway.gate import Gate, View
+from moonshim.gateway.outlet import Header
+from moonshim.gateway.request_headers import headers_for_host
+from moonshim.gateway.response_headers import to_client
+from moonshim.gateway.responses_state import completed_in
+from moonshim.hosts.problems import read_problem
+from moonshim.json_text import encode
+from moonshim.prepare import Asked, Prepared, read_request
+from moonshim.replies import Form, Reading, form_of, read_reply
+from moonshim.upstream import Answer, Call
+
+__all__ = ["exchange"]
+
+_ERROR_BYTES: Final = 1024 * 1024
+"""How much of a host's error is read: some answer with whole pages."""
+_CONTENT_TYPES: Final[dict[Form, bytes]] = {
+    "sse": b"text/event-stream; charset=utf-8",
+    "ndjson": b"application/x-ndjson",
+    "json": b"application/json",
+}
+
+
+class HostFailed(Exception):
+    """A host did not answer, and nothing of its answer was sent: another one may be asked."""
+
+    def __init__(self, problem: Problem, *, another_key: bool = False) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.another_key = another_key
+        """Its provider has a key that was not refused."""
+
+
+async def exchange(gate: Gate, call: ClientCall) -> None:
+    """Answer one client. Raises `MoonshimError` for what can still be told with a status of its own."""
+    view, record = gate.view, call.record
+    asked = read_request(call.body, dialect=call.dialect.name, secret=gate.secret)
+    record.asked_model, record.streamed = asked.request.model, asked.request.stream is True
+    targets = view.router.targets(asked.request.model, allowed=call.key.models if call.key is not None else ())
+    async with gate.admitted(call):
+        recalled = await gate.recollections.recall(call.tenant, asked, record)
+        call.outlet.watch()
+        if record.streamed:
+            headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
+            call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
+        attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
+        failed: _Asking | None = None
+        while (attempt := attempts.next(gate.clock())) is not None:
+            if attempt.wait:
+                await asyncio.sleep(attempt.wait)
+            asking = _Asking(gate, view, call, asked, attempt.target, recalled)
+            try:
+                await asking.run()
+            except HostFailed as failure:
+                failed = asking
+                attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
+                gate.metrics.retried(attempt.target.provider.name)
+                continue
+            if record.outcome == "broken":
+                gate.breakers.failed(attempt.target.provider.name, gate.clock())
+            else:
+                attempts.succeeded(attempt)
+            return
+        problem = attempts.problem
+        if failed is None or problem is None:
+            raise Refused(attempts.unavailable(gate.clock()))
+        record.outcome, record.error = "upstream_error", f"{problem.code or problem.kind}: {problem.message}"[:300]
+        if not call.outlet.started:
+            raise Refused(problem)
+        # A heartbeat has gone out, and with it a status of 200: the error has to be told inside the stream.
+        await call.outlet.finish(failed.broken_off(problem))
+
+
+class _Asking:
+    """One target, asked: the request made right for it, its answer read, mended and sent."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        view: View,
+        call: ClientCall,
+        asked: Asked,
+        target: Target,
+        recalled: dict[int, Reasoning],
+    ) -> None:
+        self._gate, self._call, self._asked, self._target = gate, call, asked, target
+        self._record, self._outlet = call.record, call.outlet
+        chain = view.chain(target)
+        provider = target.provider
+        self.prepared: Prepared = asked.prepare(
+            upstream=provider.dialect,
+            host=provider.host,
+            base_url=provider.api_base_url,
+            model=target.model,
+            options=chain.options,
+            overrides=provider.cells_for(target.model) or None,
+            recalled=recalled,
+            transformers=chain.transformers,
+            reply_id=call.request_id,
+            created=int(self._record.started),
+        )
+        one_key = len(provider.keys) < 2
+        self._key = gate.provider_keys.key_for(provider, "" if one_key else _conversation(call.tenant, asked))
+        self._sent = False
+        self._filed = False
+        record = self._record
+        record.attempts += 1
+        record.provider, record.model = provider.name, target.model
+        record.changes = dict(Counter(change.rule for change in self.prepared.changes))
+
+    async def run(self) -> None:
+        """Raises `HostFailed` as long as nothing of the answer was sent."""
+        answer = await self._open()
+        try:
+            reading = read_reply(
+                self.prepared.plan,
+                comes=form_of(answer.headers.get("content-type")),
+                goes=self._goes(answer),
+                hold_empty=self._target.provider.retry_empty_answer,
+            )
+            await self._relay(answer, reading)
+            if reading.only_reasoning and self._target.provider.retry_empty_answer:
+                answer = await self._asked_again(answer, reading)
+            await self._end(answer, reading)
+        finally:
+            answer.close()
+
+    def broken_off(self, problem: Problem) -> bytes:
+        """The error as the client reads it in the middle of a stream."""
+        return read_reply(self.prepared.plan, comes="sse", goes="sse").fail(problem)
+
+    # -- the host --------------------------------------------------------------------
+
+    async def _open(self) -> Answer:
+        provider = self._target.provider
+        call = Call(
+            url=endpoint_of(provider),
+            headers=headers_for_host(
+                self._call, self._target, self._key, streams=self.prepared.body.get("stream") is True
+            ),
+            body=encode(self.prepared.body),
+            timeouts=provider.timeouts,
+            proxy=provider.proxy,
+            ca_bundle=provider.ca_bundle,
+        )
+        try:
+            answer = await self._gate.upstream.open(call)
+        except UpstreamError as error:
+            raise HostFailed(problem_of(error)) from error
+        if 200 <= answer.status <= 299:
+            return answer
+        try:
+            body = await answer.read_all(_ERROR_BYTES, cut=True)
+        except UpstreamError:
+            body = b""
+        finally:
+            answer.close()
+        problem = read_problem(answer.status, body, answer.headers, self.prepared.needs)
+        raise HostFailed(problem, another_key=self._gate.provider_keys.failed(provider, self._key, problem))
+
+    def _goes(self, answer: Answer) -> Form:
+        if not self._record.streamed:
+            return "json"
+        # No SDK reads NDJSON: it goes on as it is only to clients that ask for it.
+        takes_lines = "application/x-ndjson" in self._call.headers.get("accept", "")
+        comes = form_of(answer.headers.get("content-type"))
+        return "ndjson" if takes_lines and comes == "ndjson" and not self.prepared.plan.translates else "sse"
+
+    # -- the answer ------------------------------------------------------------------
+
+    async def _relay(self, answer: Answer, reading: Reading) -> None:
+        """All that the host says, sent on as it becomes sure."""
+        log = self._gate.stream_log(self._record, self.prepared)
+        try:
+            while data := await answer.read():
+                if log is not None:
+                    log.write(data)
+                out = reading.feed(data)
+                if out:
+                    if reading.ending is not None:
+                        await self._file(reading, out)
+                    if not self._sent:
+                        await self._begin(answer, reading)
+                    await self._outlet.write(out)
+        except UpstreamError as error:
+            self._fail_unless_sent(problem_of(error))
+            await self._break_off(reading, problem_of(error))
+        except MoonshimError as error:
+            # A plug-in that raised, in the middle of an answer.
+            if not self._sent:
+                raise
+            await self._break_off(reading, problem_of(error))
+        finally:
+            if log is not None:
+                log.close(self._record.outcome)
+
+    async def _begin(self, answer: Answer, reading: Reading) -> None:
+        if isinstance(reading.ending, Failed) and reading.problem is not None:
+            # The first thing that it says is an error: 200 was not meant.
+            raise HostFailed(reading.problem)
+        self._sent = True
+        self._record.first_byte_seconds = time.time() - self._record.started
+        await self._outlet.start(self._headers(answer, "sse"))
+
+    async def _asked_again(self, first: Answer, reading: Reading) -> Answer:
+        """Once more, since all that came was reasoning: the second answer follows in the same stream."""
+        try:
+            second = await self._open()
+        except HostFailed:
+            return first  # then the empty answer has to do
+        first.close()
+        reading.again()
+        self._record.attempts += 1
+        try:
+            await self._relay(second, reading)
+        except BaseException:
+            second.close()
+            raise
+        return second
+
+    async def _end(self, answer: Answer, reading: Reading) -> None:
+        last = reading.flush()
+        record = self._record
+        if reading.problem is not None:
+            self._fail_unless_sent(reading.problem)
+            record.outcome = "broken"
+            record.error = (
+                record.error or f"{reading.problem.code or reading.problem.kind}: {reading.problem.message}"[:300]
+            )
+        await self._file(reading, last)
+        record.repairs = reading.repair_counts
+        if usage := reading.usage:
+            record.input_tokens, record.output_tokens = usage.input_tokens, usage.output_tokens
+            record.cached_tokens = usage.cached_tokens
+        if not record.streamed:
+            record.first_byte_seconds = time.time() - record.started
+            await self._outlet.respond(200, self._headers(answer, "json"), last)
+            return
+        if not self._sent:
+            await self._begin(answer, reading)
+        await self._outlet.finish(last)
+
+    def _fail_unless_sent(self, problem: Problem) -> None:
+        if not self._sent:
+            raise HostFailed(problem)
+
+    async def _break_off(self, reading: Reading, problem: Problem) -> None:
+        """The host is gone, the client is not: what is open is closed, and the error told."""
+        self._record.outcome = "broken"
+        self._record.error = f"{problem.code or problem.kind}: {problem.message}"[:300]
+        await self._outlet.write(reading.fail(problem))
+
+    async def _file(self, reading: Reading, out: bytes) -> None:
+        """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""
+        call = self._call
+        if isinstance(reading.ending, Failed):
+            return
+        if not self._filed:
+            self._filed = True
+            message = reading.message
+            if any(isinstance(part, Reasoning) for part in message.parts):
+                await self._gate.recollections.remember(call.tenant, self._asked.turns(), message, self._record)
+        if call.keeps_response and (response := completed_in(out)) is not None:
+            await self._gate.responses.keep(call.tenant, call.body, response, self._record)
+
+    def _headers(self, answer: Answer, form: Form) -> list[Header]:
+        return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *to_client(answer.headers)]
+
+
+def _told(call: ClientCall) -> list[Header]:
+    """What is told beside every answer; of a stream, as much as is known when it begins."""
+    record = call.record
+    counts = Counter(record.changes) + Counter(record.repairs)
+    told = ", ".join(f"{rule}={count}" for rule, count in sorted(counts.items())) or "none"
+    headers = [(b"x-moonshim-repairs", told.encode())]
+    if record.streamed:
+        headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+    if record.lost:
+        headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.lost)).encode()))
+    return headers
+
+
+def _conversation(tenant: str, asked: Asked) -> str:
+    """The same for all requests of one conversation: how it begins."""
+    request = asked.request
+    if request.cache_key:
+        return f"{tenant}\n{request.cache_key}"
+    first = next((message for message in request.messages if message.speaker == "human"), None)
+    return f"{tenant}\n{first.parts if first is not None else ''}"

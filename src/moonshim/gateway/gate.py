@@ -1,0 +1,147 @@
+"""A configuration -> everything that requests share: routes to hosts, the store, keys, limits, what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from moonshim.config import Config, Target
+from moonshim.gateway.attempts import Breakers, RetryBudget
+from moonshim.gateway.auth import KeyRing
+from moonshim.gateway.call import ClientCall
+from moonshim.gateway.limits import Limiter
+from moonshim.gateway.memory import Recollections
+from moonshim.gateway.metrics import Metrics
+from moonshim.gateway.provider_keys import ProviderKeys
+from moonshim.gateway.record import Record
+from moonshim.gateway.responses_state import ResponsesState
+from moonshim.gateway.routing import Router
+from moonshim.gateway.secret import minting_secret
+from moonshim.gateway.stream_log import StreamLog, StreamLogs
+from moonshim.prepare import Prepared
+from moonshim.store import Store, open_store
+from moonshim.transformers import Chain, load_chain
+from moonshim.upstream import Upstream
+
+__all__ = ["Gate", "View"]
+
+_RENEW_SECONDS: Final = 20.0
+"""A lease of a stream lives a minute: it is renewed well before that."""
+
+
+class View:
+    """What follows from one configuration. A request keeps the one it began with, whatever is loaded meanwhile."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.router = Router(config)
+        self.keyring = KeyRing(config.keys)
+        self._chains: dict[tuple[str, str], Chain] = {}
+        # A plug-in that cannot be loaded is an error of the configuration, not of a request.
+        for provider in config.providers:
+            for model in ("", *provider.models):
+                self.chain(Target(provider, model))
+
+    def chain(self, target: Target) -> Chain:
+        """The transformers of one model at one provider."""
+        provider = target.provider
+        own = provider.model_transformers.get(target.model)
+        place = (provider.name, target.model if own is not None else "")
+        chain = self._chains.get(place)
+        if chain is None:
+            uses = provider.transformers if own is None else (*(provider.transformers or ()), *own)
+            chain = self._chains[place] = load_chain(uses)
+        return chain
+
+
+class Gate:
+    """All that requests share, made once for a process. `view` is what a reload replaces."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        secret: bytes,
+        *,
+        bound_to_loopback: bool = True,
+        stream_logs: StreamLogs | None = None,
+    ) -> None:
+        self.view = View(config)
+        self.store, self.secret = store, secret
+        self.bound_to_loopback = bound_to_loopback
+        self.stream_logs = stream_logs
+        self.draining = False
+        """Nothing new should come: a balancer is told to look elsewhere."""
+        self.metrics = Metrics()
+        self.upstream = Upstream()
+        self.breakers = Breakers(config.retries)
+        self.retry_budget = RetryBudget(config.retries.budget)
+        self.provider_keys = ProviderKeys()
+        self.limiter = Limiter(store)
+        self.recollections = Recollections(store, config.remember_seconds)
+        self.responses = ResponsesState(store, config.remember_seconds)
+        self.random: Callable[[], float] = random.random
+
+    @classmethod
+    async def open(
+        cls, config: Config, *, bound_to_loopback: bool = True, log_dir: str | None = None, worker: int = 0
+    ) -> Gate:
+        """Connect to the store, and make the rest."""
+        store = await open_store(config.store, memory_bytes=config.memory_bytes)
+        secret = await minting_secret(store, config)
+        logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
+        return cls(config, store, secret, bound_to_loopback=bound_to_loopback, stream_logs=logs)
+
+    def reload(self, config: Config) -> None:
+        """Requests that begin from now on see this configuration; those that run keep theirs.
+
+        The store and the address stay what they are until a restart.
+        """
+        self.view = View(config)
+        self.breakers.settings = config.retries
+
+    async def close(self) -> None:
+        await self.upstream.close()
+        await self.store.close()
+        if self.stream_logs is not None:
+            self.stream_logs.close()
+
+    def clock(self) -> float:
+        """Seconds that only go forward."""
+        return asyncio.get_running_loop().time()
+
+    def stream_log(self, record: Record, prepared: Prepared) -> StreamLog | None:
+        """Where the raw answer of a host is written, if anywhere."""
+        return None if self.stream_logs is None else self.stream_logs.open(record, prepared)
+
+    @asynccontextmanager
+    async def admitted(self, call: ClientCall) -> AsyncIterator[None]:
+        """Within the limits of its key, for as long as the request runs."""
+        key, record = call.key, call.record
+        if key is None:
+            yield
+            return
+        call.outlet.always += await self.limiter.admit(key, call.request_id, streamed=record.streamed, record=record)
+        renewing = None
+        if record.streamed and key.concurrent_streams is not None:
+            renewing = asyncio.create_task(self._renew(call))
+        try:
+            yield
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+            # Also when the client is gone and this task is being cancelled: places must not stay taken.
+            await self.limiter.release(key, call.request_id, record=record)
+            tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
+            if tokens:
+                await self.limiter.spend(key, tokens, record=record)
+
+    async def _renew(self, call: ClientCall) -> None:
+        assert call.key is not None
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            await self.limiter.renew(call.key, call.request_id, record=call.record)

@@ -1,0 +1,66 @@
+"""The models that are configured -> what `GET /v1/models` says, in words that clients of both makers read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moonshim.config import Target
+from moonshim.errors import InvalidInput
+from moonshim.gateway.gate import View
+from moonshim.hosts.detect import needs_for
+
+__all__ = ["model_entry", "model_list"]
+
+
+def model_list(view: View, allowed: Sequence[str] = ()) -> dict[str, Any]:
+    """All names that this client may ask for, with OpenAI's and Anthropic's fields: neither minds the other's."""
+    entries = [model_entry(view, name, allowed) for name in view.router.names(allowed)]
+    return {
+        "object": "list",
+        "data": entries,
+        "has_more": False,
+        "first_id": entries[0]["id"] if entries else None,
+        "last_id": entries[-1]["id"] if entries else None,
+    }
+
+
+def model_entry(view: View, name: str, allowed: Sequence[str] = ()) -> dict[str, Any]:
+    """One of them. Raises `Refused` for a name that leads nowhere."""
+    target = view.router.targets(name, allowed=allowed)[0]
+    entry: dict[str, Any] = {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": target.provider.name,
+        "type": "model",
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+    }
+    window, limit = _sizes(target)
+    if window is not None:
+        # Each client looks for a name of its own: OpenRouter's, vLLM's and Anthropic's.
+        entry |= {
+            "context_window": window,
+            "context_length": window,
+            "max_model_len": window,
+            "max_input_tokens": window,
+        }
+    if limit is not None:
+        entry |= {"max_output_tokens": limit, "max_tokens": limit}
+    return entry
+
+
+def _sizes(target: Target) -> tuple[int | None, int | None]:
+    provider = target.provider
+    try:
+        needs = needs_for(
+            host=provider.host,
+            base_url=provider.api_base_url,
+            model=target.model,
+            upstream=provider.dialect,
+            overrides=provider.cells_for(target.model) or None,
+        )
+    except InvalidInput:
+        return None, None
+    return needs.context_window, needs.output_limit

@@ -1,0 +1,143 @@
+"""What the gateway answers -> one client: headers once, then bytes, and signs of life while the host is silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Final, TypeAlias
+
+__all__ = ["Header", "Outlet", "Receive", "Send"]
+
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+
+_SOONEST: Final = 0.05
+"""Seconds: a timer is never set closer than this, however late it is."""
+
+
+class Outlet:
+    """The way to one client. Headers leave once; a heartbeat leaves only between two writes, never inside one.
+
+    The client's disconnect ends the task that answers it, whatever that is waiting for:
+    `gone` tells that this was the reason.
+    """
+
+    def __init__(self, receive: Receive, send: Send, always: Sequence[Header] = ()) -> None:
+        self._receive, self._send = receive, send
+        self.always: list[Header] = list(always)
+        """What every answer carries, whichever it will be."""
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._busy = False
+        self._last = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._beat_seconds = 0.0
+        self._beat = b""
+        self._beat_headers: Sequence[Header] = ()
+        self.status = 0
+        """What the client was told; 0: nothing yet."""
+        self.gone = False
+
+    @property
+    def started(self) -> bool:
+        return self.status != 0
+
+    # -- the client's side -----------------------------------------------------------
+
+    def watch(self) -> None:
+        """From now on the client's disconnect cancels the task that made this outlet. Its body must have been read."""
+        self._watcher = self._loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    # -- heartbeats ------------------------------------------------------------------
+
+    def keep_alive(self, seconds: float, beat: bytes, headers: Sequence[Header]) -> None:
+        """Whenever nothing was sent for so long, `beat` is; the first one sends the headers too, if need be.
+
+        A client, or a balancer before it, gives up on a connection that says nothing: 20 s in Claude Code.
+        """
+        self._beat_seconds, self._beat, self._beat_headers = seconds, beat, headers
+        self._timer = self._loop.call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        idle = self._loop.time() - self._last
+        if idle >= self._beat_seconds:
+            if not self._busy and self._beating is None:
+                self._beating = self._loop.create_task(self._heartbeat())
+            idle = 0.0
+        self._timer = self._loop.call_later(max(self._beat_seconds - idle, _SOONEST), self._tick)
+
+    async def _heartbeat(self) -> None:
+        try:
+            if not self.started:
+                await self._start(200, self._beat_headers)
+            await self._send({"type": "http.response.body", "body": self._beat, "more_body": True})
+            self._last = self._loop.time()
+        finally:
+            self._beating = None
+
+    # -- what is sent ----------------------------------------------------------------
+
+    async def respond(self, status: int, headers: Sequence[Header], body: bytes) -> None:
+        """A whole answer."""
+        self._quiet()
+        length = (b"content-length", str(len(body)).encode())
+        await self._start(status, [*headers, length])
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def start(self, headers: Sequence[Header]) -> None:
+        """The headers of a stream, unless a heartbeat had to send some already."""
+        if self._beating is not None:
+            await asyncio.shield(self._beating)
+        if not self.started:
+            await self._start(200, headers)
+
+    async def _start(self, status: int, headers: Sequence[Header]) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self.always]})
+
+    async def write(self, data: bytes) -> None:
+        """More of a stream. Returns when the client's side has room again: that is what holds the host back."""
+        if self._beating is not None:
+            await asyncio.shield(self._beating)
+        self._busy = True
+        try:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        finally:
+            self._busy = False
+        self._last = self._loop.time()
+
+    async def finish(self, data: bytes = b"") -> None:
+        """The end of a stream."""
+        self._quiet()
+        if self._beating is not None:
+            await asyncio.shield(self._beating)
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def abort(self) -> None:
+        """The answer cannot be ended properly: the connection is cut, so that nobody takes it for whole.
+
+        A server ends the connection when an application returns without the last piece of a body.
+        """
+        self._quiet()
+
+    def _quiet(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """Nothing of this outlet runs any longer."""
+        self._quiet()
+        for task in (self._watcher, self._beating):
+            if task is not None:
+                task.cancel()

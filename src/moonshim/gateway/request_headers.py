@@ -1,0 +1,35 @@
+"""The headers of a client, and a key -> the headers that a host is sent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.config import Secret, Target
+from moonshim.gateway.auth import client_key
+from moonshim.gateway.call import ClientCall
+from moonshim.gateway.response_headers import to_host
+
+__all__ = ["headers_for_host"]
+
+# Messages hosts differ in where they look: Moonshot's takes either, vLLM's only the first, others only the second.
+_KEY_HEADERS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "openai_chat": (("authorization", "Bearer {}"),),
+    "anthropic": (("authorization", "Bearer {}"), ("x-api-key", "{}")),
+}
+_ALWAYS: Final[dict[str, dict[str, str]]] = {"openai_chat": {}, "anthropic": {"anthropic-version": "2023-06-01"}}
+
+
+def headers_for_host(call: ClientCall, target: Target, key: Secret | None, *, streams: bool) -> dict[str, str]:
+    """What the client may say, then what we say, then what the configuration says."""
+    provider = target.provider
+    headers = dict(_ALWAYS[provider.dialect])
+    headers |= to_host(call.headers, provider.dialect)
+    headers["content-type"] = "application/json"
+    headers["accept"] = "text/event-stream" if streams else "application/json"
+    text = key.reveal() if key is not None else None
+    if provider.passes_client_key and call.key is None and (own := client_key(call.headers)) is not None:
+        text = own
+    if text is not None:
+        headers |= {name: form.format(text) for name, form in _KEY_HEADERS[provider.dialect]}
+    headers |= {name.lower(): value for name, value in provider.headers.items()}
+    return headers

@@ -1,0 +1,297 @@
+"""Paths -> what answers them: who asks is checked, the body read, and every error told in the client's own dialect."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import ceil
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+from starlette.routing import BaseRoute, Route
+
+from moonshim.dialect import Dialect
+from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
+from moonshim.gateway import logs
+from moonshim.gateway.body import BodyGone, read_json
+from moonshim.gateway.call import ClientCall
+from moonshim.gateway.clients import client_name
+from moonshim.gateway.compaction import compact
+from moonshim.gateway.exchange import exchange
+from moonshim.gateway.gate import Gate
+from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
+from moonshim.gateway.models_list import model_entry, model_list
+from moonshim.gateway.outlet import Header, Outlet, Receive, Send
+from moonshim.gateway.record import Record
+from moonshim.json_text import encode
+from moonshim.prepare import count_tokens
+from moonshim.registry import dialect_named
+
+__all__ = ["routes_of"]
+
+Scope: TypeAlias = Mapping[str, Any]
+Handler: TypeAlias = Callable[[Gate, ClientCall, Mapping[str, str]], Awaitable[Any]]
+"""What is returned, if anything, goes to the client as JSON."""
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+CLIENT_GONE: Final = 499
+"""As nginx counts it; nobody is there to be told."""
+
+
+class Endpoint:
+    """One path and method. Whatever happens, the client gets an answer in its own dialect, and one line is logged."""
+
+    def __init__(self, gate: Gate, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
+        self._gate, self._handler, self._open = gate, handler, open_to_all
+        self._dialect: Dialect = dialect_named(dialect)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gate, headers = self._gate, _headers(scope)
+        asked_id = headers.get("x-request-id", "")
+        record = Record(
+            request_id=asked_id if _REQUEST_ID.fullmatch(asked_id) else uuid.uuid4().hex,
+            path=scope["path"],
+            dialect=self._dialect.name,
+            client=client_name(headers.get("user-agent")),
+            started=time.time(),
+        )
+        view = gate.view
+        outlet = Outlet(receive, send, _always(record, cors_headers(view.config, headers)))
+        begun = gate.clock()
+        gate.metrics.begun()
+        try:
+            await self._answer(scope, headers, record, outlet, receive)
+        except asyncio.CancelledError:
+            if not outlet.gone:
+                raise
+            _went_away(record)
+        except BodyGone:
+            _went_away(record)
+        finally:
+            outlet.close()
+            record.status = outlet.status or record.status
+            record.seconds = gate.clock() - begun
+            gate.metrics.observe(record)
+            if not self._open:
+                logs.tell(record)
+
+    async def _answer(
+        self, scope: Scope, headers: Mapping[str, str], record: Record, outlet: Outlet, receive: Receive
+    ) -> None:
+        gate = self._gate
+        try:
+            call = ClientCall(
+                dialect=self._dialect,
+                headers=headers,
+                query=dict(parse_qsl(scope["query_string"].decode("latin-1"))),
+                record=record,
+                outlet=outlet,
+            )
+            if not self._open:
+                view = gate.view
+                check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
+                call.key = view.keyring.identify(headers)
+                record.key = call.key.name if call.key is not None else None
+                if scope["method"] == "POST":
+                    call.body = await read_json(receive, headers, view.config.limits)
+            result = await self._handler(gate, call, scope.get("path_params") or {})
+        except MoonshimError as error:
+            await self._tell(outlet, record, problem_of(error))
+        except Exception as error:  # a fault of ours: told as such, and never with a traceback
+            logs.fault(record, error)
+            record.outcome, record.error = "failed", type(error).__name__
+            fault = Problem(status=500, kind="server", message="this is a fault of Moonshim; its log says more")
+            await self._tell(outlet, record, fault)
+        else:
+            if isinstance(result, Raw):
+                await outlet.respond(result.status, result.headers, result.body)
+            elif result is not None:
+                await outlet.respond(200, _json_headers(record), encode(result))
+
+    async def _tell(self, outlet: Outlet, record: Record, problem: Problem) -> None:
+        if record.outcome == "ok":
+            record.outcome, record.error = "refused", f"{problem.code or problem.kind}: {problem.message}"[:300]
+        headers = _json_headers(record)
+        if problem.retry_after is not None:
+            headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))
+        if problem.request_id is not None:
+            headers.append((b"x-upstream-request-id", problem.request_id.encode("ascii", "replace")))
+        if outlet.started:
+            # Its status is out: all that is left is not to pretend that this was the end.
+            await outlet.abort()
+            return
+        await outlet.respond(problem.status, headers, encode(self._dialect.render_problem(problem)))
+
+
+class Raw:
+    """An answer that is no JSON of a dialect."""
+
+    def __init__(self, body: bytes, content_type: bytes = b"application/json", status: int = 200) -> None:
+        self.body, self.status = body, status
+        self.headers: Sequence[Header] = [(b"content-type", content_type)]
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """By lower-case names; of several of one name, the values with commas between them, as HTTP means it."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def _always(record: Record, cors: Sequence[Header]) -> list[Header]:
+    return [(b"x-request-id", record.request_id.encode()), *cors]
+
+
+def _json_headers(record: Record) -> list[Header]:
+    headers = [(b"content-type", b"application/json"), (b"x-moonshim-repairs", b"none")]
+    if record.lost:
+        headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.lost)).encode()))
+    return headers
+
+
+def _went_away(record: Record) -> None:
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        task.uncancel()
+    record.outcome, record.status = "client_gone", CLIENT_GONE
+
+
+# -- what the paths do -----------------------------------------------------------------------------------------
+
+
+async def _exchange(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
+    await exchange(gate, call)
+
+
+async def _responses(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
+    call.body = await gate.responses.resolve(call.tenant, call.body, call.record)
+    if call.body.get("store") is not False:
+        call.keeps_response = True
+    await exchange(gate, call)
+
+
+async def _compact(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+    call.body = await gate.responses.resolve(call.tenant, call.body, call.record)
+    return await compact(gate, call)
+
+
+async def _response(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    return await gate.responses.get(call.tenant, path["id"])
+
+
+async def _delete_response(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    return await gate.responses.delete(call.tenant, path["id"])
+
+
+async def _input_items(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    asked = call.query
+    limit, order = asked.get("limit", "20"), asked.get("order", "desc")
+    if not limit.isdecimal() or order not in ("asc", "desc"):
+        raise InvalidInput("limit must be a number, order asc or desc", field="limit" if order else "order")
+    return await gate.responses.input_items(
+        call.tenant, path["id"], limit=int(limit), order="asc" if order == "asc" else "desc", after=asked.get("after")
+    )
+
+
+async def _count_tokens(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
+    return {"input_tokens": count_tokens(call.body, dialect="anthropic")}
+
+
+async def _models(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+    return model_list(gate.view, call.key.models if call.key is not None else ())
+
+
+async def _model(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    return model_entry(gate.view, path["id"], call.key.models if call.key is not None else ())
+
+
+async def _health(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
+    return {"status": "alive"}
+
+
+async def _ready(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
+    if gate.draining:
+        return Raw(b'{"status":"draining"}', status=503)
+    if not gate.view.config.providers:
+        return Raw(b'{"status":"no providers"}', status=503)
+    return Raw(encode({"status": "ready", "providers": [one.name for one in gate.view.config.providers]}))
+
+
+async def _metrics(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
+    return Raw(gate.metrics.render(), content_type=gate.metrics.content_type)
+
+
+async def _nothing_here(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
+    raise Refused(
+        Problem(
+            status=404,
+            kind="not_found",
+            message=f"there is nothing at {call.record.path}; the gateway serves /v1/chat/completions, /v1/messages, "
+            "/v1/responses and /v1/models",
+        )
+    )
+
+
+class _OtherMethods:
+    """Answers what a path is not for: browsers that ask before they send, and everybody else with a 405."""
+
+    def __init__(self, methods: Sequence[str]) -> None:
+        self._methods = methods
+
+    async def __call__(self, gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
+        answer = Raw(b"", status=204)
+        asked = preflight_headers(gate.view.config, call.headers)
+        if asked is None:
+            allowed = ", ".join(self._methods)
+            message = f"{call.record.path} takes {allowed}"
+            raise Refused(Problem(status=405, kind="invalid_request", message=message, code="method_not_allowed"))
+        answer.headers = asked
+        return answer
+
+
+_API: Final[tuple[tuple[str, str, str, Handler], ...]] = (
+    ("POST", "/chat/completions", "openai_chat", _exchange),
+    ("POST", "/messages", "anthropic", _exchange),
+    ("POST", "/messages/count_tokens", "anthropic", _count_tokens),
+    ("POST", "/responses", "openai_responses", _responses),
+    ("POST", "/responses/compact", "openai_responses", _compact),
+    ("GET", "/responses/{id}", "openai_responses", _response),
+    ("DELETE", "/responses/{id}", "openai_responses", _delete_response),
+    ("GET", "/responses/{id}/input_items", "openai_responses", _input_items),
+    ("GET", "/models", "openai_chat", _models),
+    ("GET", "/models/{id:path}", "openai_chat", _model),
+)
+_PREFIXES: Final = ("/v1", "")
+_OWN: Final[tuple[tuple[str, Handler], ...]] = (
+    ("/health", _health),
+    ("/ready", _ready),
+    ("/metrics", _metrics),
+)
+
+
+def routes_of(gate: Gate) -> list[BaseRoute]:
+    """Every path that is served. The API is there with and without `/v1`, which people forget in a base URL."""
+    routes: list[BaseRoute] = []
+    methods: dict[str, list[str]] = {}
+    dialects: dict[str, str] = {}
+    for method, path, dialect, handler in _API:
+        endpoint = Endpoint(gate, dialect, handler)
+        methods.setdefault(path, []).append(method)
+        dialects[path] = dialect
+        routes += [Route(f"{prefix}{path}", endpoint, methods=[method]) for prefix in _PREFIXES]
+    for path, taken in methods.items():
+        # Browsers ask without a key.
+        others = Endpoint(gate, dialects[path], _OtherMethods(taken), open_to_all=True)
+        routes += [Route(f"{prefix}{path}", others) for prefix in _PREFIXES]
+    routes += [Route(path, Endpoint(gate, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
+    return routes
+
+
+def nothing_here(gate: Gate) -> Endpoint:
+    """What answers all other paths."""
+    return Endpoint(gate, "openai_chat", _nothing_here)
