@@ -191,7 +191,7 @@ class Attempts:
 
     @property
     def problem(self) -> Problem | None:
-        """What the client is told when all have failed: of what the targets said, the first that is not about an account.
+        """What the client is told when all have failed: the first thing that a target said of more than an account.
 
         A fallback that lacks a key must not hide that the model itself was only busy.
         """
