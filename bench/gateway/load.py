@@ -42,7 +42,8 @@ def main() -> None:
         took = time.monotonic() - begun
         print(f"  whole {result.whole} of {result.streams}")
         print(
-            f"  memory {idle / 1e6:.0f} MB idle, {most / 1e6:.0f} MB at most: {(most - idle) / given.streams / 1e3:.0f} KB a stream"
+            f"  memory {idle / 1e6:.0f} MB idle, {most / 1e6:.0f} MB at most: "
+            f"{(most - idle) / given.streams / 1e3:.0f} KB a stream"
         )
         print(f"  CPU {(served.cpu() - cpu) / took:.0%} of one core over {took:.0f} s")
         late = result.first_bytes[int(len(result.first_bytes) * 0.99)] if result.first_bytes else float("nan")

@@ -25,6 +25,9 @@ class Reply(Struct, frozen=True, kw_only=True):
     """The name that the client asked for."""
     id: str = "moonshim"
     """What the answer's identifiers are made of when the host gives none."""
+    is_named: bool = False
+    """Somebody keeps answers by this `id`: then it names the answer whatever the host calls it, where that matters
+    (Responses)."""
     created: int = 0
     """Seconds since 1970, when the host does not say."""
     request: Request = field(default_factory=lambda: Request(model=""))

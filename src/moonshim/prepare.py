@@ -148,6 +148,7 @@ class Asked:
         reply = Reply(
             model=asked.model,
             id=reply_id if reply_id is not None else _digest(self._body),
+            is_named=reply_id is not None,
             created=created,
             request=asked,
             tools=made.tools,

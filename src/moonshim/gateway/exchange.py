@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections import Counter
 from typing import Final
 
@@ -119,7 +120,7 @@ class _Asking:
             overrides=provider.cells_for(target.model) or None,
             recalled=recalled,
             transformers=chain.transformers,
-            reply_id=call.request_id,
+            reply_id=uuid.uuid4().hex,
             created=int(self._record.started),
         )
         one_key = len(provider.keys) < 2

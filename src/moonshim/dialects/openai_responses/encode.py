@@ -72,7 +72,7 @@ class ResponsesEncoder:
         if self._object:
             return []
         self._object = {
-            "id": response_id(started.id or self._reply.id),
+            "id": response_id(self._reply.id if self._reply.is_named else started.id or self._reply.id),
             "object": "response",
             "created_at": self._reply.created if started.created is None else started.created,
             "status": "in_progress",
