@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
+import uvloop
 from msgspec import Struct
 
 __all__ = ["Asked", "Host", "Peer", "Proxy", "Script", "chunked", "chunks", "run", "whole"]
@@ -22,8 +23,8 @@ PATIENCE: Final = 20.0
 
 
 def run(test: Coroutine[Any, Any, T]) -> T:
-    """Run a test to its end; a test that hangs fails."""
-    return asyncio.run(asyncio.wait_for(test, PATIENCE))
+    """Run a test to its end on the loop that the gateway has; a test that hangs fails."""
+    return uvloop.run(asyncio.wait_for(test, PATIENCE))
 
 
 class Asked(Struct, frozen=True):
@@ -92,6 +93,8 @@ class Host:
         self.connections = 0
         self.open = 0
         """Connections that stand now."""
+        self.told = asyncio.Event()
+        """For a script that waits until its test says so."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
@@ -149,7 +152,7 @@ class Proxy(Host):
         if asked.method == "CONNECT":
             await peer.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
-            path = "/" + asked.path.split("/", 3)[3]
+            path = "/" + asked.path.partition("://")[2].partition("/")[2]
             lines = "".join(f"{name}: {value}\r\n" for name, value in asked.headers.items())
             writer.write(f"{asked.method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + asked.body)
         try:

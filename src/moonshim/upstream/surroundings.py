@@ -74,6 +74,8 @@ def _context(bundle: str | None) -> ssl.SSLContext:
     folder = bundle is not None and os.path.isdir(bundle)  # noqa: PTH112 - one look at a name, no path arithmetic
     try:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no certificate is in it"
+    except ssl.SSLError:
+        reason = "no certificate is in it"
+    except OSError as error:
+        reason = str(error.strerror)
     raise UpstreamUnreachable(f"the certificates in {bundle} cannot be read: {reason}")
