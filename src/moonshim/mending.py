@@ -141,6 +141,7 @@ class ChunkMender(Generic[Origin]):
         self._queue: deque[_Frame[Origin]] = deque()
         self._choices: dict[int, Choice] = {}
         self._usage = UsageKeeper(enabled=plan.options.repair_deltas)
+        self._first_chunk: Mapping[str, Any] | None = None
         self._last_chunk: Mapping[str, Any] | None = None
         self._failed = False
         self._no_answer: Failed | None = None
@@ -184,7 +185,7 @@ class ChunkMender(Generic[Origin]):
 
     def sequel(self) -> Sequel:
         """What makes the chunks of another answer read like more of this one."""
-        return Sequel(self._last_chunk or {}, self.usage)
+        return Sequel({**(self._last_chunk or {}), **(self._first_chunk or {})}, self.usage)
 
     def calm_choice(self) -> Choice | None:
         """The only choice so far, when no frame waits and nothing is held back."""
@@ -218,7 +219,7 @@ class ChunkMender(Generic[Origin]):
             if not isinstance(choice, dict) or ("message" in choice and "delta" not in choice):
                 self.log.add(Repaired("not_a_chunk", "a choice that is no delta"), 0)
                 return self._queued(_Frame(origin, None))
-        self._last_chunk = chunk
+        self._first_chunk, self._last_chunk = self._first_chunk or chunk, chunk
         frame.usage, frame.changed = self._usage.read(chunk, self.log)
         if self._plan.hides_usage and not choices and frame.usage is not None:
             return []

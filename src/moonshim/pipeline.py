@@ -278,9 +278,11 @@ class Mender:
 
     def _is_half(self, frame: Frame) -> bool:
         """Whether the input ended inside a chunk: half of one would break the client before it sees the error."""
-        if frame.fault != "unterminated" or frame.data is None or not frame.data.lstrip().startswith(b"{"):
+        if frame.fault is None or frame.data is None:
             return False
-        if decode_object(frame.data) is not None:
+        begun = frame.data.strip()
+        half_done = begun != _DONE and _DONE.startswith(begun)
+        if not half_done and (not begun.startswith(b"{") or decode_object(frame.data) is not None):
             return False
         self._chunks.log.add(Repaired("cut_off_frame", frame.data.decode("utf-8", "replace")), 0)
         return True

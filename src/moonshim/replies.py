@@ -296,6 +296,8 @@ class _WholeReading:
 
     @property
     def only_reasoning(self) -> bool:
+        if self._mender is not None and self._outcome.ending is not None:
+            return self._mender.only_reasoning
         if self._mended is None and (body := decode_object(self._text())) is not None:
             self._patched(body)
         return self._mended is not None and "empty_answer" in self._mended.repair_counts

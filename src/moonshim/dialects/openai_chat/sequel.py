@@ -16,8 +16,8 @@ _SPENT: Final = ("completion_tokens", "total_tokens")
 class Sequel:
     """Under the first answer's name, without a second role, and with its tokens counted on."""
 
-    def __init__(self, last: Mapping[str, Any], usage: Mapping[str, Any] | None) -> None:
-        self._identity = {key: last[key] for key in _IDENTITY if key in last}
+    def __init__(self, chunk: Mapping[str, Any], usage: Mapping[str, Any] | None) -> None:
+        self._identity = {key: chunk[key] for key in _IDENTITY if key in chunk}
         self._spent = _number(usage or {}, "completion_tokens")
 
     def joined(self, chunk: dict[str, Any]) -> dict[str, Any] | None:
