@@ -97,7 +97,7 @@ class Host:
         """For a script that waits until its test says so."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls, backlog=1024)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
