@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ import moonshim
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ADDRESS = "127.0.0.1:8484"
+SNIPPETS = [snippet for snippet in PYTHON if ADDRESS not in snippet]
+ASKING = [snippet for snippet in PYTHON if ADDRESS in snippet]
+COMMANDS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 CROSSING = """\
 functions.Read:0
@@ -49,13 +55,43 @@ def test_a_snippet_runs_and_prints(snippet: str, printed: str) -> None:
     assert (run.stdout, run.stderr) == (printed, "")
 
 
+@pytest.fixture(scope="module")
+def demo() -> Iterator[str]:
+    """The address of what `make serve` serves when nothing is configured, on a port that is free."""
+    command = [sys.executable, "-m", "moonshim", "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://(127\.0\.0\.1:\d+)", process.stdout.readline())
+            assert found is not None
+            yield found[1]
+        finally:
+            process.terminate()
+
+
+def test_the_first_command_gets_a_call(demo: str) -> None:
+    (command,) = COMMANDS
+    asked = ["sh", "-c", command.replace(ADDRESS, demo)]
+    run = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
+    (choice,) = json.loads(run.stdout)["choices"]
+    assert choice["message"]["tool_calls"][0]["id"] == "functions.get_weather:0"
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_the_first_snippet_gets_one_too(demo: str) -> None:
+    (snippet,) = ASKING
+    asked = [sys.executable, "-c", snippet.replace(ADDRESS, demo)]
+    run = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    assert (run.stdout, run.stderr) == ("['thinking', 'tool_use'] tool_use\n", "")
+
+
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
 def test_a_link_leads_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
 
 
 def test_the_broken_example_is_really_in_the_recording() -> None:
-    before = README.partition("## Before and after")[2].partition("## Use it")[0]
+    before = README.partition("## Before and after")[2].partition("## The engine")[0]
     recording = (ROOT / "examples" / "leaked_markers.sse").read_text()
     broken, _, whole = before.partition("`moonshim mend` gives")
     mender = moonshim.Mender(model="kimi-k2.5")

@@ -6,10 +6,13 @@ MoonshimError
 │   ├── UnknownFormat        no tool format has that name
 │   └── CannotExpress        the target format has no way to say this
 ├── Refused                  a request is not served; its `problem` is what the client is told
-└── UpstreamError            the host could not be asked, or did not answer to the end
-    ├── UpstreamUnreachable  no connection
-    ├── UpstreamStalled      nothing came before the deadline
-    └── UpstreamBroke        the connection ended in the middle
+├── UpstreamError            the host could not be asked, or did not answer to the end
+│   ├── UpstreamUnreachable  no connection
+│   ├── UpstreamStalled      nothing came before the deadline
+│   └── UpstreamBroke        the connection ended in the middle
+├── ConfigError              a configuration has mistakes; `problems` lists them (config)
+├── StoreUnavailable         what is remembered cannot be reached (store)
+└── TransformerFailed        a plug-in raised (stage)
 """
 
 from __future__ import annotations
