@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -57,6 +58,13 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = DEADLIN
     raise AssertionError(f"waited {seconds} s: {what}")
 
 
+def first_line(process: subprocess.Popen[bytes]) -> str:
+    """What it says on standard output, up to a line's end; empty when it ended, or took too long."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], DEADLINE)
+    return process.stdout.readline().decode() if ready else ""
+
+
 class Serving:
     """A process that serves, and what it says."""
 
@@ -69,9 +77,8 @@ class Serving:
         return self._errors.read_text(errors="replace")
 
     def wait_for_port(self) -> None:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"it ended before it was ready: {self.told}"
+        line = first_line(self.process)
+        assert line, f"it was not ready: {self.told}"
         self.port = int(line)
 
     def get(self, path: str) -> tuple[int, str]:

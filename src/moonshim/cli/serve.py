@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
+HOST: Final = "127.0.0.1"
 PORT: Final = 8484
-GRACEFUL_SECONDS: Final = 600.0
 MOST_WORKERS: Final = 256
 _NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohttp", "structlog", "prometheus_client")
 _USAGE: Final = """moonshim serve [--config FILE] [--host ADDRESS] [--port PORT] [--workers N]
@@ -56,6 +56,9 @@ def main(argv: Sequence[str]) -> int:
         settings, config = _settings(given)
     except _CannotServe as error:
         console.say(f"moonshim serve: {error}")
+        return console.BAD_USAGE
+    except MoonshimError as error:
+        console.say(f"moonshim serve: {console.safe(str(error))}")
         return console.BAD_USAGE
     try:
         return _serve(settings, config)
@@ -121,18 +124,19 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
     from moonshim.gateway.settings import ServeSettings, refusal
 
     path, config = _configuration(given)
+    host = _first(given.host, config.host, HOST)
     try:
-        loopback = is_loopback(given.host)
+        loopback = is_loopback(host)
     except CannotListen as error:
         raise _CannotServe(console.safe(str(error))) from None
     settings = ServeSettings(
-        host=given.host,
-        port=given.port,
-        workers=given.workers,
+        host=host,
+        port=_first(given.port, config.port, PORT),
+        workers=_first(given.workers, config.workers, 1),
         config=None if path is None else str(path),
         demo=given.demo,
-        log_dir=_log_dir(given.log_dir),
-        log_level=given.log_level,
+        log_dir=_log_dir(_first(given.log_dir, config.log_dir, None)),
+        log_level=_first(given.log_level, config.log_level, "info"),
         graceful_seconds=given.graceful_seconds,
         loopback=loopback,
     )
@@ -140,6 +144,11 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
     if reason is not None:
         raise _CannotServe(console.safe(reason))
     return settings, config
+
+
+def _first(*places: Any) -> Any:
+    """What the command line says, else the configuration, else what is usual."""
+    return next((value for value in places if value is not None), None)
 
 
 def _configuration(given: Any) -> tuple[Path | None, Config]:
@@ -189,22 +198,25 @@ def _log_dir(folder: str | None) -> str | None:
 
 def parser() -> console.Parser:
     """What the command understands; `deploy/` is checked against it too."""
+    from moonshim.gateway.settings import GRACEFUL_SECONDS
+
     made = console.Parser(
         prog="moonshim serve",
         usage=_USAGE,
         description="Serve one address for every client: OpenAI Chat and Responses, and Anthropic Messages,\n"
-        "over every host that is configured. One line says when it is ready.",
+        "over every host that is configured. One line says when it is ready. What is not said here is as\n"
+        "the configuration says under [gateway].",
         epilog=_EPILOG,
     )
     made.add_argument(
         "--config", metavar="FILE", help="the configuration; if not given: MOONSHIM_CONFIG, ./moonshim.toml or .json, …"
     )
-    made.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
-    made.add_argument("--port", metavar="PORT", type=_port, default=PORT, help=f"default: {PORT}; 0: any that is free")
-    made.add_argument("--workers", metavar="N", type=_workers, default=1, help="processes that share the port")
+    made.add_argument("--host", metavar="ADDRESS", help=f"where to listen (default: {HOST})")
+    made.add_argument("--port", metavar="PORT", type=_port, help=f"default: {PORT}; 0: any that is free")
+    made.add_argument("--workers", metavar="N", type=_workers, help="processes that share the port (default: 1)")
     made.add_argument("--log-dir", metavar="DIR", help="keep the raw bytes of every stream here, for `moonshim mend`")
     made.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="default: info"
+        "--log-level", choices=("debug", "info", "warning", "error"), help="how much is logged (default: info)"
     )
     made.add_argument(
         "--graceful-seconds",

@@ -17,7 +17,7 @@ from moonshim.config import Limits
 from moonshim.gateway import logs
 from moonshim.gateway.settings import ServeSettings
 
-__all__ = ["AppServer", "Factory", "Service", "answers", "reachable", "run", "serve"]
+__all__ = ["AppServer", "Factory", "Service", "reachable", "run", "serve", "until_it_answers"]
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_SECONDS: Final = 75
@@ -25,6 +25,7 @@ KEEP_ALIVE_SECONDS: Final = 75
 LAST_SECONDS: Final = 2
 """When everything has finished, or must: how long connections may take to close."""
 READY_SECONDS: Final = 30.0
+"""Who does not answer for so long is told of."""
 
 
 class Service(Protocol):
@@ -169,10 +170,20 @@ async def _announce(server: AppServer, sockets: list[socket.socket], ready: Call
         await asyncio.sleep(0.005)
     if ready is None:
         return
-    host, port = reachable(sockets[0])
-    while not await answers(host, port):
-        await asyncio.sleep(0.05)
+    await until_it_answers(*reachable(sockets[0]))
     ready()
+
+
+async def until_it_answers(host: str, port: int) -> None:
+    """Returns when it does; one that does not is told of."""
+    pause, waited = 0.02, 0.0
+    while not await answers(host, port):
+        await asyncio.sleep(pause)
+        waited += pause
+        if waited >= READY_SECONDS:
+            logs.event("does_not_answer", level="error", host=host, port=port, path="/health")
+            waited = 0.0
+        pause = min(2 * pause, 1.0)
 
 
 def reachable(bound: socket.socket) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from moonshim.config import Config
+from moonshim.store import store_kind
 
 __all__ = ["GRACEFUL_SECONDS", "ServeSettings", "refusal"]
 
@@ -46,7 +47,7 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
             f"{settings.host} can be reached from other machines, and there are no gateway keys: anybody could spend "
             "your keys. Make one with `moonshim keys new`, or say `open_without_keys = true` in the configuration"
         )
-    if settings.workers > 1 and config.store.startswith("memory:"):
+    if settings.workers > 1 and store_kind(config.store) == "memory":
         return (
             f"{settings.workers} workers cannot share `memory:`: each would forget what the others remember. Say "
             'store = "sqlite:PATH" or "redis://…" in the configuration, or set MOONSHIM_STORE'

@@ -19,7 +19,7 @@ import msgspec
 from moonshim.errors import MoonshimError
 from moonshim.gateway import logs
 from moonshim.gateway.listening import bind, free_port
-from moonshim.gateway.server import answers, reachable
+from moonshim.gateway.server import reachable, until_it_answers
 from moonshim.gateway.settings import ServeSettings
 
 __all__ = ["ENVIRONMENT", "READY", "WorkerOrders", "WorkersFailed", "supervise"]
@@ -179,6 +179,5 @@ class _Supervisor:
         for serving in self._serving.values():
             await serving.wait()
         host, port = reachable(self._reserved[0])
-        while not await answers(host, port):
-            await asyncio.sleep(0.05)
+        await until_it_answers(host, port)
         self._ready(port)

@@ -1,0 +1,297 @@
+"""`moonshim serve` as a user runs it: what it refuses and why, the line when it is ready, and its signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from moonshim.config import LOOKED_FOR
+from tests.cli.command import MOONSHIM, Done, environment, moonshim_
+from tests.gateway.serving import first_line, wait_until
+
+CONFIG: Final = """\
+[[providers]]
+name = "{name}"
+api_base_url = "http://127.0.0.1:9/v1"
+models = ["kimi-k2.5"]
+"""
+DEADLINE: Final = 30.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*LOOKED_FOR, "MOONSHIM_CONFIG", "MOONSHIM_STORE", "MOONSHIM_SECRET", "MOONSHIM_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+
+
+def serve(*arguments: str | Path, cwd: Path, **changes: str) -> Done:
+    """Run it to its end, when it cannot be served."""
+    return moonshim_("serve", *arguments, stdin=b"", cwd=cwd, **changes)
+
+
+class Running:
+    """A gateway that runs, and the line that it was announced with."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self.process, self._errors = process, errors
+        self.line = first_line(process)
+        assert self.line, f"it was not ready: {self.told[:2000]}"
+        self.url = next(word for word in self.line.split() if word.startswith("http://"))
+
+    @property
+    def told(self) -> str:
+        return self._errors.read_text()
+
+    def get(self, path: str) -> tuple[int, str]:
+        return self._ask(urllib.request.Request(f"{self.url}{path}"))
+
+    def post(self, path: str, body: dict[str, Any]) -> tuple[int, str]:
+        headers = {"content-type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers))
+
+    def _ask(self, request: urllib.request.Request) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE)
+
+
+@contextmanager
+def running(*arguments: str | Path, cwd: Path, **changes: str) -> Iterator[Running]:
+    errors = cwd / "stderr"
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*MOONSHIM, "serve", "--port", "0", *map(str, arguments)],
+            cwd=cwd,
+            env=environment(**changes),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+    try:
+        yield Running(process, errors)
+        assert "Traceback" not in errors.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(DEADLINE)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+class TestWhatIsRefused:
+    def test_nothing_configured_names_what_was_looked_for_and_the_demo(self, tmp_path: Path) -> None:
+        done = serve(cwd=tmp_path)
+        assert done.code == 2
+        for word in (*LOOKED_FOR, "--config", "MOONSHIM_CONFIG", "moonshim.toml", "--demo", "moonshim config example"):
+            assert word in done.told
+        assert str(tmp_path / "home" / ".config" / "moonshim") in done.told
+        assert done.out == b""
+
+    def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        done = serve("--config", "none.toml", cwd=tmp_path)
+        assert done.code == 2
+        assert "none.toml: there is no such file" in done.told
+
+    def test_a_broken_file_is_told_with_its_line(self, tmp_path: Path) -> None:
+        (tmp_path / "moonshim.toml").write_text(CONFIG.format(name="a") + "modles = []\n")
+        done = serve(cwd=tmp_path)
+        assert done.code == 2
+        assert "moonshim.toml:5" in done.told
+        assert "models" in done.told
+
+    def test_an_address_that_others_reach_asks_for_keys(self, tmp_path: Path) -> None:
+        done = serve("--host", "0.0.0.0", MOONSHOT_API_KEY="sk-test-key-12345", cwd=tmp_path)
+        assert done.code == 2
+        assert "moonshim keys new" in done.told
+        assert "open_without_keys" in done.told
+
+    def test_several_workers_ask_for_a_store_that_they_can_share(self, tmp_path: Path) -> None:
+        done = serve("--workers", "2", "--demo", cwd=tmp_path)
+        assert done.code == 2
+        assert "sqlite:" in done.told
+        assert "redis://" in done.told
+
+    def test_a_port_in_use_is_a_plain_line(self, tmp_path: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            for more in ([], ["--workers", "2"]):
+                done = serve(
+                    "--demo", "--port", str(port), *more, cwd=tmp_path, MOONSHIM_STORE=f"sqlite:{tmp_path}/state"
+                )
+                assert done.code == 1
+                (line,) = done.lines
+                assert line.startswith(f"moonshim serve: port {port} on 127.0.0.1 is in use")
+                assert "--port 0" in line
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["--port", "70000"],
+            ["--port", "x"],
+            ["--workers", "0"],
+            ["--workers", "1000"],
+            ["--log-level", "loud"],
+            ["--graceful-seconds", "-1"],
+            ["--graceful-seconds", "nan"],
+            ["--demo", "--config", "x.toml"],
+            ["--host", "no-such-host.invalid", "--demo"],
+            ["--log-dir", "/dev/null/logs", "--demo"],
+            ["surprise"],
+        ],
+    )
+    def test_what_makes_no_sense_is_told(self, arguments: list[str], tmp_path: Path) -> None:
+        done = serve(*arguments, cwd=tmp_path)
+        assert done.code == 2
+        assert done.lines[0].startswith("moonshim serve: ")
+
+    def test_what_is_missing_of_the_packages_is_named_with_the_command(self, tmp_path: Path) -> None:
+        program = (
+            "import sys\nsys.modules['starlette'] = None\n"
+            "from moonshim.cli import main\nsys.exit(main(['serve', '--demo']))"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            cwd=tmp_path,
+            env=environment(),
+            timeout=60,
+            check=False,
+        )
+        assert run.returncode == 2
+        assert b"starlette" in run.stderr
+        assert b'pip install "moonshim[gateway]"' in run.stderr
+
+    def test_a_store_that_cannot_be_reached_is_a_plain_line(self, tmp_path: Path) -> None:
+        done = serve("--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/dev/null/state")
+        assert done.code == 1
+        assert done.lines[-1].startswith("moonshim serve: ")
+
+
+class TestServing:
+    def test_the_demo_says_what_it_is_answers_and_ends_well(self, tmp_path: Path) -> None:
+        with running("--demo", cwd=tmp_path) as gateway:
+            assert gateway.line.startswith("moonshim 0.")
+            assert "NO MODEL" in gateway.line
+            assert "docs/operating.md" in gateway.line
+            assert gateway.get("/health")[0] == 200
+            assert gateway.get("/ready")[0] == 200
+            tool = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
+            asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
+            status, answer = gateway.post("/v1/chat/completions", asked)
+            assert status == 200
+            choice = json.loads(answer)["choices"][0]
+            assert choice["message"]["tool_calls"][0]["function"] == {"name": "ls", "arguments": "{}"}
+            assert choice["finish_reason"] == "tool_calls"
+            status, streamed = gateway.post("/v1/chat/completions", asked | {"stream": True})
+            assert status == 200
+            assert "tool_call_begin" not in streamed
+            if sys.platform == "linux":
+                status_file = Path(f"/proc/{gateway.process.pid}/status").read_text()
+                resident = next(line for line in status_file.splitlines() if line.startswith("VmRSS"))
+                assert int(resident.split()[1]) < 80 * 1024, resident
+            assert gateway.stop() == 0
+            logged = [json.loads(line) for line in gateway.told.splitlines()]
+            requests = [line for line in logged if line["event"] == "request"]
+            assert [line["status"] for line in requests] == [200, 200]
+            assert requests[0]["repairs"]["marker_call"] == 1
+            assert gateway.process.stdout is not None
+            assert gateway.process.stdout.read() == b"", "one line on standard output, and no more"
+
+    def test_a_stream_is_logged_and_mend_replays_it(self, tmp_path: Path) -> None:
+        with running("--demo", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            tool = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
+            asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
+            assert gateway.post("/v1/chat/completions", asked | {"stream": True})[0] == 200
+            assert gateway.stop() == 0
+        (log,) = (tmp_path / "logs").iterdir()
+        assert log.stat().st_mode & 0o777 == 0o600
+        done = moonshim_("mend", log)
+        assert done.code == 0
+        assert b'"name":"ls"' in done.out.replace(b" ", b"")
+
+    def test_two_workers_serve_on_one_port(self, tmp_path: Path) -> None:
+        store = f"sqlite:{tmp_path}/state.db"
+        with running("--demo", "--workers", "2", cwd=tmp_path, MOONSHIM_STORE=store) as gateway:
+            assert "2 workers" in gateway.line
+            asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}]}
+            for _ in range(12):
+                assert gateway.post("/v1/chat/completions", asked)[0] == 200
+            counted = [line for line in gateway.get("/metrics")[1].splitlines() if 'status="200"' in line]
+            assert sum(float(line.split()[-1]) for line in counted) == 12
+            assert gateway.stop() == 0
+            workers = {
+                line["worker"] for line in map(json.loads, gateway.told.splitlines()) if line["event"] == "request"
+            }
+            assert workers <= {1, 2}
+
+    def test_a_change_of_the_file_is_used_and_a_broken_one_is_not(self, tmp_path: Path) -> None:
+        path = tmp_path / "moonshim.toml"
+        path.write_text(CONFIG.format(name="first"))
+        with running(cwd=tmp_path) as gateway:
+            assert "providers: first" in gateway.line
+            path.write_text("no [toml")
+            wait_until(lambda: "configuration_kept" in gateway.told, "the broken file is told")
+            assert "first" in gateway.get("/ready")[1]
+            path.write_text(CONFIG.format(name="second"))
+            wait_until(lambda: "second" in gateway.get("/ready")[1], "the new file is used")
+            before = gateway.told.count("configuration_loaded")
+            gateway.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: gateway.told.count("configuration_loaded") == before + 1, "SIGHUP loads it once more")
+            assert gateway.stop() == 0
+
+    def test_keys_in_the_environment_are_enough_and_are_never_shown(self, tmp_path: Path) -> None:
+        key = "sk-secret-0123456789"
+        with running("--log-level", "debug", cwd=tmp_path, MOONSHOT_API_KEY=key, OPENROUTER_API_KEY=key) as gateway:
+            assert "providers: moonshot, openrouter" in gateway.line
+            assert gateway.stop(signal.SIGINT) == 0
+            assert "0123456789" not in gateway.told + gateway.line
+
+
+class TestOnATerminal:
+    def test_ctrl_c_ends_it_without_a_traceback(self, tmp_path: Path) -> None:
+        pty = pytest.importorskip("pty")
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [*MOONSHIM, "serve", "--port", "0", "--demo"],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        shown = b""
+        while b"docs/operating.md" not in shown:
+            assert select.select([ours], [], [], DEADLINE)[0], shown
+            shown += os.read(ours, 4096)
+        os.killpg(process.pid, signal.SIGINT)  # what the terminal does at Ctrl-C
+        assert process.wait(DEADLINE) == 0
+        with suppress(OSError):  # EIO: the other side is closed
+            shown += os.read(ours, 65536)
+        os.close(ours)
+        assert b"Traceback" not in shown
+        assert b"\x1b[1mhttp://127.0.0.1:" in shown
