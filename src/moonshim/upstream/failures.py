@@ -87,7 +87,7 @@ _TELLING: Final[tuple[tuple[type[BaseException], Callable[[BaseException, str, s
     (aiohttp.ClientProxyConnectionError, lambda e, origin, proxy: f"no connection to the proxy {proxy}: {_reason(e)}"),
     (
         aiohttp.ClientConnectorDNSError,
-        lambda e, origin, proxy: f"there is no host named as in {proxy or origin}: {_reason(e)}",
+        lambda e, origin, proxy: f"no address is known for {proxy or origin}: {_reason(e)}",
     ),
     (aiohttp.ClientConnectorError, lambda e, origin, proxy: f"no connection to {origin}: {_reason(e)}"),
     (aiohttp.ClientHttpProxyError, _refused_by_proxy),
