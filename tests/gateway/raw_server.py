@@ -153,13 +153,16 @@ def read_answer(connection: socket.socket) -> bytes:
     return said
 
 
-def send_until_answered(connection: socket.socket, beginning: bytes, more: bytes) -> bytes:
-    """Send for as long as the server says nothing, then listen."""
+def send_until_answered(connection: socket.socket, beginning: bytes, more: bytes, pause: float = 0.0) -> bytes:
+    """Send for as long as the server says nothing, then listen to the end."""
     deadline = time.monotonic() + PATIENCE
-    connection.sendall(beginning)
-    while not select.select([connection], [], [], 0)[0]:
-        assert time.monotonic() < deadline, "it reads for ever"
-        connection.sendall(more)
+    try:
+        connection.sendall(beginning)
+        while not select.select([connection], [], [], pause)[0]:
+            assert time.monotonic() < deadline, "it reads for ever"
+            connection.sendall(more)
+    except (BrokenPipeError, ConnectionResetError):
+        return b""
     return read_all(connection)
 
 

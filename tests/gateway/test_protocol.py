@@ -196,10 +196,7 @@ def test_headers_that_take_too_long_are_answered_and_the_connection_ends(
     with hurried.connect() as connection:
         if second:
             ask(connection)
-        connection.sendall(beginning)
-        while not select.select([connection], [], [], 0.02)[0]:
-            connection.sendall(more)
-        assert status_of(read_all(connection)) == 408
+        assert status_of(send_until_answered(connection, beginning, more, pause=0.02)) == 408
     unharmed(hurried)
 
 
@@ -231,10 +228,7 @@ def test_a_body_that_goes_on_after_its_answer_is_cut_off(hurried: RawServer) -> 
     with hurried.connect() as connection:
         connection.sendall(b"POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
         assert status_of(read_answer(connection)) == 401
-        with suppress(BrokenPipeError, ConnectionResetError):
-            while not select.select([connection], [], [], 0.02)[0]:
-                connection.sendall(b"x")
-            assert connection.recv(1000) == b""
+        assert send_until_answered(connection, b"", b"x", pause=0.02) == b""
     unharmed(hurried)
 
 

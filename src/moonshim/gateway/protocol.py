@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NoReturn
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -142,19 +142,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_request, self._unread = False, 0
-        if not self._answering():
-            # The answer was out before the body was here, and with the body uvicorn's own timer for idle ones ended.
-            self._expect(self.limits.header_seconds, self._headers_are_late)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        # With the rest of the body uvicorn's own timer for idle connections would end, and none begin again.
         if self._in_request and not self.transport.is_closing():
             self._expect(self.linger_seconds, self.transport.abort)
 
     # -- refusing --------------------------------------------------------------------
 
-    def _stop(self, status: int, message: str) -> None:
+    def _stop(self, status: int, message: str) -> NoReturn:
         self._reason = status, message
         raise _Stop
 
