@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -18,8 +19,9 @@ from typing import Any, Final
 
 import pytest
 
+from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR
-from tests.cli.command import MOONSHIM, Done, environment, moonshim_
+from tests.cli.command import MOONSHIM, ROOT, Done, environment, moonshim_
 from tests.gateway.serving import first_line, wait_until
 
 CONFIG: Final = """\
@@ -295,3 +297,14 @@ class TestOnATerminal:
         os.close(ours)
         assert b"Traceback" not in shown
         assert b"\x1b[1mhttp://127.0.0.1:" in shown
+
+
+def test_the_page_for_operators_names_every_option_and_every_event() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    table = page.partition("| option |")[2].partition("\n\n")[0]
+    options = {option for action in parser()._actions for option in action.option_strings if len(option) > 2}
+    assert set(re.findall(r"^\| `(--[a-z-]+)", table, re.MULTILINE)) == options - {"--help"}
+    source = "".join(path.read_text() for path in (ROOT / "src" / "moonshim" / "gateway").glob("*.py"))
+    events = set(re.findall(r"logs\.event\(\s*\"(\w+)\"", source)) - {"worker_serves", "cannot_serve"}
+    told = page.partition("Other events:")[2].partition("\n## ")[0]
+    assert events <= set(re.findall(r"`(\w+)`", told))

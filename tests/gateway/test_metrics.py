@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from moonshim.gateway.metrics import Metrics
 from moonshim.gateway.record import Record
 from moonshim.gateway.settings import ServeSettings
+from tests.cli.command import ROOT
 from tests.gateway.serving import Serving, serving, wait_until
 
 
@@ -133,3 +135,11 @@ def _count_at_both(server: Serving) -> dict[int, int]:
         answer = json.loads(server.get("/count")[1])
         counted[answer["pid"]] = answer["count"]
     return counted if len(counted) == 2 else {}
+
+
+def test_the_page_for_operators_names_every_metric_and_no_other() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    known = set(re.findall(r"^# HELP (moonshim_\w+)", Metrics().render().decode(), re.MULTILINE))
+    table = page.partition("| metric |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(moonshim_\w+)`", table)) == known
+    assert set(re.findall(r"`(moonshim_\w+)", page)) <= known
