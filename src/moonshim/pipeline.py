@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from moonshim.conversation import Message, Usage
 from moonshim.dialect import Dialect, Encoder
+from moonshim.dialects.openai_chat.decode import error_in
 from moonshim.dialects.openai_chat.sequel import Sequel, without_ending
 from moonshim.errors import InvalidInput, Problem, ProblemKind
 from moonshim.events import Failed, Finished, Repaired
@@ -330,6 +331,9 @@ class Mender:
             chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
             self._send(chunks.passing(sent), out)
             return
+        if self._plan.client is not None and "choices" not in chunk and (error := error_in(chunk)) is chunk:
+            # The shapes of older servers: OpenAI's clients raise only what stands under `error`.
+            chunk, sent = {"error": error}, Frame(self._render_frame(encode({"error": error})), data)
         if self._sequel is not None:
             chunk = self._sequel.joined(chunk)
             if chunk is None:

@@ -6,10 +6,10 @@ import json
 from typing import Any, Final, TypeAlias
 
 from moonshim import prepare_request
-from moonshim.json_text import encode
 from moonshim.plan import Plan
 from moonshim.replies import Form, Reading, read_reply
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
+from tests.streams import chunk, sse
 
 Json: TypeAlias = dict[str, Any]
 
@@ -45,8 +45,8 @@ def answer_of(upstream: str, text: str = "Look.", *, calls: int = 1, thought: st
     fields = {"reasoning_content": thought} if thought else {}
     answer = chat_answer(Thought(fields=fields), text, called)
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    told = b"data: " + encode({"id": "chatcmpl-7", "model": "m", "choices": [], "usage": usage}) + b"\n\n"
-    return Answer(answer.whole | {"usage": usage}, answer.stream.replace(b"data: [DONE]", told + b"data: [DONE]"))
+    told = sse([{**chunk({}), "choices": [], "usage": usage}])
+    return Answer(answer.whole | {"usage": usage}, answer.stream.replace(b"data: [DONE]\n\n", told))
 
 
 def as_form(answer: Answer, form: Form) -> bytes:

@@ -102,6 +102,19 @@ def test_an_error_as_the_first_event_is_known_before_anything_is_sent() -> None:
         assert (reading.problem.status, reading.problem.kind) == (503, "overloaded")
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_errors_of_older_servers_are_errors_to_every_client(client: str) -> None:
+    for told in (
+        {"object": "error", "message": "no", "type": "BadRequestError", "code": 400},
+        {"code": 20015, "message": "no"},
+    ):
+        reading = read_reply(plan_for_pair(client), comes="sse", goes="sse")
+        (*_, last) = payloads(reading.feed(b"data: " + json.dumps(told).encode() + b"\n\n"))
+        error = last["response"]["error"] if client == "openai_responses" else last["error"]
+        assert error["message"] == "no"
+        assert isinstance(reading.ending, Failed)
+
+
 # --- the host is gone -------------------------------------------------------------------------------------------
 
 

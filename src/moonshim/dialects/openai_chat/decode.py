@@ -14,7 +14,7 @@ from moonshim.dialects.openai_chat.patch import host_error
 from moonshim.dialects.openai_chat.usage import told_usage
 from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Signed, Spoke, Unread
 
-__all__ = ["ChatDecoder", "decode_response", "read_usage"]
+__all__ = ["ChatDecoder", "decode_response", "error_in", "read_usage"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -30,7 +30,7 @@ class ChatDecoder:
         """What this chunk says. What is no chunk is `Unread`."""
         if self._began and not self._reasoning.is_open and (said := _only_content(payload)):
             return [Spoke("text", said)]
-        error = _error_in(payload)
+        error = error_in(payload)
         if error is not None:
             return [*self._reasoning.close(), Broke(host_error(error))]
         choices, usage = payload.get("choices"), read_usage(payload)
@@ -72,7 +72,7 @@ class ChatDecoder:
         return out
 
 
-def _error_in(payload: Json) -> Any:
+def error_in(payload: Json) -> Any:
     """The error that a payload tells, in the shape of OpenAI, of older vLLM servers, or of SiliconFlow; else None."""
     if payload.get("error"):
         return payload["error"]
@@ -157,7 +157,7 @@ def _wanted_back(entries: Iterable[Json]) -> tuple[Json, ...]:
 
 def decode_response(body: Json) -> list[Heard]:
     """What a whole response says, as a stream of one chunk would."""
-    error = _error_in(body)
+    error = error_in(body)
     if error is not None:
         return [Broke(host_error(error))]
     choices, usage = body.get("choices"), read_usage(body)
