@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import traceback
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pytest
@@ -14,6 +15,15 @@ from moonshim.upstream import Call, Upstream
 from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
 from tests.upstream.asking import PATIENT, call, read_out, sending, silent, with_host
 
+UNKNOWN_HERE: Final = next(
+    (
+        name
+        for name, modules in {"br": ("brotli", "brotlicffi"), "zstd": ("compression", "backports")}.items()
+        if not any(map(find_spec, modules))
+    ),
+    None,
+)
+"""An encoding that no module of this machine unpacks."""
 SECRETS: Final = ("sk-secret", "hidden-user", "hidden-word", "hidden-query", "hidden-body")
 
 
@@ -166,7 +176,11 @@ class TestNoAnswer:
             (sending(b"\x16\x03\x01\x00\x00" * 10), "not with HTTP that can be read"),
             (sending(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 40_000 + b"\r\n\r\n"), "too long"),
             (sending(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 5_000 + b"\r\n"), "too many headers"),
-            (sending(whole(b"???", headers=["content-encoding: br"])), "packed its answer"),
+            pytest.param(
+                sending(whole(b"???", headers=[f"content-encoding: {UNKNOWN_HERE}"])),
+                "packed its answer",
+                marks=pytest.mark.skipif(UNKNOWN_HERE is None, reason="a module for every encoding is installed"),
+            ),
         ],
     )
     def test_it_is_told_in_words_with_host_and_port(self, script: Script, words: str) -> None:
