@@ -9,7 +9,7 @@ CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve test check format bench bench-gateway bench-load bench-soak conformance fuzz clean
+.PHONY: help ready serve test test-pythons check format bench bench-gateway bench-load bench-soak conformance fuzz clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -21,8 +21,11 @@ ready:
 serve: ready ## run the gateway: on what is configured, or on a demo when nothing is (ARGS="--port 9000")
 	@$(BIN)/python -m scripts.serve $(ARGS)
 
-test: ready ## run the tests on every Python from 3.11 on that is here (ARGS="-k name" goes to pytest)
+test: ready ## run the tests (ARGS="-k name" goes to pytest)
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
+
+test-pythons: ready ## run them, with fewer examples, on every other Python from 3.11 on that is here
+	@$(BIN)/python -m scripts.run_tests --others $(ARGS)
 
 check: ready ## format, lint, types, imports, file sizes
 	$(BIN)/ruff format --check $(CODE)

@@ -1,8 +1,8 @@
 """The machine's interpreters -> the test suite run on each, and one line for each at the end.
 
-The default interpreter runs everything. The others, each in an environment of its own,
-run the same tests with fewer generated examples: they are there to find what differs
-between Python versions, not to look for the same faults again.
+The default interpreter runs everything (`make test`). The others, each in an environment of its
+own, run the same tests with fewer generated examples (`make test-pythons`): they are there to
+find what differs between Python versions, not to look for the same faults again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ def main(arguments: list[str]) -> int:
     default = version_of(sys.executable) or "?"
     profile = os.environ.get("MOONSHIM_TEST_PROFILE", "full")
     jobs: dict[str, tuple[str | None, str]] = {default: (None, profile)}
-    jobs |= {version: (path, "quick") for version, path in interpreters().items() if version != default}
+    if arguments[:1] == ["--others"]:
+        arguments = arguments[1:]
+        jobs = {version: (path, "quick") for version, path in interpreters().items() if version != default}
+        if not jobs:
+            print(f"there is no other Python than {default} here")
+            return 0
 
     verdicts: dict[str, str] = {}
     for version, (path, profile) in jobs.items():
@@ -57,7 +62,7 @@ def main(arguments: list[str]) -> int:
     for version, verdict in verdicts.items():
         print(f"Python {version}: {verdict}")
     failed = any(verdict.startswith("FAILED") for verdict in verdicts.values())
-    return 1 if failed or not verdicts[default].startswith("passed") else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
