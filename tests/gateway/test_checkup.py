@@ -153,6 +153,7 @@ def advised(checkup: Checkup, topic: str) -> str:
 
 def wrong(checkup: Checkup) -> list[str]:
     assert checkup.right == (not any(one.state == "wrong" for one in checkup.findings))
+    assert all((advice(one) is not None) == (one.state == "wrong") for one in checkup.findings), "what to do next"
     return [one.topic for one in checkup.findings if one.state == "wrong"]
 
 
@@ -319,6 +320,13 @@ def test_a_web_server_is_no_api(answer: bytes) -> None:
     assert "no Chat is spoken" in verdict(checkup)
 
 
+@pytest.mark.parametrize("status", ["403 Forbidden", "502 Bad Gateway"])
+def test_a_page_before_the_host_is_not_blamed_on_the_key(status: str) -> None:
+    checkup = checked(says(whole(PAGE, status=status, headers=("content-type: text/html",))))
+    assert wrong(checkup) == ["answer"]
+    assert "firewall" in advised(checkup, "answer")
+
+
 def test_a_redirect_is_told_and_not_followed() -> None:
     moved = whole(
         b"", status="301 Moved", headers=("location: https://api.example.com/v1/chat/completions?key=1234567",)
@@ -449,6 +457,21 @@ def test_an_unknown_model_is_told_where_the_host_has_no_list() -> None:
     checkup = checked(chat_host(answer, models=NOT_FOUND))
     assert wrong(checkup) == ["model"]
     assert "--model" in advised(checkup, "model")
+
+
+def test_a_404_at_the_right_address_is_about_the_model_even_if_messages_is_spoken_beside_it() -> None:
+    chat = chat_host(error("404 Not Found", "No endpoints found that support tool use."))
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        if asked.path == "/v1/messages":
+            await peer.send(EMPTY)
+        else:
+            await chat(peer, asked)
+
+    checkup = checked(script)
+    assert wrong(checkup) == ["model"]
+    assert "support tool use" in verdict(checkup)
+    assert finding(checkup, "model").cause == "model_not_served"
 
 
 def test_without_a_model_the_list_of_the_host_has_one() -> None:

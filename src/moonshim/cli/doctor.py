@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -29,6 +30,7 @@ __all__ = ["ADVICE", "advice", "main", "parser", "verdict"]
 
 _DEFAULT_SECONDS: Final = 60.0
 _MOST_SECONDS: Final = 3600.0
+_COLUMNS: Final = 80
 _USAGE: Final = """moonshim doctor [--config FILE] [--provider NAME ...] [--model MODEL]
                        [--timeout S] [--user-agent TEXT] [--json]"""
 _EPILOG: Final = """\
@@ -64,7 +66,7 @@ ADVICE: Final = {
     "one_of_the_keys": "take it out, or put it right: conversations that come to it fail",
     "no_such_model": "look up what the host calls it, or check another one (--model)",
     "other_models": "the host has these: {hint}",
-    "model_not_served": "the host lists it, but does not serve it to this key: look at the account",
+    "model_not_served": "the host lists it, but does not serve it like this: look at its words, and at the account",
     "markers_not_read": "the chain of this model leaves them alone: set manualToolParsing, or leave `transformer` out",
     "cut_off": "try again, or check a model that thinks less (--model)",
     "not_called": "try again; if it stays so, the host does not offer tools to this model "
@@ -128,8 +130,8 @@ class _Progress:
 
     def show(self, names: Sequence[str]) -> None:
         if self._on and names:
-            text = console.safe(f"asking {', '.join(names)} …")
-            self._write(console.fitted(text, console.width_of(sys.stderr) - 1))
+            columns = console.width_of(sys.stderr) or _COLUMNS  # some terminals do not say
+            self._write(console.fitted(console.safe(f"asking {', '.join(names)} …"), columns - 1))
 
     def clear(self) -> None:
         if self._on:
@@ -271,13 +273,16 @@ def parser() -> console.Parser:
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number <= _MOST_SECONDS:
-        raise ValueError(text)
+        raise ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {_MOST_SECONDS:.0f}")
     return number
 
 
 def _header(text: str) -> str:
-    if not (text.isascii() and text.isprintable() and text):
-        raise ValueError(text)
+    if not (text.isascii() and text.isprintable() and text.strip()):
+        raise ArgumentTypeError("it cannot be sent as a header")
     return text

@@ -142,8 +142,8 @@ async def check_providers(
 
     async def check(provider: Provider) -> Checkup:
         async with places:
-            check = _Check(upstream, provider, seconds, {} if user_agent is None else {"user-agent": user_agent})
-            return await check.run(_picked(config, provider, model))
+            examined = _Check(upstream, provider, seconds, {} if user_agent is None else {"user-agent": user_agent})
+            return await examined.run(_picked(config, provider, model))
 
     tasks = [asyncio.create_task(check(provider)) for provider in config.providers]
     try:
@@ -456,8 +456,10 @@ class _Check:
         if speaks == self._dialect and (names_model or (listed is not None and self._model not in listed)):
             self._blame_model(failure, listed)
             return
-        found = await self._elsewhere()
-        if found is not None and found[1] == self._dialect:
+        found = await self._found(anew=speaks != self._dialect)
+        if found is not None and found[0] == self._endpoint:
+            self._blame_model(failure, listed)
+        elif found is not None and found[1] == self._dialect:
             self._wrong("address", "other_path", f"there is nothing at {self._shown}: {failure}", _setting(*found))
         elif found is not None or (speaks != self._dialect and speaks in _TOOLS):
             said = f"{_NAMES[found[1] if found else speaks]} is spoken there, not {_NAMES[self._dialect]}: {failure}"
@@ -476,9 +478,11 @@ class _Check:
         else:
             self._wrong("model", "other_models", said, ", ".join(_near(self._model, listed)))
 
-    async def _elsewhere(self) -> tuple[str, Spoken] | None:
-        """Where an API is, and which, as far as that can be found with requests that say nothing."""
+    async def _found(self, *, anew: bool) -> tuple[str, Spoken] | None:
+        """Where an API is, and which, as far as requests that say nothing show it; `anew`: not where it was asked."""
         for endpoint, dialect in _candidates(self._provider).items():
+            if anew and endpoint == self._endpoint:
+                continue
             seen = await self._look(self._call_to("POST", endpoint, b"{}"))
             if seen is not None and seen.status in _IS_THERE and seen.body.lstrip().startswith(b"{"):
                 return endpoint, dialect
@@ -523,15 +527,13 @@ def _with_result(dialect: Spoken, answer: Json) -> list[Json]:
 
 
 def _candidates(provider: Provider) -> dict[str, Spoken]:
-    """Where an API may be instead, at the same host, and which: the other dialect first."""
+    """Where an API may be at this host, and which: first where it should be, then in the other dialect."""
     url, own = urlsplit(provider.api_base_url), provider.dialect
     other: Spoken = "anthropic" if own == "openai_chat" else "openai_chat"
     origin = f"{url.scheme}://{url.netloc}"
-    tried: list[tuple[str, Spoken]] = [(provider.api_base_url, other), (origin, own), (origin, other)]
-    tried += [(f"{origin}/anthropic", "anthropic"), (f"{origin}/api", own)]
-    found = {endpoint_of(replace(provider, api_base_url=base, dialect=spoken)): spoken for base, spoken in tried}
-    found.pop(endpoint_of(provider), None)
-    return found
+    bases: list[tuple[str, Spoken]] = [(provider.api_base_url, own), (provider.api_base_url, other)]
+    bases += [(origin, own), (origin, other), (f"{origin}/anthropic", "anthropic"), (f"{origin}/api", own)]
+    return {endpoint_of(replace(provider, api_base_url=base, dialect=spoken)): spoken for base, spoken in bases}
 
 
 def _base(address: str) -> str:
