@@ -74,8 +74,7 @@ WORDS: Final = {
 
 _COLOURS: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LEVEL_COLOURS: Final = {"debug": "dim", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
-_ALWAYS: Final = ("request_id", "client", "path", "dialect", "status", "outcome", "seconds")
-_UNSAID: Final[tuple[Any, ...]] = (None, "", {}, [])
+_ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -109,7 +108,8 @@ def fields_of(record: Record) -> dict[str, Any]:
         "changes": record.changes,
         "lost": record.lost,
     }
-    return {name: value for name, value in said.items() if name in _ALWAYS or value not in _UNSAID}
+    # A number, and a `False`, says something; an empty text, list or table does not.
+    return {name: value for name, value in said.items() if value or name in _ALWAYS or isinstance(value, (int, float))}
 
 
 def without_secrets(value: Any) -> Any:

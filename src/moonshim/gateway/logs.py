@@ -31,7 +31,7 @@ _LOUDNESS: Final = {
 _CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
 """What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
 
-_log: Final[Any] = structlog.get_logger("moonshim")
+_log: Any = structlog.get_logger("moonshim")
 _writer: LineWriter | None = None
 
 
@@ -40,7 +40,7 @@ def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int
 
     `worker` is said in every line of JSON, when there are several.
     """
-    global _writer
+    global _log, _writer
     close()
     stream = stream or sys.stderr
     on_terminal = stream is not None and stream.isatty()
@@ -65,6 +65,8 @@ def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int
         logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
+    # Bound here, not anew for every line.
+    _log = structlog.get_logger("moonshim").bind()
     _take_over(number)
 
 
