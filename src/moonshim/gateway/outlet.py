@@ -30,6 +30,8 @@ class Outlet:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._busy = False
+        self._whole = False
+        """The last byte of the answer is out."""
         self._last = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -54,6 +56,8 @@ class Outlet:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        if self._whole:
+            return  # servers say so behind every answer: nobody has gone away from anything
         self.gone = True
         if self._task is not None:
             self._task.cancel()
@@ -76,6 +80,12 @@ class Outlet:
             idle = 0.0
         self._timer = self._loop.call_later(max(self._beat_seconds - idle, _SOONEST), self._tick)
 
+    async def settle(self) -> None:
+        """No heartbeat follows, and none is on its way: from now on `started` says what it will say."""
+        self._quiet()
+        if self._beating is not None:
+            await asyncio.shield(self._beating)
+
     async def _heartbeat(self) -> None:
         try:
             if not self.started:
@@ -88,18 +98,22 @@ class Outlet:
     # -- what is sent ----------------------------------------------------------------
 
     async def respond(self, status: int, headers: Sequence[Header], body: bytes) -> None:
-        """A whole answer."""
+        """A whole answer. Where heartbeats may have begun one, `settle` and `started` come first."""
         self._quiet()
         length = (b"content-length", str(len(body)).encode())
         await self._start(status, [*headers, length])
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        await self._end(body)
 
     async def start(self, headers: Sequence[Header]) -> None:
         """The headers of a stream, unless a heartbeat had to send some already."""
         if self._beating is not None:
             await asyncio.shield(self._beating)
         if not self.started:
-            await self._start(200, headers)
+            self._busy = True
+            try:
+                await self._start(200, headers)
+            finally:
+                self._busy = False
 
     async def _start(self, status: int, headers: Sequence[Header]) -> None:
         self.status = status
@@ -118,10 +132,12 @@ class Outlet:
 
     async def finish(self, data: bytes = b"") -> None:
         """The end of a stream."""
-        self._quiet()
-        if self._beating is not None:
-            await asyncio.shield(self._beating)
+        await self.settle()
+        await self._end(data)
+
+    async def _end(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        self._whole = True
 
     async def abort(self) -> None:
         """The answer cannot be ended properly: the connection is cut, so that nobody takes it for whole.
