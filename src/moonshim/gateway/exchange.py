@@ -15,29 +15,36 @@ import asyncio
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from moonshim.config import Target, endpoint_of
 from moonshim.conversation import Reasoning
 from moonshim.errors import MoonshimError, Problem, Refused, UpstreamError, problem_of
 from moonshim.events import Failed
+from moonshim.gateway import logs
 from moonshim.gateway.attempts import Attempts
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.gate import Gate, View
 from moonshim.gateway.outlet import Header
+from moonshim.gateway.record import Outcome, Record
 from moonshim.gateway.request_headers import headers_for_host
 from moonshim.gateway.response_headers import to_client
 from moonshim.gateway.responses_state import completed_in
 from moonshim.hosts.problems import read_problem
 from moonshim.json_text import encode
 from moonshim.prepare import Asked, Prepared, read_request
-from moonshim.replies import Form, Reading, form_of, read_reply
+from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_reply
+from moonshim.sse import MAX_EVENT_BYTES
+from moonshim.stage import TransformerFailed
 from moonshim.upstream import Answer, Call
 
-__all__ = ["exchange"]
+__all__ = ["exchange", "problem_in"]
 
 _ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
+_LAST_WORDS_SECONDS: Final = 10.0
+"""How long a host may be silent behind the end of its answer, before that is taken for all."""
 _CONTENT_TYPES: Final[dict[Form, bytes]] = {
     "sse": b"text/event-stream; charset=utf-8",
     "ndjson": b"application/x-ndjson",
@@ -68,31 +75,41 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
             headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
             call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
         attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
-        failed: _Asking | None = None
+        asking: _Asking | None = None
         while (attempt := attempts.next(gate.clock())) is not None:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
-            asking = _Asking(gate, view, call, asked, attempt.target, recalled)
             try:
+                asking = _Asking(gate, view, call, asked, attempt.target, recalled)
                 await asking.run()
             except HostFailed as failure:
-                failed = asking
                 attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
                 gate.metrics.retried(attempt.target.provider.name)
-                continue
-            if record.outcome == "broken":
-                gate.breakers.failed(attempt.target.provider.name, gate.clock())
+            except MoonshimError as error:
+                return await _tell(call, asking, error)
             else:
-                attempts.succeeded(attempt)
-            return
+                if asking.host_broke:
+                    gate.breakers.failed(attempt.target.provider.name, gate.clock())
+                else:
+                    attempts.succeeded(attempt)
+                return None
+            finally:
+                gate.tell_breaker(attempt.target.provider.name)
         problem = attempts.problem
-        if failed is None or problem is None:
+        if problem is None:
             raise Refused(attempts.unavailable(gate.clock()))
-        record.outcome, record.error = "upstream_error", f"{problem.code or problem.kind}: {problem.message}"[:300]
-        if not call.outlet.started:
-            raise Refused(problem)
-        # A heartbeat has gone out, and with it a status of 200: the error has to be told inside the stream.
-        await call.outlet.finish(failed.broken_off(problem))
+        record.outcome, record.error = "upstream_error", _in_short(problem)
+        return await _tell(call, asking, Refused(problem))
+
+
+async def _tell(call: ClientCall, asking: _Asking | None, error: MoonshimError) -> None:
+    """With a status of its own, if none is out; inside the stream, if a sign of life has begun one with 200."""
+    await call.outlet.settle()
+    if asking is None or not call.outlet.started:
+        raise error
+    if call.record.outcome == "ok":
+        call.record.outcome, call.record.error = "failed", _in_short(problem_of(error))
+    await call.outlet.finish(asking.broken_off(problem_of(error)))
 
 
 class _Asking:
@@ -126,7 +143,10 @@ class _Asking:
         one_key = len(provider.keys) < 2
         self._key = gate.provider_keys.key_for(provider, "" if one_key else _conversation(call.tenant, asked))
         self._sent = False
+        """Something of the answer went out: nobody else can be asked now."""
         self._filed = False
+        self.host_broke = False
+        """It began to answer, and did not end well."""
         record = self._record
         record.attempts += 1
         record.provider, record.model = provider.name, target.model
@@ -136,14 +156,18 @@ class _Asking:
         """Raises `HostFailed` as long as nothing of the answer was sent."""
         answer = await self._open()
         try:
+            comes = form_of(answer.headers.get("content-type"))
+            self._form = self._goes(comes)
+            again = self._target.provider.retry_empty_answer
             reading = read_reply(
                 self.prepared.plan,
-                comes=form_of(answer.headers.get("content-type")),
-                goes=self._goes(answer),
-                hold_empty=self._target.provider.retry_empty_answer,
+                comes=comes,
+                goes=self._form,
+                hold_empty=again,
+                limit=MAX_ANSWER_BYTES if "json" in (comes, self._form) else MAX_EVENT_BYTES,
             )
-            await self._relay(answer, reading)
-            if reading.only_reasoning and self._target.provider.retry_empty_answer:
+            to_its_end = await self._relay(answer, reading)
+            if again and to_its_end and reading.only_reasoning:
                 answer = await self._asked_again(answer, reading)
             await self._end(answer, reading)
         finally:
@@ -182,49 +206,68 @@ class _Asking:
         problem = read_problem(answer.status, body, answer.headers, self.prepared.needs)
         raise HostFailed(problem, another_key=self._gate.provider_keys.failed(provider, self._key, problem))
 
-    def _goes(self, answer: Answer) -> Form:
+    def _goes(self, comes: Form) -> Form:
         if not self._record.streamed:
             return "json"
-        # No SDK reads NDJSON: it goes on as it is only to clients that ask for it.
-        takes_lines = "application/x-ndjson" in self._call.headers.get("accept", "")
-        comes = form_of(answer.headers.get("content-type"))
+        # No SDK reads NDJSON: it goes on as it is only to clients that ask for it, unless they were told otherwise.
+        takes_lines = "application/x-ndjson" in self._call.headers.get("accept", "") and not self._outlet.started
         return "ndjson" if takes_lines and comes == "ndjson" and not self.prepared.plan.translates else "sse"
 
     # -- the answer ------------------------------------------------------------------
 
-    async def _relay(self, answer: Answer, reading: Reading) -> None:
-        """All that the host says, sent on as it becomes sure."""
+    async def _relay(self, answer: Answer, reading: Reading) -> bool:
+        """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
         log = self._gate.stream_log(self._record, self.prepared)
+        read = answer.read
         try:
-            while data := await answer.read():
+            while data := await read():
                 if log is not None:
                     log.write(data)
                 out = reading.feed(data)
+                ending = reading.ending
                 if out:
-                    if reading.ending is not None:
+                    if ending is not None:
                         await self._file(reading, out)
                     if not self._sent:
-                        await self._begin(answer, reading)
+                        await self._begin(answer, reading, out)
                     await self._outlet.write(out)
+                if (ending is not None or not out) and reading.problem is not None:
+                    break  # what it still says is of no use
+                if ending is not None and read == answer.read:
+                    read = partial(self._last_words, answer)
         except UpstreamError as error:
-            self._fail_unless_sent(problem_of(error))
-            await self._break_off(reading, problem_of(error))
-        except MoonshimError as error:
-            # A plug-in that raised, in the middle of an answer.
+            await self._break_off(answer, reading, problem_of(error), "broken")
+            return False
+        except Exception as error:
             if not self._sent:
                 raise
-            await self._break_off(reading, problem_of(error))
+            # A plug-in that raised, or a fault of ours, in the middle of an answer.
+            await self._break_off(answer, reading, problem_in(error, self._record), "failed")
+            return False
         finally:
             if log is not None:
                 log.close(self._record.outcome)
+        return True
 
-    async def _begin(self, answer: Answer, reading: Reading) -> None:
+    async def _last_words(self, answer: Answer) -> bytes:
+        """What comes behind the end of an answer: usage, mostly. Some hosts then leave the connection open."""
+        if self.prepared.body.get("n") not in (None, 1):
+            return await answer.read()  # only the first of several answers has ended
+        try:
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                return await answer.read()
+        except TimeoutError:
+            return b""
+
+    async def _begin(self, answer: Answer, reading: Reading, out: bytes) -> None:
         if isinstance(reading.ending, Failed) and reading.problem is not None:
             # The first thing that it says is an error: 200 was not meant.
-            raise HostFailed(reading.problem)
-        self._sent = True
-        self._record.first_byte_seconds = time.time() - self._record.started
-        await self._outlet.start(self._headers(answer, "sse"))
+            self._fail_unless_sent(reading.problem)
+        await self._outlet.start(self._headers(answer, self._form))
+        # Comments are signs of life, as ours are: behind them, somebody can still be asked again.
+        if not _is_comment(out):
+            self._sent = True
+            self._record.first_byte_seconds = time.time() - self._record.started
 
     async def _asked_again(self, first: Answer, reading: Reading) -> Answer:
         """Once more, since all that came was reasoning: the second answer follows in the same stream."""
@@ -247,10 +290,7 @@ class _Asking:
         record = self._record
         if reading.problem is not None:
             self._fail_unless_sent(reading.problem)
-            record.outcome = "broken"
-            record.error = (
-                record.error or f"{reading.problem.code or reading.problem.kind}: {reading.problem.message}"[:300]
-            )
+            self._note(reading.problem, "broken")
         await self._file(reading, last)
         record.repairs = reading.repair_counts
         if usage := reading.usage:
@@ -261,18 +301,35 @@ class _Asking:
             await self._outlet.respond(200, self._headers(answer, "json"), last)
             return
         if not self._sent:
-            await self._begin(answer, reading)
+            await self._begin(answer, reading, last)
         await self._outlet.finish(last)
 
     def _fail_unless_sent(self, problem: Problem) -> None:
         if not self._sent:
-            raise HostFailed(problem)
+            # Another host would not help a plug-in that raises.
+            raise Refused(problem) if problem.code == TransformerFailed.code else HostFailed(problem)
 
-    async def _break_off(self, reading: Reading, problem: Problem) -> None:
-        """The host is gone, the client is not: what is open is closed, and the error told."""
-        self._record.outcome = "broken"
-        self._record.error = f"{problem.code or problem.kind}: {problem.message}"[:300]
-        await self._outlet.write(reading.fail(problem))
+    async def _break_off(self, answer: Answer, reading: Reading, problem: Problem, outcome: Outcome) -> None:
+        """The host is gone, the client is not: what is open is closed, and the error told.
+
+        An answer that had said how it ends is whole, whatever became of its connection.
+        """
+        last = reading.fail(problem)
+        if reading.problem is not None:
+            self._fail_unless_sent(problem)
+            self._note(problem, outcome)
+        if last:
+            await self._file(reading, last)
+            if not self._sent:
+                await self._begin(answer, reading, last)
+            await self._outlet.write(last)
+
+    def _note(self, problem: Problem, outcome: Outcome) -> None:
+        """How an answer ended that had begun; what was noted first stays."""
+        record = self._record
+        if record.outcome == "ok":
+            record.outcome, record.error = outcome, _in_short(problem)
+        self.host_broke = record.outcome == "broken" and problem.code != TransformerFailed.code
 
     async def _file(self, reading: Reading, out: bytes) -> None:
         """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""
@@ -289,6 +346,23 @@ class _Asking:
 
     def _headers(self, answer: Answer, form: Form) -> list[Header]:
         return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *to_client(answer.headers)]
+
+
+def problem_in(error: Exception, record: Record) -> Problem:
+    """What a client is told of an error. A fault of ours is told as such, and logged: never with a traceback."""
+    if isinstance(error, MoonshimError):
+        return problem_of(error)
+    logs.fault(record, error)
+    record.outcome, record.error = "failed", type(error).__name__
+    return Problem(status=500, kind="server", message="this is a fault of Moonshim; its log says more")
+
+
+def _in_short(problem: Problem) -> str:
+    return f"{problem.code or problem.kind}: {problem.message}"[:300]
+
+
+def _is_comment(out: bytes) -> bool:
+    return out.startswith(b":") and all(not line or line.startswith(b":") for line in out.splitlines())
 
 
 def _told(call: ClientCall) -> list[Header]:

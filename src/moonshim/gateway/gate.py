@@ -85,6 +85,7 @@ class Gate:
         self.recollections = Recollections(store, config.remember_seconds)
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
+        self._left_alone: set[str] = set()
 
     @classmethod
     async def open(
@@ -113,6 +114,13 @@ class Gate:
     def clock(self) -> float:
         """Seconds that only go forward."""
         return asyncio.get_running_loop().time()
+
+    def tell_breaker(self, provider: str) -> None:
+        """Count whether a provider is left alone, where that has changed."""
+        is_open = self.breakers.opens_in(provider, self.clock()) > 0
+        if is_open != (provider in self._left_alone):
+            self._left_alone ^= {provider}
+            self.metrics.breaker(provider, is_open=is_open)
 
     def stream_log(self, record: Record, prepared: Prepared) -> StreamLog | None:
         """Where the raw answer of a host is written, if anywhere."""

@@ -14,13 +14,13 @@ from urllib.parse import parse_qsl
 from starlette.routing import BaseRoute, Route
 
 from moonshim.dialect import Dialect
-from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
+from moonshim.errors import InvalidInput, Problem, Refused
 from moonshim.gateway import logs
 from moonshim.gateway.body import BodyGone, read_json
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.clients import client_name
 from moonshim.gateway.compaction import compact
-from moonshim.gateway.exchange import exchange
+from moonshim.gateway.exchange import exchange, problem_in
 from moonshim.gateway.gate import Gate
 from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
 from moonshim.gateway.models_list import model_entry, model_list
@@ -37,6 +37,13 @@ Handler: TypeAlias = Callable[[Gate, ClientCall, Mapping[str, str]], Awaitable[A
 """What is returned, if anything, goes to the client as JSON."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_ENDING: Final = Problem(
+    status=503,
+    kind="overloaded",
+    message="this gateway is about to stop, and takes nothing new: send the request again",
+    code="draining",
+    retry_after=1.0,
+)
 CLIENT_GONE: Final = 499
 """As nginx counts it; nobody is there to be told."""
 
@@ -91,6 +98,8 @@ class Endpoint:
                 outlet=outlet,
             )
             if not self._open:
+                if gate.draining:
+                    raise Refused(_ENDING)
                 view = gate.view
                 check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
                 call.key = view.keyring.identify(headers)
@@ -98,13 +107,10 @@ class Endpoint:
                 if scope["method"] == "POST":
                     call.body = await read_json(receive, headers, view.config.limits)
             result = await self._handler(gate, call, scope.get("path_params") or {})
-        except MoonshimError as error:
-            await self._tell(outlet, record, problem_of(error))
-        except Exception as error:  # a fault of ours: told as such, and never with a traceback
-            logs.fault(record, error)
-            record.outcome, record.error = "failed", type(error).__name__
-            fault = Problem(status=500, kind="server", message="this is a fault of Moonshim; its log says more")
-            await self._tell(outlet, record, fault)
+        except BodyGone:
+            raise
+        except Exception as error:
+            await self._tell(outlet, record, problem_in(error, record))
         else:
             if isinstance(result, Raw):
                 await outlet.respond(result.status, result.headers, result.body)
@@ -117,8 +123,11 @@ class Endpoint:
         headers = _json_headers(record)
         if problem.retry_after is not None:
             headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))
+        if problem is _ENDING:
+            headers.append((b"connection", b"close"))
         if problem.request_id is not None:
             headers.append((b"x-upstream-request-id", problem.request_id.encode("ascii", "replace")))
+        await outlet.settle()
         if outlet.started:
             # Its status is out: all that is left is not to pretend that this was the end.
             await outlet.abort()
