@@ -110,6 +110,11 @@ class Provider(Struct, frozen=True, kw_only=True):
         own = self.model_cells.get(model)
         return self.cells | own if own else self.cells
 
+    def uses_for(self, model: str) -> tuple[TransformerUse, ...] | None:
+        """The chain for this model: that of the provider, then its own; None: nothing was said."""
+        own = self.model_transformers.get(model)
+        return self.transformers if own is None else (*(self.transformers or ()), *own)
+
     def __repr__(self) -> str:
         return f"Provider({self.name!r})"
 

@@ -26,7 +26,7 @@ from moonshim.conversation import Reasoning, Text, ToolCall
 from moonshim.errors import MoonshimError, Problem, UpstreamError, UpstreamStalled, UpstreamUnreachable
 from moonshim.events import Finished
 from moonshim.gateway.log_lines import WORDS
-from moonshim.gateway.request_headers import _ALWAYS, _KEY_HEADERS
+from moonshim.gateway.request_headers import host_headers
 from moonshim.hosts.problem_body import masked
 from moonshim.hosts.problems import read_problem
 from moonshim.json_text import decode_object, encode
@@ -353,9 +353,8 @@ class _Check:
         return beginning
 
     def _prepared(self, messages: list[Json]) -> Prepared:
-        provider, own = self._provider, self._provider.model_transformers.get(self._model)
-        uses = provider.transformers if own is None else (*(provider.transformers or ()), *own)
-        chain = load_chain(uses, log=lambda level, name, fields: None)
+        provider = self._provider
+        chain = load_chain(provider.uses_for(self._model), log=lambda level, name, fields: None)
         body = {"model": self._model, "messages": messages, "stream": True, "max_tokens": MOST_TOKENS}
         return read_request(body | _TOOLS[self._dialect], dialect=self._dialect).prepare(
             upstream=self._dialect,
@@ -370,10 +369,7 @@ class _Check:
         self, method: str, url: str, body: bytes = b"", key: Secret | None = None, accept: str = _JSON
     ) -> Call:
         provider, seconds = self._provider, self._seconds
-        headers = _ALWAYS[provider.dialect] | self._headers | {"content-type": _JSON, "accept": accept}
-        if (used := key or next(iter(provider.keys), None)) is not None:
-            headers |= {name: form.format(used.reveal()) for name, form in _KEY_HEADERS[provider.dialect]}
-        headers |= {name.lower(): value for name, value in provider.headers.items()}
+        headers = host_headers(provider, key or next(iter(provider.keys), None), self._headers, accept=accept)
         connect = min(provider.timeouts.connect, seconds)
         timeouts = Timeouts(connect=connect, first_byte=seconds, between_bytes=seconds)
         return Call(url, headers, body, timeouts, provider.proxy, provider.ca_bundle, method)

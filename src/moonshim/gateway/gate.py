@@ -7,9 +7,10 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from moonshim.config import Config, Target
+from moonshim.gateway import logs
 from moonshim.gateway.attempts import Breakers, RetryBudget
 from moonshim.gateway.auth import KeyRing
 from moonshim.gateway.call import ClientCall
@@ -49,13 +50,16 @@ class View:
     def chain(self, target: Target) -> Chain:
         """The transformers of one model at one provider."""
         provider = target.provider
-        own = provider.model_transformers.get(target.model)
-        place = (provider.name, target.model if own is not None else "")
+        place = (provider.name, target.model if target.model in provider.model_transformers else "")
         chain = self._chains.get(place)
         if chain is None:
-            uses = provider.transformers if own is None else (*(provider.transformers or ()), *own)
-            chain = self._chains[place] = load_chain(uses)
+            chain = self._chains[place] = load_chain(provider.uses_for(target.model), log=_logged)
         return chain
+
+
+def _logged(level: str, name: str, fields: dict[str, Any]) -> None:
+    """What a `Log` in a chain tells."""
+    logs.event(name, level=level, **fields)
 
 
 class Gate:
