@@ -146,7 +146,7 @@ def test_a_frame_whose_text_is_none_is_left_to_the_long_way() -> None:
     way.long(chunk({"content": "a"}))
     shape = way.short.shape
     assert shape is not None
-    for between in (b"", b'x", "content": "y', b"\\ud83d", b"\\q", b"\n"):
+    for between in (b"", b'x", "content": "y', b"\\ud83d", b"\\q", b"\n", b"\xff", b"\xed\xa0\x80"):
         assert way.short.take(shape, shape.head + between + shape.tail) is None
 
 

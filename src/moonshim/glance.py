@@ -46,7 +46,7 @@ class ShortWay:
         """A frame that begins and ends like the shape: what leaves, or None when nothing was done with it."""
         try:
             text = _decode_string(raw[len(shape.head) - 1 : len(raw) - len(shape.tail) + 1])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
         if not text:
             return None
