@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -19,7 +19,7 @@ from moonshim.hosts.condition import Conditioned, condition
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.legacy_functions import declare_functions
 from moonshim.hosts.lost_reasoning import put_back
-from moonshim.hosts.needs import Needs
+from moonshim.hosts.needs import IdPolicy, Needs
 from moonshim.hosts.prefill import mark_prefill
 from moonshim.hosts.think_text import read_think_text
 from moonshim.json_text import decode_object, encode
@@ -46,6 +46,7 @@ __all__ = [
 
 _NOBODY_KNOWS: Final = ("generic", "other")
 """A host and a model of which nothing is known: what their own client sends goes through as it is."""
+_UNCONFIGURED: Final = KimiOptions()
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -143,7 +144,7 @@ class Asked:
         if options is None and not overrides and _passes(client, needs):
             made = Conditioned(request, [], {})
         else:
-            made = condition(request, needs, options or KimiOptions(), mend_arguments=_mended_arguments)
+            made = condition(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
         out, unsaid = speaks.render_request(made.request)
         reply = Reply(
             model=asked.model,
@@ -273,9 +274,9 @@ def _plan(
     transformers: Sequence[Transformer],
 ) -> Plan:
     if options is None and is_kimi_model(request.model):
-        options = KimiOptions.mending(id_policy=needs.id_policy)
+        options = _mending(needs.id_policy)
     elif options is None:
-        options = PASS_THROUGH if needs.grammar is None else KimiOptions.mending(id_policy="keep")
+        options = PASS_THROUGH if needs.grammar is None else _mending("keep")
     asked_usage = reply.request.include_usage is True
     return Plan(
         request.model,
@@ -291,6 +292,12 @@ def _plan(
         hides_usage=not asked_usage,
         transformers=transformers,
     )
+
+
+@cache
+def _mending(id_policy: IdPolicy) -> KimiOptions:
+    """Made once: every option is checked whenever some are made."""
+    return KimiOptions.mending(id_policy=id_policy)
 
 
 def _digest(body: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -38,6 +38,8 @@ _DOMAINS: Final[dict[str, str]] = {
 }
 _PATTERNS: Final = frozenset({"signature_pattern", "tool_name_pattern"})
 """Cells that are regular expressions."""
+_LONGEST_NAME: Final = 256
+"""Of a model whose row is remembered: names are the client's to make up."""
 _MESSAGES_HOST: Final = {"moonshot": "moonshot-anthropic"}
 
 # As in formats.detect, with the version behind it: `k2p5`, `k2.5`, `k2-5`; four digits are a date (`k2-0905`).
@@ -144,6 +146,19 @@ def needs_for(
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
     given = _checked(overrides)
+    find = _needs if len(model) <= _LONGEST_NAME else _needs.__wrapped__
+    try:
+        return find(model, host, base_url, upstream, tuple(given.items()))
+    except TypeError:  # something of this has no hash: rare, and worth a look of its own
+        return _needs.__wrapped__(model, host, base_url, upstream, tuple(given.items()))
+
+
+@lru_cache(512)
+def _needs(
+    model: str, host: str | None, base_url: str | None, upstream: str, cells_given: tuple[tuple[str, Any], ...]
+) -> Needs:
+    """Found once for each model of a host: going through the table costs as much as all that follows from it."""
+    given = dict(cells_given)
     chosen = _one_of(given.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
     spoken = _one_of(given.get("dialect", upstream), get_args(UpstreamDialect), "upstream")
     if spoken == "anthropic":

@@ -11,7 +11,7 @@ from moonshim.dialect import with_put
 from moonshim.dialects.openai_chat.message_checks import check_messages
 from moonshim.dialects.openai_chat.message_parts import DIALECT
 from moonshim.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
-from moonshim.dialects.openai_chat.request_fields import FIELDS, Json, value_of
+from moonshim.dialects.openai_chat.request_fields import FIELDS, Json, fields_said, values_of
 from moonshim.dialects.openai_chat.request_tools import parse_tool, render_tool
 from moonshim.errors import CannotExpress, InvalidInput
 from moonshim.seal import Sealer, SealUnknown, is_sealed
@@ -38,8 +38,9 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
         raise InvalidInput("messages must be a list of at least one message", field="messages")
     check_messages(messages)
     changes: list[Change] = []
-    values = {name: field.read(body) for name, field in FIELDS.items()}
-    sampling = Sampling(*(values.pop(name) for name in list(values) if name.startswith("sampling.")))
+    said = fields_said(body)
+    values = {name: FIELDS[name].read(body) for name in FIELDS if name in said}
+    sampling = Sampling(**{name[9:]: values.pop(name) for name in said if name.startswith("sampling.")})
     fields = {key: value for key, value in body.items() if key not in ("messages", "tools")}
     request = Request(
         model=model,
@@ -76,8 +77,10 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     changes: list[Change] = []
     body: Json = {"model": request.model}
     body |= {key: value for key, value in came.items() if key not in _KNOWN}
-    for name, field in FIELDS.items():
-        value = value_of(request, name)
+    came_in = fields_said(came)
+    for (name, field), value in zip(FIELDS.items(), values_of(request), strict=True):
+        if name not in came_in and value == field.empty:
+            continue
         said = {key: came[key] for key in field.keys if key in came}
         if said and field.read(came) == value:
             body |= said

@@ -7,6 +7,7 @@ that the client used. One that was changed is written fresh.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from moonshim.body import typed, whole
 from moonshim.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "Field", "Json", "value_of"]
+__all__ = ["FIELDS", "Field", "Json", "fields_said", "values_of"]
 
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -28,13 +29,7 @@ class Field(Struct, frozen=True):
     read: Callable[[Json], Any]
     write: Callable[[Any], Json]
     empty: Any = None
-    """What it is when the body says nothing."""
-
-
-def value_of(request: Request, name: str) -> Any:
-    """The value of a field of a request; those of `Sampling` are named `sampling.top_p`."""
-    inner = name.removeprefix("sampling.")
-    return getattr(request, name) if inner == name else getattr(request.sampling, inner)
+    """What it is when the body says nothing; `write` writes nothing for it."""
 
 
 # --- reading --------------------------------------------------------------------------------------------------
@@ -218,6 +213,7 @@ def _plain(key: str, read: Callable[[Json, str], Any]) -> Field:
 
 
 FIELDS: Final[dict[str, Field]] = {
+    # Those of `Sampling` are named by the way to them.
     "tool_choice": Field(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
     "parallel_calls": Field(
         ("parallel_tool_calls",), lambda body: _switch(body, "parallel_tool_calls"), _as("parallel_tool_calls")
@@ -251,3 +247,17 @@ FIELDS: Final[dict[str, Field]] = {
     "cache_key": Field(("prompt_cache_key",), lambda body: _word(body, "prompt_cache_key"), _as("prompt_cache_key")),
 }
 assert Sampling.__struct_fields__ == tuple(name[9:] for name in FIELDS if name.startswith("sampling."))
+
+_FIELD_OF: Final = {key: name for name, field in FIELDS.items() for key in field.keys}
+_values: Final = attrgetter(*FIELDS)
+
+
+def fields_said(body: Json) -> set[str]:
+    """The names of the fields that a body says something about: few requests say more than three."""
+    return {_FIELD_OF[key] for key in body if key in _FIELD_OF}
+
+
+def values_of(request: Request) -> tuple[Any, ...]:
+    """The value of every field, in the order of `FIELDS`."""
+    values: tuple[Any, ...] = _values(request)
+    return values
