@@ -26,8 +26,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     id: str = "moonshim"
     """What the answer's identifiers are made of when the host gives none."""
     is_named: bool = False
-    """Somebody keeps answers by this `id`: then it names the answer whatever the host calls it, where that matters
-    (Responses)."""
+    """`id` is unlike that of any other answer: then it names the answer, whatever the host calls it, where people keep
+    answers by their names (Responses, and Messages over Chat)."""
     created: int = 0
     """Seconds since 1970, when the host does not say."""
     request: Request = field(default_factory=lambda: Request(model=""))

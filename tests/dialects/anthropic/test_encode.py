@@ -49,6 +49,16 @@ def blocks(*events: Event, reply: Reply = REPLY) -> list[Json]:
     return [payload for payload in encoded(*events, reply=reply) if payload["type"] in inside]
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("chatcmpl-1", "msg_mine"), ("", "msg_mine"), (None, "msg_mine"), ("msg_theirs", "msg_theirs")],
+)
+def test_answers_of_a_host_that_repeats_its_names_are_told_apart(given: str | None, named: str) -> None:
+    reply = replace(REPLY, id="mine", is_named=True)
+    (start,) = encoded(Started(given, "kimi-k3", 1, None), reply=reply)
+    assert start["message"]["id"] == named
+
+
 def test_a_whole_answer() -> None:
     answer = (Text("Hi"), ToolCall("", "ls", '{"a": 1}', "toolu_1"))
     ended = Finished("tool_calls", "tool_calls", None, Usage(10, 5, 4))

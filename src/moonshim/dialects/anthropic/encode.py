@@ -36,6 +36,7 @@ from moonshim.seal import Sealed, is_sealed
 __all__ = ["MessagesEncoder", "encode_response"]
 
 _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_OWN_ID: Final = re.compile(r"msg_[a-zA-Z0-9_-]+")
 _STARTS: Final[dict[str, Json]] = {
     "text": {"type": "text", "text": ""},
     "reasoning": {"type": "thinking", "thinking": "", "signature": ""},
@@ -104,7 +105,10 @@ class MessagesEncoder:
     def _start(self, started: Started) -> list[Json]:
         if self._id:
             return []
-        self._id = _message_id(started.id or self._reply.id)
+        given = started.id or ""
+        # Claude Code takes answers of one name for one answer, and hosts of Chat repeat theirs (Ollama has 999).
+        named = self._reply.is_named and not _OWN_ID.fullmatch(given)
+        self._id = _message_id(self._reply.id if named else given or self._reply.id)
         message: Json = {
             "id": self._id,
             "type": "message",
@@ -299,7 +303,7 @@ def _message_id(given: str) -> str:
     >>> _message_id("chatcmpl-1"), _message_id("msg_1")
     ('msg_chatcmpl-1', 'msg_1')
     """
-    return given if re.fullmatch(r"msg_[a-zA-Z0-9_-]+", given) else f"msg_{_OTHER.sub('-', given) or 'empty'}"
+    return given if _OWN_ID.fullmatch(given) else f"msg_{_OTHER.sub('-', given) or 'empty'}"
 
 
 # --- whole messages ---------------------------------------------------------------------------------------------
