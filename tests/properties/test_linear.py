@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
+import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal
 
 import pytest
 
 import moonshim
 from tests.profiles import PROFILE
+from tests.properties.measure import HOARDED, IN_PIECES, Hoarder, run
 from tests.properties.scripts import TOOLS
 from tests.properties.workloads import KINDS, Workload
 from tests.streams import chunk, sse
@@ -24,16 +27,10 @@ _LONG: Final = 100_000 if PROFILE == "quick" else 300_000
 _STEP: Final = 256
 _MEMORY: Final = 64 * 1024
 
+Measured = Callable[[Literal["copied", "peak"], str, int, Sequence[int]], list[int]]
+"""What is measured, the kind of stream, by how many characters, how many in all -> the bytes, for each of these sizes.
 
-class Feeds(Protocol):
-    def feed(self, data: bytes, /) -> bytes: ...
-    def flush(self) -> bytes: ...
-
-
-def run(mender: Feeds, frames: Sequence[bytes]) -> None:
-    for frame in frames:
-        mender.feed(frame)
-    mender.flush()
+Each answer is from a process of its own: see `measure.py`."""
 
 
 def calls_made(work: Callable[[], object]) -> int:
@@ -56,25 +53,38 @@ def calls_made(work: Callable[[], object]) -> int:
     return count
 
 
-def bytes_copied(mender: Feeds, frames: Sequence[bytes]) -> int:
-    """What was allocated at most in each step, summed up: a copy of what is held shows, however few calls it takes."""
-    total = 0
-    tracemalloc.start()
-    try:
-        for frame in frames:
-            before, _ = tracemalloc.get_traced_memory()
-            tracemalloc.reset_peak()
-            mender.feed(frame)
-            total += max(0, tracemalloc.get_traced_memory()[1] - before)
-    finally:
-        tracemalloc.stop()
-    return total
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        # A set of strings takes more or less room with another seed.
+        "PYTHONHASHSEED": "0",
+        # So many processes would spend most of their time on compiling the same modules, if nobody kept the results.
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("compiled")),
+    }
+
+    def ask(measure: str, name: str, step: int, sizes: Sequence[int]) -> list[int]:
+        command = [sys.executable, "-m", "tests.properties.measure", measure, name, str(step), *map(str, sizes)]
+        found = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
+        assert isinstance(found, list)
+        return found
+
+    return ask
+
+
+def doubled(size: int) -> tuple[int, int, int]:
+    return size, 2 * size, 4 * size
+
+
+def assert_in_line(once: int, twice: int, four: int) -> None:
+    assert four <= once * _PER_DOUBLING**2, f"{once} -> {twice} -> {four}"
+    assert four <= twice * (_PER_DOUBLING + 0.2), f"{once} -> {twice} -> {four}"
 
 
 def assert_linear(measure: Callable[[int], int], size: int) -> None:
-    once, twice, four = (measure(size * factor) for factor in (1, 2, 4))
-    assert four <= once * _PER_DOUBLING**2, f"{once} -> {twice} -> {four}"
-    assert four <= twice * (_PER_DOUBLING + 0.2), f"{once} -> {twice} -> {four}"
+    assert_in_line(*map(measure, doubled(size)))
 
 
 def _work(kind: Workload, size: int) -> int:
@@ -90,46 +100,16 @@ def test_the_number_of_calls_grows_with_the_input(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_is_copied_grows_with_the_input(name: str) -> None:
-    kind = KINDS[name]
-    bytes_copied(kind.mender(), kind.frames(50 * kind.step))
-
-    def copied(size: int) -> int:
-        # What the interpreter or another thread allocates meanwhile only adds: the least of two is ours.
-        return min(bytes_copied(kind.mender(), kind.frames(size)) for _ in range(2))
-
-    assert_linear(copied, _FRAMES * kind.step)
-
-
-def peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
-    """The most memory that a stream had at any time; of two streams the lesser, since noise only adds."""
-    return min(_peak_once(mender, frames) for _ in range(2))
-
-
-def _peak_once(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
-    gc.freeze()
-    tracemalloc.start()
-    try:
-        one = mender()
-        for place, frame in enumerate(frames):
-            one.feed(frame)
-            if place % 256 == 0:
-                # The interpreter keeps small objects for later use: that is no memory of ours.
-                gc.collect()
-        one.flush()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        gc.unfreeze()
+def test_what_is_copied_grows_with_the_input(name: str, measured: Measured) -> None:
+    step = KINDS[name].step
+    assert_in_line(*measured("copied", name, step, doubled(_FRAMES * step)))
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_memory_does_not_grow_with_the_input(name: str) -> None:
+def test_memory_does_not_grow_with_the_input(name: str, measured: Measured) -> None:
     kind = KINDS[name]
-    frames = kind.frames(_LONG, step=_STEP)
-    run(kind.mender(), frames[:50])
-    used = peak(kind.mender, frames)
-    assert used <= _MEMORY + kind.kept(frames), f"{used} bytes"
+    (used,) = measured("peak", name, _STEP, [_LONG])
+    assert used <= _MEMORY + kind.kept(kind.frames(_LONG, _STEP)), f"{used} bytes"
 
 
 # -- in one go -------------------------------------------------------------------------------------------------
@@ -160,12 +140,8 @@ def test_one_huge_frame_is_linear(text: str, model: str) -> None:
     assert_linear(work, 500)
 
 
-def test_many_bytes_of_one_frame_are_read_once() -> None:
-    def copied(size: int) -> int:
-        data = sse([chunk({"content": "word " * size})])
-        return bytes_copied(moonshim.Mender(model="kimi-k2.5"), [data[at : at + 16] for at in range(0, len(data), 16)])
-
-    assert_linear(copied, 1_000)
+def test_many_bytes_of_one_frame_are_read_once(measured: Measured) -> None:
+    assert_in_line(*measured("copied", IN_PIECES, 16, doubled(5_000)))
 
 
 def _history(count: int) -> list[dict[str, Any]]:
@@ -191,28 +167,12 @@ def test_a_long_history_is_read_once() -> None:
 # -- the measures themselves -----------------------------------------------------------------------------------
 
 
-class Hoarder:
-    """Keeps all that came, and looks through it again with every frame."""
-
-    def __init__(self) -> None:
-        self._data = b""
-        self._frames: list[bytes] = []
-
-    def feed(self, data: bytes) -> bytes:
-        self._data = self._data + data
-        self._frames.append(data)
-        for frame in self._frames:
-            len(frame)
-        return data
-
-    def flush(self) -> bytes:
-        return b""
-
-
-def test_a_mender_that_begins_anew_with_every_frame_would_be_found_out() -> None:
-    frames = KINDS["plain text"].frames
-    with pytest.raises(AssertionError):
-        assert_linear(lambda size: calls_made(lambda: run(Hoarder(), frames(size))), 4 * _FRAMES)
-    with pytest.raises(AssertionError):
-        assert_linear(lambda size: bytes_copied(Hoarder(), frames(size)), 4 * _FRAMES)
-    assert peak(Hoarder, frames(3_000)) > _MEMORY
+def test_a_mender_that_begins_anew_with_every_frame_would_be_found_out(measured: Measured) -> None:
+    kind = KINDS["plain text"]
+    with pytest.raises(AssertionError, match="->"):
+        assert_linear(lambda size: calls_made(lambda: run(Hoarder(), kind.frames(size))), 4 * _FRAMES)
+    copied = measured("copied", HOARDED, kind.step, doubled(_FRAMES * kind.step))
+    with pytest.raises(AssertionError, match="->"):
+        assert_in_line(*copied)
+    (used,) = measured("peak", HOARDED, _STEP, [_LONG])
+    assert used > _MEMORY
