@@ -15,25 +15,26 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.dialects.openai_chat.delta import read_pieces, read_speech, reasoning_fields
+from moonshim.dialects.openai_chat.delta import only_text
 from moonshim.dialects.openai_chat.patch import ChoicePart, patch_chunk
 from moonshim.dialects.openai_chat.segments import Segment
 from moonshim.events import CallPiece
 from moonshim.grammar.events import Channel
+from moonshim.heard import OnlyText
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import Choice
 from moonshim.sse import Frame
 
-__all__ = ["Renamer", "Shape", "learn_shape"]
+__all__ = ["PlainShape", "Renamer", "Shape", "learn_shape", "plain_shape"]
 
 _PROBE: Final = "\u2400moonshim\u2400"
 _PROBE_TEXT: Final = msgspec.json.encode(_PROBE)
 _FIELDS: Final = {
-    field: re.compile(rb'"%b"[ \t]*:[ \t]*(?=("(?:[^"\\]|\\.)*"))' % field.encode())
-    for field in ("content", "reasoning_content", "reasoning", "arguments")
+    field: re.compile(rb'"%b"[ \t]*:[ \t]*(?=("(?:[^"\\]++|\\.)*+"))' % field.encode())
+    for field in ("content", "reasoning_content", "reasoning", "arguments", "text", "thinking", "partial_json")
 }
 _NAME: Final = b'"model"'
-_NAMED: Final = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*(?=("(?:[^"\\]|\\.)*"))')
+_NAMED: Final = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*(?=("(?:[^"\\]++|\\.)*+"))')
 
 
 class Shape:
@@ -109,55 +110,68 @@ class Shape:
 
 def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> Shape | None:
     """The shape of this chunk, if all it tells is one text in one place."""
-    choices = chunk.get("choices")
-    if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage") is not None:
+    only = only_text(chunk)
+    around = None if only is None else _around(raw, data, chunk, only.path)
+    if only is None or around is None:
         return None
-    choice = choices[0]
-    delta = choice.get("delta") if isinstance(choice, dict) else None
-    if not isinstance(delta, dict) or choice.get("finish_reason") or choice.get("usage") or delta.get("finish_reason"):
+    head, tail, frame = around
+    shape = Shape(head, tail, frame, chunk, state)
+    shape.channel, shape.index = only.channel, only.index
+    return shape
+
+
+class PlainShape:
+    """A shape of which only the text is ever of use: the bytes before and behind it, and what it is."""
+
+    __slots__ = ("_data", "head", "only", "start", "stop", "tail")
+
+    def __init__(self, head: bytes, tail: bytes, only: OnlyText, data: tuple[int, int]) -> None:
+        self.head = head
+        """The bytes up to and with the opening quote."""
+        self.tail = tail
+        """The bytes from the closing quote on."""
+        self.only = only
+        self.start, self.stop = len(head) - 1, 1 - len(tail)
+        """From where to where a frame of this shape has its text, with the quotes."""
+        self._data = data
+
+    def payload(self, raw: bytes) -> bytes:
+        """The JSON text in a frame of this shape."""
+        before, behind = self._data
+        return raw[before : len(raw) - behind]
+
+
+def plain_shape(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainShape | None:
+    """The shape of a frame, of whose payload somebody knows that it says `only` this text."""
+    around = None if frame.data is None else _around(frame.raw, frame.data, payload, only.path)
+    return None if around is None else PlainShape(around[0], around[1], only, around[2])
+
+
+def _around(
+    raw: bytes, data: bytes, value: Mapping[str, Any], path: tuple[str | int, ...]
+) -> tuple[bytes, bytes, tuple[int, int]] | None:
+    """The bytes before and behind the text at this path, with its quotes; and those around the payload, counted."""
+    pattern = _FIELDS.get(str(path[-1]))
+    body = raw.rstrip(b"\n")
+    if pattern is None or not body.endswith(data):
         return None
-    field, piece = _only_text(delta)
-    if field is None:
-        return None
-    for found in _FIELDS[field].finditer(data):
+    offset = len(body) - len(data)
+    wanted = _with_probe(value, path)
+    for found in pattern.finditer(data):
         start, end = found.span(1)
-        if decode_object(data[:start] + _PROBE_TEXT + data[end:]) == _with_probe(chunk, choice, delta, field):
-            offset = raw.index(data)
-            frame = (offset, len(raw) - offset - len(data))
-            shape = Shape(raw[: offset + start + 1], raw[offset + end - 1 :], frame, chunk, state)
-            if piece is not None and piece.index is not None:
-                shape.index = piece.index
-            else:
-                shape.channel = "text" if field == "content" else "reasoning"
-            return shape
+        if decode_object(data[:start] + _PROBE_TEXT + data[end:]) == wanted:
+            around = (offset, len(raw) - len(body))
+            return raw[: offset + start + 1], raw[offset + end - 1 :], around
     return None
 
 
-def _only_text(delta: Mapping[str, Any]) -> tuple[str | None, CallPiece | None]:
-    said, entries = read_speech(delta), delta.get("tool_calls")
-    if entries:
-        pieces = read_pieces(entries)
-        if said.reasoning or said.content or len(pieces) != 1 or len(entries) != 1:
-            return None, None
-        piece = pieces[0]
-        plain = piece.arguments and not (piece.odd or piece.id or piece.name or piece.extras)
-        return ("arguments", piece) if plain else (None, None)
-    if said.content and not said.reasoning:
-        return "content", None
-    fields = reasoning_fields(delta)
-    if said.reasoning and not said.content and len(fields) == 1 and fields[0] in _FIELDS:
-        return fields[0], None
-    return None, None
-
-
-def _with_probe(chunk: Mapping[str, Any], choice: Any, delta: dict[str, Any], field: str) -> dict[str, Any]:
-    if field == "arguments":
-        entry = delta["tool_calls"][0]
-        entry = {**entry, "function": {**entry["function"], "arguments": _PROBE}}
-        delta = {**delta, "tool_calls": [entry]}
-    else:
-        delta = {**delta, field: _PROBE}
-    return {**chunk, "choices": [{**choice, "delta": delta}]}
+def _with_probe(value: Any, path: tuple[str | int, ...]) -> Any:
+    if not path:
+        return _PROBE
+    first, rest = path[0], path[1:]
+    if isinstance(value, list):
+        return [_with_probe(one, rest) if at == first else one for at, one in enumerate(value)]
+    return {**value, first: _with_probe(value[first], rest)}
 
 
 class Renamer:
