@@ -105,7 +105,7 @@ class StrictKimi(Host):
             return
         turns = turns_of(body)
         said = self.plays(body, row, turns)
-        answer = as_answer(said, row, turns) if isinstance(said, Playing) else said
+        answer = as_answer(said, row, turns, number=len(self.asked)) if isinstance(said, Playing) else said
         await answered(peer, answer, stream=body.get("stream") is True)
 
 
@@ -118,8 +118,11 @@ async def answered(peer: Peer, answer: Answer, *, stream: bool) -> None:
         await peer.send(whole(body, headers=["content-type: application/json", "x-request-id: up-1"]))
 
 
-def as_answer(said: Playing, row: Row, turns: list[Turn]) -> Answer:
-    """What is said, in the words of this host, with usage."""
+def as_answer(said: Playing, row: Row, turns: list[Turn], *, number: int = 7) -> Answer:
+    """What is said, in the words of this host, with usage. `number` tells Messages apart.
+
+    Answers in Chat all have one name here: some hosts have few.
+    """
     first = sum(len(turn.calls) for turn in turns)
     calls = [
         Call(row.ids.format(name=name, number=first + place), name, arguments)
@@ -127,7 +130,8 @@ def as_answer(said: Playing, row: Row, turns: list[Turn]) -> Answer:
     ]
     if row.dialect == "anthropic":
         block = {"type": "thinking", "thinking": said.thought, "signature": signature_of(said.thought)}
-        return messages_answer(Thought(blocks=(block,) if said.thought else ()), said.text, calls)
+        made = messages_answer(Thought(blocks=(block,) if said.thought else ()), said.text, calls)
+        return Answer({**made.whole, "id": f"msg_{number}"}, made.stream.replace(b'"msg_1"', b'"msg_%d"' % number))
     thought = Thought(fields={row.reasoning: said.thought} if said.thought else {})
     answer = chat_answer(thought, said.text, calls, leaked=said.leaked)
     usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34, "cached_tokens": 20}
