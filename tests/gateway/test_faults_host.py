@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import re
+import socket
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from anthropic import APIError as AnthropicError
+from openai import APIError
 
-from tests.gateway.faults import CLIENTS, Reply, body_of, error_of, read_stream, short_stream
-from tests.gateway.hosts import Asked, Peer, run
-from tests.gateway.leaks import scene
+from moonshim.config import Timeouts
+from tests.gateway.faults import (
+    CLIENTS,
+    UPSTREAMS,
+    Reply,
+    answer_of,
+    body_of,
+    error_of,
+    heard,
+    read_stream,
+    short_stream,
+)
+from tests.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
+from tests.gateway.leaks import resident, scene
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 _AT: Final = re.compile(rb"die at (\d+) by (\w+)")
@@ -97,3 +114,264 @@ async def _dies_everywhere(upstream: str, clients: tuple[str, ...]) -> None:
         assert set(outcomes) == {"ok", "broken", "upstream_error"}
         for client in clients:
             await one.works(client)
+
+
+# --- what is no answer ------------------------------------------------------------------------------------------
+
+HTML: Final = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
+JSON: Final = ("content-type: application/json",)
+EVENTS: Final = ("content-type: text/event-stream",)
+PAGE: Final = ("content-type: text/html",)
+
+
+def told(kind: str, message: str = "no way", **more: Any) -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, **more}}).encode()
+
+
+OVERFLOW: Final = told(
+    "invalid_request_error", "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)"
+)
+WRONG: Final[dict[str, tuple[bytes, int]]] = {
+    "a page with status 502": (whole(HTML, status="502 Bad Gateway", headers=PAGE), 502),
+    "a page with status 200": (whole(HTML, headers=PAGE), 502),
+    "an error with status 200": (whole(told("server_error")), 502),
+    "an overload with status 200": (whole(told("engine_overloaded_error")), 503),
+    "an error as the first event": (whole(b"data: " + told("server_error") + b"\n\n", headers=EVENTS), 502),
+    "nothing with status 200": (whole(b""), 502),
+    "no event at all": (whole(b"", headers=EVENTS), 502),
+    "half a JSON": (whole(b'{"id":"c","choices":[{"index":0,"mess'), 502),
+    "JSON of something else": (whole(b'["a"]'), 502),
+    "429": (whole(told("rate_limit_reached_error"), status="429 No"), 429),
+    "429 with a pause": (
+        whole(told("rate_limit_reached_error"), status="429 No", headers=(*JSON, "retry-after: 7")),
+        429,
+    ),
+    "429 without a body": (whole(b"", status="429 No", headers=()), 429),
+    "an engine that is overloaded": (whole(told("engine_overloaded_error"), status="429 No"), 429),
+    "503": (whole(b"upstream connect error", status="503 No", headers=()), 503),
+    "401": (whole(told("invalid_authentication_error"), status="401 No"), 401),
+    "404": (whole(told("resource_not_found_error"), status="404 No"), 404),
+    "413": (whole(HTML, status="413 No", headers=PAGE), 413),
+    "a quota": (whole(told("exceeded_current_quota_error"), status="429 No"), 429),
+    "a prompt that is too long": (whole(OVERFLOW, status="400 No"), 400),
+    "a redirect": (whole(b"", status="302 Found", headers=("location: http://127.0.0.1:1/",)), 502),
+    "garbage": (b"\x00\x01SSH-2.0-OpenSSH_9.6\r\n\r\n", 502),
+    "silence and a close": (b"", 502),
+    "half a header": (b"HTTP/1.1 200 OK\r\ncontent-ty", 502),
+}
+
+
+def sending_bytes(data: bytes) -> Script:
+    async def script(peer: Peer, asked: Asked) -> None:
+        await peer.send(data)
+        peer.writer.close()
+
+    return script
+
+
+def test_what_is_no_answer_is_told_with_its_status_in_the_words_of_every_client() -> None:
+    async def test() -> None:
+        async with scene(sending_bytes(b"")) as one:
+            for name, (data, status) in WRONG.items():
+                one.play(sending_bytes(data))
+                for client in CLIENTS:
+                    for stream in (True, False):
+                        one.host.asked.clear()
+                        reply = await one.ask(client, body_of(client, stream=stream))
+                        assert (reply.status, reply.ended) == (status, True), (name, client, reply)
+                        assert reply.headers["content-type"] == "application/json"
+                        error = error_of(client, reply.json)
+                        assert "<" not in error["message"], (name, error)
+                        assert len(one.host.asked) == 1
+                        assert ("retry-after" in reply.headers) == (status in (429, 503)), (name, reply.headers)
+                        if name == "429 with a pause":
+                            assert reply.headers["retry-after"] == "7"
+                        if name == "a prompt that is too long" and client == "anthropic":
+                            assert error["message"] == "prompt is too long: 300000 tokens > 262144 maximum"
+                        assert one.records[-1].outcome == "upstream_error"
+                await one.settles()
+            await one.works()
+
+    run(test())
+
+
+def test_nobody_at_the_address_is_told_with_the_address() -> None:
+    async def test() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # and nobody listens
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+            async with scene(sending_bytes(b""), api_base_url=url) as one:
+                for client in CLIENTS:
+                    for stream in (True, False):
+                        reply = await one.ask(client, body_of(client, stream=stream))
+                        assert reply.status == 502
+                        assert "refused" in error_of(client, reply.json)["message"]
+                await one.settles()
+
+    run(test())
+
+
+def packed(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_what_comes_in_an_odd_way_is_read_all_the_same(upstream: str) -> None:
+    answer = answer_of(upstream)
+    stream, body = answer.stream, json.dumps(answer.whole).encode()
+    odd = {
+        "a stream that is called text": whole(stream, headers=("content-type: text/plain",)),
+        "a stream that is called nothing": whole(stream, headers=()),
+        "a stream that is packed": whole(packed(stream), headers=(*EVENTS, "content-encoding: gzip")),
+        "a whole answer that is packed": whole(packed(body), headers=(*JSON, "content-encoding: gzip")),
+        "a whole answer": whole(body),
+        "hints before the answer": b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" + whole(stream, headers=EVENTS),
+    }
+
+    async def test() -> None:
+        async with scene(sending_bytes(b""), dialect=upstream) as one:
+            for name, data in odd.items():
+                one.play(sending_bytes(data))
+                for client in CLIENTS:
+                    for streams in (True, False):
+                        reply = await one.ask(client, body_of(client, stream=streams))
+                        assert reply.status == 200, (name, reply.body)
+                        said = heard(client, reply)
+                        calls = [(call, json.loads(arguments)) for call, arguments in said.calls]
+                        assert (said.text, calls) == ("Hi.", [("ls", {"n": 0}), ("ls", {"n": 1})]), name
+            await one.settles()
+
+    run(test())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_event_of_a_hundred_megabytes_ends_the_answer_and_not_the_memory(stream: bool) -> None:
+    megabyte = b"a" * 1024 * 1024
+    seen = SimpleNamespace(sent=0, peak=0)
+
+    async def endless(peer: Peer, asked: Asked) -> None:
+        first = short_stream("openai_chat").partition(b"\n\n")[0] + b"\n\n"
+        await peer.send(HEAD + b"connection: close\r\n\r\n" + first + b'data: {"choices":[{"delta":{"content":"')
+        for sent in range(100):
+            await peer.send(megabyte)
+            seen.sent, seen.peak = sent, max(seen.peak, resident())
+
+    async def test() -> None:
+        async with scene(endless) as one:
+            before = resident()
+            for client in CLIENTS:
+                reply = await one.ask(client, body_of(client, stream=stream))
+                assert heard(client, reply).error is not None
+                await one.settles()
+                assert seen.sent < 90, "the host was listened to for nothing"
+            # An event may have 16 MiB, an answer that has to be put together 64, and what is kept may be copied.
+            assert seen.peak - before < (64 if stream else 256) * len(megabyte)
+            await one.works()
+
+    run(test())
+
+
+# --- the official packages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_the_official_packages_raise_an_error_of_the_api_and_never_one_of_parsing(upstream: str) -> None:
+    stream = short_stream(upstream)
+    places = [0, 30, stream.index(b"Hi.") + 40, stream.index(b"0}") - 60, stream.index(b"0}") + 30]
+
+    async def test() -> None:
+        async with scene(dying(stream), dialect=upstream) as one:
+            openai: Any
+            anthropic: Any
+            async with one.gateway.openai() as openai, one.gateway.anthropic() as anthropic:
+                for way in WAYS:
+                    for at in places:
+                        prompt = f"die at {at} by {way}"
+                        with pytest.raises(APIError) as raised:
+                            async for _ in await openai.chat.completions.create(**body_of("openai_chat", prompt)):
+                                pass
+                        assert raised.value.message
+                        with pytest.raises(AnthropicError):
+                            async for _ in await anthropic.messages.create(**body_of("anthropic", prompt)):
+                                pass
+                        try:
+                            events = await openai.responses.create(**body_of("openai_responses", prompt))
+                        except APIError:
+                            assert at < stream.index(b"Hm."), "something had been said"
+                            continue
+                        last = [event async for event in events][-1]
+                        assert last.type == "response.failed"
+                        assert last.response.error is not None
+            await one.settles()
+
+    run(test())
+
+
+# --- silence ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_silence_before_the_first_byte_is_a_504(client: str) -> None:
+    async def silent(peer: Peer, asked: Asked) -> None:
+        await peer.gone()
+
+    async def test() -> None:
+        async with scene(silent, timeouts=Timeouts(first_byte=0.1)) as one:
+            for stream in (True, False):
+                reply = await one.ask(client, body_of(client, stream=stream))
+                assert reply.status == 504
+                assert "sent no answer" in error_of(client, reply.json)["message"]
+            await one.settles()
+            await one.works(client)
+
+    run(test())
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_silence_in_the_middle_closes_what_is_open_and_tells_the_error(upstream: str) -> None:
+    stream = short_stream(upstream)
+    half = stream[: stream.index(b'{\\"n\\":"') + 20]
+
+    async def stalling(peer: Peer, asked: Asked) -> None:
+        await peer.send(
+            chunked() + chunks(half[: half.rindex(b"\n\n") + 2], half[half.rindex(b"\n\n") + 2 :], end=False)
+        )
+        await peer.gone()
+
+    async def test() -> None:
+        async with scene(stalling, dialect=upstream, timeouts=Timeouts(between_bytes=0.1)) as one:
+            for client in CLIENTS:
+                reply = await one.ask(client, body_of(client))
+                said = read_stream(client, reply.body)
+                assert (reply.status, said.text, said.reason) == (200, "Hi.", None)
+                assert said.error is not None
+                assert "stopped sending" in said.error["message"]
+                assert one.records[-1].outcome == "broken"
+                whole_reply = await one.ask(client, body_of(client, stream=False))
+                assert whole_reply.status == 504
+                assert "stopped sending" in error_of(client, whole_reply.json)["message"]
+            await one.settles()
+            await one.works()
+
+    run(test())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_host_that_has_said_all_and_stays_on_the_line_is_not_waited_for(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moonshim.gateway.exchange._LAST_WORDS_SECONDS", 0.05)
+
+    async def staying(peer: Peer, asked: Asked) -> None:
+        await peer.send(chunked() + chunks(short_stream("openai_chat"), end=False))
+        await peer.gone()
+
+    async def test() -> None:
+        async with scene(staying) as one:
+            for client in CLIENTS:
+                said = heard(client, await one.ask(client, body_of(client, stream=stream)))
+                assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
+                assert one.records[-1].outcome == "ok"
+            await one.settles()
+
+    run(test())
