@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from functools import partial
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -73,6 +73,7 @@ class Upstream:
     async def _ask(self, call: Call) -> _Asking:
         asking = _Asking(call)
         proxy: str | None = None
+        _ASKING.set(asking)
         try:
             proxy = self._proxy(call)
             async with asyncio.timeout(call.timeouts.connect) as asking.deadline:
@@ -84,7 +85,6 @@ class Upstream:
                     allow_redirects=False,
                     proxy=proxy,
                     ssl=trusted_by(call.ca_bundle) if call.url[:5].lower() == "https" else True,
-                    trace_request_ctx=asking,
                 )
         except UpstreamError as error:
             asking.failure = error
@@ -92,11 +92,13 @@ class Upstream:
             late = asking.deadline is not None and asking.deadline.expired()
             asking.failure = asking.too_late(proxy) if late else unreachable(error, call, proxy)
             asking.lost = lost_at_once(error)
+        finally:
+            _ASKING.set(None)
         return asking
 
     def _proxy(self, call: Call) -> str | None:
         """Looked up once for each address: there are as many as are configured."""
-        key = (origin_of(call.url), call.proxy)
+        key = (call.url, call.proxy)
         if key not in self._proxies:
             self._proxies[key] = proxy_for(call.url, call.proxy)
         return self._proxies[key]
@@ -110,7 +112,6 @@ class Upstream:
                 skip_auto_headers=("content-type",),
                 read_bufsize=BUFFERED_BYTES,
                 max_field_size=LONGEST_HEADER,
-                trace_configs=[_connections_told()],
             )
         return self._session
 
@@ -142,19 +143,8 @@ class _Asking:
         return UpstreamUnreachable(f"no connection to {origin}{through} within {timeouts.connect:g} seconds")
 
 
-def _connections_told() -> aiohttp.TraceConfig:
-    """Tells an `_Asking` when it has its connection, and whether that is a new one."""
-
-    async def made(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
-        context.trace_request_ctx.connect(kept=False)
-
-    async def taken(session: aiohttp.ClientSession, context: SimpleNamespace, params: object) -> None:
-        context.trace_request_ctx.connect(kept=True)
-
-    config = aiohttp.TraceConfig()
-    config.on_connection_create_end.append(made)
-    config.on_connection_reuseconn.append(taken)
-    return config
+_ASKING: Final[ContextVar[_Asking | None]] = ContextVar("asking", default=None)
+"""Who asks in this task. aiohttp's own way to tell of connections, its traces, is a sixth of what it does."""
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -166,9 +156,23 @@ class _Connector(aiohttp.TCPConnector):
             make: Any = partial(_Connection, loop=self._loop)
             self._factory = make
 
+    async def connect(self, *args: Any, **options: Any) -> Any:
+        """A connection, and the `_Asking` that wanted it is told."""
+        connection = await super().connect(*args, **options)
+        protocol, kept = connection.protocol, False
+        if isinstance(protocol, _Connection):
+            kept, protocol.is_used = protocol.is_used, True
+        asking = _ASKING.get()
+        if asking is not None:
+            asking.connect(kept)
+        return connection
+
 
 class _Connection(ResponseHandler):
     """A connection as aiohttp has it, less one expense and one fault."""
+
+    is_used = False
+    """Whether a request went over it before."""
 
     def resume_reading(self, *args: Any, **options: Any) -> None:
         """Go on, but only where it had stopped.
