@@ -1,0 +1,301 @@
+"""Signs of life while a host is silent: before its first byte, in the middle, between frames, never behind the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+
+from moonshim.config import Retries, Timeouts
+from moonshim.gateway.outlet import Outlet
+from moonshim.registry import dialect_named
+from tests.gateway.faults import (
+    CLIENTS,
+    UPSTREAMS,
+    Reply,
+    answer_of,
+    body_of,
+    heard,
+    read_stream,
+    sending,
+    short_stream,
+)
+from tests.gateway.hosts import Asked, Peer, chunked, chunks, run, whole
+from tests.gateway.leaks import Scene, scene
+
+SECONDS: Final = 0.05
+OVERLOADED: Final = b'{"error":{"message":"too busy, try again in 10ms","type":"engine_overloaded_error"}}'
+
+
+def beat_of(client: str) -> bytes:
+    return dialect_named(client).heartbeat
+
+
+def beats_in(client: str, body: bytes) -> int:
+    return body.count(beat_of(client))
+
+
+async def answered_after_beats(one: Scene, client: str, let_go: asyncio.Event) -> Reply:
+    """Let the host go on when two heartbeats have come, and read to the end."""
+    async with one.connected() as connection:
+        connection.send(client, body_of(client))
+        await connection.head()
+        await connection.until(lambda body: beats_in(client, body) >= 2)
+        let_go.set()
+        return await connection.rest()
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_they_come_before_the_first_byte_and_between_any_two_pieces(client: str, upstream: str) -> None:
+    stream = short_stream(upstream)
+    # Once between two frames, and several times inside one.
+    cuts = [0, stream.index(b"\n\n") + 2, stream.index(b"Hi.") + 1, stream.index(b'"0}') + 2, len(stream)]
+
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def pausing(peer: Peer, asked: Asked) -> None:
+            await let_go.wait()
+            await peer.send(chunked(headers=("content-type: text/event-stream", "connection: close")))
+            for start, end in pairwise(cuts):
+                let_go.clear()
+                await peer.send(chunks(stream[start:end], end=False))
+                await let_go.wait()
+            await peer.send(chunks())
+            peer.writer.close()
+
+        async with scene(pausing, dialect=upstream, heartbeat_seconds=SECONDS) as one:
+            async with one.connected() as connection:
+                connection.send(client, body_of(client))
+                await connection.head()
+                assert connection.headers["content-type"] == "text/event-stream; charset=utf-8"
+                for count in range(1, len(cuts) + 1):
+                    seen = beats_in(client, connection.body)
+                    if count < len(cuts):  # behind the last frame the answer is over
+                        await connection.until(lambda body, seen=seen: beats_in(client, body) > seen)  # type: ignore[misc]
+                    let_go.set()
+                    await one.until(lambda: not let_go.is_set() or not one.host.open, "the host does not go on")
+                reply = await connection.rest()
+            said = heard(client, reply)
+            assert (said.text, said.calls) == ("Hi.", [("ls", '{"n":0}'), ("ls", '{"n":1}')])
+            await one.settles()
+
+    run(test())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_answer_is_the_same_with_them_and_without(client: str) -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def late(peer: Peer, asked: Asked) -> None:
+            await let_go.wait()
+            await sending(answer_of("openai_chat"))(peer, asked)
+
+        async with scene(late, heartbeat_seconds=SECONDS) as one:
+            reply = await answered_after_beats(one, client, let_go)
+            assert beats_in(client, reply.body) >= 2
+            assert heard(client, reply).text == "Hi."
+            assert one.records[-1].outcome == "ok"
+            assert "x-moonshim-repairs" in reply.headers
+            await one.settles()
+
+    run(test())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        whole(OVERLOADED, status="429 No"),
+        whole(b"<html>", status="502 No", headers=("content-type: text/html",)),
+        whole(OVERLOADED),
+        b"",
+    ],
+    ids=["429", "page", "200", "close"],
+)
+def test_an_error_of_the_host_behind_them_is_an_event_in_the_stream(client: str, wrong: bytes) -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def failing(peer: Peer, asked: Asked) -> None:
+            await let_go.wait()
+            await peer.send(wrong)
+            peer.writer.close()
+
+        async with scene(failing, heartbeat_seconds=SECONDS) as one:
+            reply = await answered_after_beats(one, client, let_go)
+            assert (reply.status, reply.ended) == (200, True)
+            said = read_stream(client, reply.body)
+            assert said.error is not None
+            assert said.error["message"]
+            assert one.records[-1].outcome == "upstream_error"
+            await one.settles()
+            await one.works(client)
+
+    run(test())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_silent_host_is_an_event_in_the_stream_too(client: str) -> None:
+    async def silent(peer: Peer, asked: Asked) -> None:
+        await peer.gone()
+
+    async def test() -> None:
+        async with scene(silent, heartbeat_seconds=SECONDS, timeouts=Timeouts(first_byte=0.3)) as one:
+            reply = await one.ask(client, body_of(client))
+            assert reply.status == 200
+            said = read_stream(client, reply.body)
+            assert said.error is not None
+            assert "sent no answer" in said.error["message"]
+            await one.settles()
+
+    run(test())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_host_can_be_asked_again_behind_them(client: str) -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def second_time(peer: Peer, asked: Asked) -> None:
+            if len(one.host.asked) == 1:
+                await let_go.wait()
+                await peer.send(whole(OVERLOADED, status="503 No", headers=("retry-after: 0",)))
+            else:
+                await sending(answer_of("openai_chat"))(peer, asked)
+
+        async with scene(second_time, heartbeat_seconds=SECONDS, retries=Retries(attempts=2)) as one:
+            reply = await answered_after_beats(one, client, let_go)
+            said = heard(client, reply)
+            assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
+            assert (len(one.host.asked), one.records[-1].attempts) == (2, 2)
+            await one.works(client)
+
+    run(test())
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_comments_of_a_host_are_signs_of_life_and_no_answer(client: str) -> None:
+    """OpenRouter sends `: OPENROUTER PROCESSING` while it looks for somebody who answers, and then maybe an error."""
+
+    failing = b"data: " + OVERLOADED + b"\n\n"
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        if len(peer.host.asked) > 1:
+            await sending(answer_of("openai_chat"))(peer, asked)
+            return
+        await peer.send(chunked() + chunks(b": OPENROUTER PROCESSING\n\n", end=False))
+        await peer.send(chunks(b": OPENROUTER PROCESSING\n\n", failing))
+        peer.writer.close()
+
+    async def test() -> None:
+        async with scene(script, retries=Retries(attempts=2)) as one:
+            reply = await one.ask(client, body_of(client))
+            assert b": OPENROUTER PROCESSING\n\n" in reply.body
+            said = heard(client, reply)
+            assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
+            await one.settles()
+        async with scene(script) as one:
+            said = read_stream(client, (await one.ask(client, body_of(client))).body)
+            assert said.error is not None
+            assert "too busy" in said.error["message"]
+            await one.settles()
+
+    run(test())
+
+
+def test_a_whole_answer_has_none() -> None:
+    async def test() -> None:
+        let_go = asyncio.Event()
+
+        async def late(peer: Peer, asked: Asked) -> None:
+            await let_go.wait()
+            await sending(answer_of("openai_chat"))(peer, asked)
+
+        async with scene(late, heartbeat_seconds=SECONDS) as one:
+            async with one.connected() as connection:
+                connection.send("openai_chat", body_of("openai_chat", stream=False))
+                await asyncio.sleep(3 * SECONDS)
+                let_go.set()
+                await connection.head()
+                reply = await connection.rest()
+            assert json.loads(reply.body)["choices"][0]["message"]["content"] == "Hi."
+            assert int(reply.headers["content-length"]) == len(reply.body)
+            await one.settles()
+
+    run(test())
+
+
+# --- the outlet itself --------------------------------------------------------------------------------------------
+
+
+class Server:
+    """An ASGI server whose client reads when it is told to."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.room = asyncio.Event()
+        self.room.set()
+
+    async def receive(self) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(self, message: Any) -> None:
+        await self.room.wait()
+        await asyncio.sleep(0)
+        self.messages.append(message)
+
+    @property
+    def sent(self) -> list[bytes]:
+        return [message["body"] for message in self.messages if message["type"] == "http.response.body"]
+
+
+def test_while_a_client_does_not_read_none_gather() -> None:
+    async def test() -> None:
+        server = Server()
+        outlet = Outlet(server.receive, server.send)
+        outlet.keep_alive(0.01, b"beat", [])
+        await outlet.start([])
+        server.room.clear()
+        writing = asyncio.ensure_future(outlet.write(b"data"))
+        await asyncio.sleep(0.3)
+        assert server.sent == []
+        server.room.set()
+        await writing
+        assert server.sent == [b"data"]
+        await outlet.finish()
+        await asyncio.sleep(0.2)
+        assert server.sent[-1] == b""
+        assert not server.messages[-1]["more_body"]
+        outlet.close()
+
+    run(test())
+
+
+def test_one_that_is_on_its_way_is_waited_for() -> None:
+    """An error must not be answered with a status of its own while a heartbeat is sending 200."""
+
+    async def test() -> None:
+        server = Server()
+        server.room.clear()
+        outlet = Outlet(server.receive, server.send)
+        outlet.keep_alive(0.01, b"beat", [(b"content-type", b"text/event-stream")])
+        while not outlet.started:
+            await asyncio.sleep(0.01)
+        settling = asyncio.ensure_future(outlet.settle())
+        await asyncio.sleep(0.05)
+        assert not settling.done()
+        server.room.set()
+        await settling
+        await outlet.finish(b"error")
+        assert server.sent == [b"beat", b"error"]
+        assert [message["type"] for message in server.messages].count("http.response.start") == 1
+        outlet.close()
+
+    run(test())
