@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from structlog.testing import capture_logs
 
-from moonshim.config import Config, Retries, Timeouts
+from moonshim.config import Config, Provider, Retries, Timeouts
 from moonshim.gateway.record import Record
 from tests.gateway.faults import Connection, Json, Reply, answer_of, ask, body_of, connected, heard, sending
 from tests.gateway.hosts import Host, Script
@@ -94,12 +94,14 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(script: Script, *, dialect: str = "openai_chat", **given: Any) -> AsyncIterator[Scene]:
-    """A gateway with one provider, which is asked once for each request unless something else is `given`."""
+async def scene(
+    script: Script, *, dialect: str = "openai_chat", providers: tuple[Provider, ...] = (), **given: Any
+) -> AsyncIterator[Scene]:
+    """A gateway with this host, which is asked once for each request unless something else is `given`."""
     with capture_logs() as told, _errors_in(told):
         async with Host(script) as host:
             config: Config = config_for(host.url, dialect=dialect, **{"retries": ONCE, "timeouts": PATIENT, **given})
-            async with running(config) as gateway:
+            async with running(config, providers=providers) as gateway:
                 yield Scene(gateway, host, told)
 
 
