@@ -7,9 +7,10 @@ import logging
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from structlog.testing import capture_logs
 
@@ -40,8 +41,9 @@ class Scene:
         self.records: list[Record] = []
         self._observe = gateway.gate.metrics.observe
         gateway.gate.metrics.observe = self._note  # type: ignore[method-assign]
+        self._store_port = urlsplit(gateway.gate.view.config.store).port
         self._tasks = asyncio.all_tasks()
-        self._sockets = sockets()
+        self._sockets = self._count_sockets()
 
     def _note(self, record: Record) -> None:
         self.records.append(record)
@@ -85,7 +87,11 @@ class Scene:
 
     def _left(self) -> tuple[int, set[str], int, float]:
         tasks = {repr(task) for task in asyncio.all_tasks() - self._tasks if task is not asyncio.current_task()}
-        return self.host.open, tasks, max(0, sockets() - self._sockets), self.open_requests()
+        return self.host.open, tasks, max(0, self._count_sockets() - self._sockets), self.open_requests()
+
+    def _count_sockets(self) -> int:
+        """All of this process but those to the store, which keeps some."""
+        return len(sockets() - (connected_to(self._store_port) if self._store_port else set()))
 
     def open_requests(self) -> float:
         found = _OPEN.search(self.gateway.gate.metrics.render())
@@ -129,15 +135,19 @@ def _errors_in(told: list[Any]) -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-def sockets() -> int:
-    """How many this process has open."""
-    count = 0
+def sockets() -> set[str]:
+    """Those that this process has open, by their inodes."""
+    found = set()
     for one in Path("/proc/self/fd").iterdir():
-        try:
-            count += str(one.readlink()).startswith("socket:")
-        except OSError:
-            continue
-    return count
+        with suppress(OSError):
+            found.add(str(one.readlink()))
+    return {name[len("socket:[") : -1] for name in found if name.startswith("socket:")}
+
+
+def connected_to(port: int) -> set[str]:
+    """The inodes of all sockets whose other end is at this port."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {line[9] for line in lines if int(line[2].rpartition(":")[2], 16) == port}
 
 
 def resident() -> int:
