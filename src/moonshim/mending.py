@@ -91,16 +91,34 @@ class _Frame(Generic[Origin]):
         return any(part.slip.waiting for part in self.parts)
 
 
+class _Listener:
+    """Hears what happens in one choice. It does not know the choice, so that no ring keeps an answer in memory."""
+
+    __slots__ = ("_assembler", "_index", "_log", "_names")
+
+    def __init__(self, index: int, log: RepairLog, assembler: Assembler | None, names: Mapping[str, str]) -> None:
+        self._index, self._log, self._assembler, self._names = index, log, assembler, names
+
+    def observe(self, event: Event) -> None:
+        """Something happened: repairs go to the log, the rest to whoever assembles the message."""
+        if isinstance(event, Repaired):
+            self._log.add(event, self._index)
+        elif self._assembler is not None:
+            if self._names and isinstance(event, BlockOpened) and event.name is not None and event.name in self._names:
+                event = replace(event, name=self._names[event.name])
+            self._assembler.feed(event)
+
+
 class Choice:
     """What is remembered of one choice from frame to frame."""
 
-    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "log", "names", "reasoning")
+    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "names", "observe", "reasoning")
 
     def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
         self.index = index
-        self.log = log
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
         self.names = plan.names
+        self.observe = _Listener(index, log, self.assembler, plan.names).observe
         self.answer: Answer = plan.answer(self.observe, hears=self.assembler is not None)
         self.builder = SegmentBuilder(self.answer.numbers, plan.names)
         self.carry = SurrogateJoiner()
@@ -117,15 +135,6 @@ class Choice:
     def message(self) -> Message:
         """What the choice has said so far, if anybody assembles it."""
         return self.assembler.message if self.assembler is not None else Message("ai")
-
-    def observe(self, event: Event) -> None:
-        """Something happened: repairs go to the log, the rest to whoever assembles the message."""
-        if isinstance(event, Repaired):
-            self.log.add(event, self.index)
-        elif self.assembler is not None:
-            if self.names and isinstance(event, BlockOpened) and event.name is not None and event.name in self.names:
-                event = replace(event, name=self.names[event.name])
-            self.assembler.feed(event)
 
 
 class ChunkMender(Generic[Origin]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -58,11 +59,16 @@ def grammar_for(
     factory = GRAMMARS.get(name)
     if factory is None:
         raise InvalidInput(f"no grammar is called {name!r}; there are {', '.join(GRAMMARS)}", field="grammar")
-    given: dict[str, Any] = {
-        "tools": tools,
-        "names": None if tools is None else frozenset(tool.name for tool in tools),
-        "tokens": tokens,
-    }
-    cls = getattr(import_module(f"moonshim.grammar.{factory.module}"), factory.cls)
-    grammar: Grammar = cls(channel, calls=calls, **{key: given[key] for key in factory.takes})
+    given: dict[str, Any] = {}
+    for key in factory.takes:
+        if key == "names":
+            given[key] = None if tools is None else frozenset(tool.name for tool in tools)
+        else:
+            given[key] = tools if key == "tools" else tokens
+    grammar: Grammar = _class_of(factory)(channel, calls=calls, **given)
     return grammar
+
+
+@cache
+def _class_of(factory: Factory) -> Any:
+    return getattr(import_module(f"moonshim.grammar.{factory.module}"), factory.cls)

@@ -11,6 +11,7 @@ white space does not count; a call ends where its JSON does.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from moonshim.grammar.bare_names import WORD, BareNames, bare_names, ends_in_word
@@ -469,6 +470,7 @@ class KimiK2Grammar:
         return marker.end()
 
 
+@lru_cache(16)
 def _kinds(tokens: ToolTokens) -> dict[str, str]:
     kinds = {text: name for name, text in _SINGULAR.items()}
     kinds |= {getattr(tokens, name): name for name in tokens.__struct_fields__}

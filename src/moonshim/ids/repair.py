@@ -52,17 +52,27 @@ class IdRepairer:
         self._ids: set[str] = set()
         self._indexes: set[int] = set()
         self._suffixes: dict[str, int] = {}
+        self._history: Iterable[Any] | None = history
+        """Not read yet: most answers have no calls, and a history may be long."""
+        self._counts_history = scope == "conversation"
+        self._next = 0
+        self._low = 0
+        """Where to look when somebody has used up the far end of the numbers."""
+
+    def _read_history(self) -> None:
         calls = 0
-        for seen in walk_calls(history):
+        for seen in walk_calls(self._history):
             calls += isinstance(seen, CallSeen)
             self._note(seen.id)
-        start = 0 if scope == "turn" else max(calls, max(self._indexes, default=-1) + 1)
-        self._next = start
-        # Where to look when somebody has used up the far end of the numbers.
-        self._low = 0 if scope == "turn" else min(calls, K2_MAX_INDEX)
+        self._history = None
+        if self._counts_history:
+            self._next = max(calls, max(self._indexes, default=-1) + 1)
+            self._low = min(calls, K2_MAX_INDEX)
 
     def assign(self, name: str, wire_id: str | None) -> tuple[str, str | None]:
         """The identifier to deliver for the next call, and the rule that changed it, if one did."""
+        if self._history is not None:
+            self._read_history()
         came = wire_id if wire_id and not wire_id.isspace() else ""
         given, rule = self._decide(name, came)
         index = k2_index(given, self._prefix)
