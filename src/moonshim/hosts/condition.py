@@ -14,7 +14,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Request, Text, Tool
+from moonshim.conversation import Change, Message, Request, Text, Tool, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 from moonshim.hosts.called_tools import Mend, condition_calls
 from moonshim.hosts.chat_shapes import condition_shapes
@@ -102,14 +102,17 @@ def _conditioned(
     changes: list[Change],
 ) -> list[Placed]:
     messages = condition_functions(messages, changes)
+    # Much is about calls alone: nobody else has to wait for it.
+    calls = any(isinstance(part, (ToolCall, ToolResult)) for one in messages for part in one.message.parts)
     messages = condition_roles(messages, changes)
     messages = strip_billing(messages, changes)
     messages = condition_media(messages, needs, changes)
     messages = join_turns(messages, needs, changes)
     messages = condition_reasoning(messages, needs, changes)
-    messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
-    # A message of which nothing is left is empty like any other.
-    messages = legal(messages, changes, marks_errors=needs.dialect != CHAT)
+    if calls:
+        messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
+        # A message of which nothing is left is empty like any other.
+        messages = legal(messages, changes, marks_errors=needs.dialect != CHAT)
     messages = drop_empty(messages, needs, changes)
     messages = move_media(messages, changes, results=needs.dialect == CHAT)
     if not needs.system_anywhere:
@@ -119,7 +122,8 @@ def _conditioned(
         messages = say_failures(messages, changes)
         # Only now it is known which message is the last.
         messages = condition_shapes(messages, changes)
-    messages = condition_ids(messages, needs.history_ids, changes)
+    if calls:
+        messages = condition_ids(messages, needs.history_ids, changes)
     return join_roles(_opened(messages, changes), changes) if needs.merges_roles else messages
 
 
