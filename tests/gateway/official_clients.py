@@ -7,6 +7,7 @@ package gives it. `drops`: those that keep only text and calls, and forget what 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from anthropic import AsyncAnthropic
@@ -53,6 +54,8 @@ class Packages:
 
     def __init__(self, url: str, *, key: str = "none") -> None:
         self.headers: Any = {}
+        self.answering: Callable[[], None] = lambda: None
+        """Called when the headers of an answer have come."""
         hooks: Any = {"response": [self._note]}
         self.openai = AsyncOpenAI(
             base_url=f"{url}/v1", api_key=key, max_retries=0, http_client=OpenAIHttp(event_hooks=hooks)
@@ -63,6 +66,7 @@ class Packages:
 
     async def _note(self, response: Any) -> None:
         self.headers = response.headers
+        self.answering()
 
     async def close(self) -> None:
         await self.openai.close()

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from moonshim.config import Provider, Secret
-from tests.gateway.hosts import Asked, Host, Peer, whole
+from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
 from tests.strict_kimi.request_rules import check_chat, check_messages
 
@@ -76,6 +76,10 @@ class StrictKimi(Host):
         self.refused: list[str] = []
         """What it had against requests, over all of them."""
         self.bodies: list[Json] = []
+        self.piece = 0
+        """How many bytes of a stream come at once; 0: all of them."""
+        self.halts_behind = b""
+        """Where it waits, in a stream, until the test has `told` it to go on."""
 
     def providers(self, **given: Any) -> tuple[Provider, ...]:
         """How a gateway reaches them."""
@@ -106,12 +110,26 @@ class StrictKimi(Host):
         turns = turns_of(body)
         said = self.plays(body, row, turns)
         answer = as_answer(said, row, turns, number=len(self.asked)) if isinstance(said, Playing) else said
-        await answered(peer, answer, stream=body.get("stream") is True)
+        stream = body.get("stream") is True
+        if stream and self.halts_behind:
+            first, mark, rest = answer.stream.partition(self.halts_behind)
+            assert mark
+            self.told.clear()
+            await peer.send(chunked(), chunks(first + mark, end=False))
+            await self.told.wait()
+            await peer.send(chunks(rest))
+            return
+        await answered(peer, answer, stream=stream, piece=self.piece)
 
 
-async def answered(peer: Peer, answer: Answer, *, stream: bool) -> None:
-    """Send an answer as it was asked for."""
-    if stream:
+async def answered(peer: Peer, answer: Answer, *, stream: bool, piece: int = 0) -> None:
+    """Send an answer as it was asked for; as a stream all the same if it is nothing else."""
+    stream = stream or not answer.whole
+    if stream and piece:
+        data = answer.stream
+        await peer.send(chunked(), *(chunks(data[at : at + piece], end=False) for at in range(0, len(data), piece)))
+        await peer.send(chunks())
+    elif stream:
         await peer.send(whole(answer.stream, headers=["content-type: text/event-stream", "x-request-id: up-1"]))
     else:
         body = json.dumps(answer.whole).encode()
