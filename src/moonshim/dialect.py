@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
 from moonshim.conversation import Change, Message, Request, Tool
 from moonshim.errors import Problem
 from moonshim.events import Event
-from moonshim.heard import Heard
+from moonshim.heard import Heard, OnlyText
 from moonshim.seal import Sealer
 
-__all__ = ["Body", "Decoder", "Dialect", "Encoder", "Reply", "with_put"]
+__all__ = ["NUMBER", "TEXT", "Body", "Decoder", "Dialect", "Encoder", "Reply", "Template", "with_put"]
 
 Body: TypeAlias = dict[str, Any]
+
+TEXT: Final = "\u2400text\u2400"
+NUMBER: Final = 2400240024002400
+"""What stands in a `Template` where the text and the number of a payload will stand."""
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -46,6 +50,22 @@ class Decoder(Protocol):
     def flush(self) -> list[Heard]:
         """The input is over: what was kept back."""
 
+    def only_text(self, payload: Body) -> OnlyText | None:
+        """Where the text stands, if that is all this payload says; asked behind its `feed`.
+
+        Then another one, that differs in its text alone and comes next, says just that text, and leaves the decoder
+        as it is.
+        """
+
+
+class Template(Struct, frozen=True):
+    """The payload that tells the next piece of a block, and the one after it: until some event is fed."""
+
+    payload: Body
+    """With `TEXT` in the place of the piece; with `NUMBER` in that of its number, if there is a `count`."""
+    count: Callable[[str], int] | None = None
+    """Has to be told of every piece that is written so; gives its number."""
+
 
 class Encoder(Protocol):
     """Writes one answer as the payloads of a stream. Trusts its input: blocks are balanced, one ending comes last.
@@ -55,6 +75,9 @@ class Encoder(Protocol):
 
     def feed(self, event: Event) -> list[Body]:
         """The payloads that tell this event."""
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block, any but an empty one, is told. None: by `feed`, since it takes more."""
 
 
 def with_put(body: Body, put: Mapping[str, Any]) -> Body:

@@ -1,4 +1,4 @@
-"""The short way: frames of a known shape, whose text needs nothing, leave without being parsed.
+"""The short way: frames of a known shape, whose text needs nothing, leave without being parsed, as they came or anew.
 
 It is provably the same as the long way: the shape proves what the frame says, the
 text goes through the very same grammar and repairs, and as soon as anything is out
@@ -8,23 +8,29 @@ of the ordinary, the long way takes over from where things stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from moonshim.json_text import decode_object
+from moonshim.dialect import NUMBER, TEXT, Template
+from moonshim.json_text import decode_object, encode
 from moonshim.mending import PARKED_LIMIT, Choice, ChunkMender, Released
 from moonshim.repair.answer import UNREAD, Fed, is_named_hold
-from moonshim.shapes import Shape, learn_shape
-from moonshim.sse import Frame
+from moonshim.shapes import PlainShape, Shape, learn_shape, plain_shape
+from moonshim.sse import Frame, event_line
+from moonshim.translating import Translator
 
-__all__ = ["ShortWay"]
+__all__ = ["ShortCrossing", "ShortWay"]
+
+Taken: TypeAlias = bytes | list[Released[Frame]] | None
 
 _MISSES: Final = 32
 """After so many chunks that were each of another shape, learning stops."""
 
 _decode_string: Final = msgspec.json.Decoder(str).decode
 _encode_string: Final = msgspec.json.Encoder().encode
+_TEXT: Final = encode(TEXT)
+_NUMBER: Final = encode(NUMBER)
 
 
 class ShortWay:
@@ -42,7 +48,7 @@ class ShortWay:
         """Frames whose last characters are held back: bytes, length of their text, how much of it is held."""
         self._tail = ""
 
-    def take(self, shape: Shape, raw: bytes) -> bytes | list[Released[Frame]] | None:
+    def take(self, shape: Shape, raw: bytes) -> Taken:
         """A frame that begins and ends like the shape: what leaves, or None when nothing was done with it."""
         try:
             text = _decode_string(raw[len(shape.head) - 1 : len(raw) - len(shape.tail) + 1])
@@ -144,3 +150,179 @@ class ShortWay:
     def settle(self, *, calm: bool) -> None:
         """The long way is done for now: whether the next frame may be read at a glance."""
         self.shape = self._known if calm and self._chunks.calm_choice() is not None else None
+
+
+class _Pattern:
+    """How the pieces of one block are written: what stands before the text, between it and the number, and behind."""
+
+    __slots__ = ("before", "behind", "between", "block", "count")
+
+    def __init__(self, block: int, template: Template, data: bytes) -> None:
+        self.block = block
+        self.count = template.count
+        self.before, _, rest = data.partition(_TEXT)
+        self.between, _, self.behind = rest.partition(_NUMBER)
+
+
+class ShortCrossing:
+    """The short way of an answer that is written anew. `shape` is None when the next frame must go the long way.
+
+    It is open behind a frame of the known shape that went the long way: whatever that changed
+    in those who read the host and write for the client, the next one changes nothing there. The
+    text leaves in the host's own bytes, within what the encoder says is around it.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_before",
+        "_fresh",
+        "_known",
+        "_misses",
+        "_names_events",
+        "_passed",
+        "_passes",
+        "_pattern",
+        "_render",
+        "_translator",
+        "shape",
+    )
+
+    def __init__(
+        self, translator: Translator[Frame], render: Callable[[bytes, bytes], bytes], *, names_events: bool
+    ) -> None:
+        self._translator = translator
+        self._answer = translator.answer
+        self._render = render
+        self._names_events = names_events
+        self.shape: PlainShape | None = None
+        self._known: PlainShape | None = None
+        self._fresh = False
+        """Whether the payload that came last has the known shape."""
+        self._misses = 0
+        self._before = ""
+        """What is held back of the text."""
+        self._passed = False
+        """Whether the last frame left as it came."""
+        self._passes = False
+        """Whether frames that need nothing leave as they came."""
+        self._pattern: _Pattern | None = None
+
+    def take(self, shape: PlainShape, raw: bytes) -> Taken:
+        """A frame that begins and ends like the shape: what leaves, or None when nothing was done with it."""
+        said = raw[shape.start : shape.stop]
+        try:
+            text = _decode_string(said)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if not text:
+            return None
+        answer, channel = self._answer, shape.channel
+        if channel is None:
+            call = answer.flowing(shape.index)
+            if call is None:
+                return None
+            mended = answer.glance_at_arguments(call, text)
+            if mended is not None:
+                return self._go_on(shape, raw, text, mended)
+            block = call.block
+        elif self._before:
+            return self._held_back(shape, raw, text, answer.read(channel, text))
+        else:
+            result = answer.glance_at_text(channel, text)
+            if result is None:
+                block = answer.speaking
+            elif isinstance(result, str):
+                block = answer.growing
+            elif result is UNREAD:
+                return None
+            else:
+                return self._held_back(shape, raw, text, result)
+        if self._passes:
+            return raw
+        pattern = self._pattern
+        if pattern is None or pattern.block != block:
+            return self._first(block, text, said)
+        if pattern.count is None:
+            return pattern.before + said + pattern.between
+        return b"%b%b%b%d%b" % (pattern.before, said, pattern.between, pattern.count(text), pattern.behind)
+
+    def _first(self, block: int, text: str, said: bytes) -> Taken:
+        """A piece of a block of which nothing was written by a template yet."""
+        template = self._translator.template(block)
+        if template is None:
+            return self._translator.tell(block, text)
+        data = encode(template.payload)
+        assert data.count(_TEXT) == 1
+        line = event_line(template.payload.get("type")) if self._names_events else b""
+        pattern = self._pattern = _Pattern(block, template, self._render(data, line))
+        number = b"" if pattern.count is None else b"%d" % pattern.count(text)
+        return pattern.before + said + pattern.between + number + pattern.behind
+
+    def _held_back(self, shape: PlainShape, raw: bytes, text: str, fed: Fed) -> Taken:
+        """Something is or was held back: what is speech leaves at once, and whatever else the long way."""
+        fed.before = self._before
+        assert shape.channel is not None
+        said = None if self._translator.same_dialect else self._answer.said_only(shape.channel, fed)
+        if said is None:
+            return self._go_on(shape, raw, text, fed)
+        self._before = self._answer.held(shape.channel)
+        return self._first(self._answer.speaking, said, _encode_string(said)) if said else b""
+
+    def _go_on(self, shape: PlainShape, raw: bytes, text: str, fed: Fed | str) -> list[Released[Frame]]:
+        """The long way for a frame whose text has already been read."""
+        payload, frame = {}, None
+        if self._translator.same_dialect:
+            frame = shape.frame(raw)
+            payload = decode_object(frame.data or b"") or {}
+        released = self._translator.resume(shape.only, text, fed, payload, frame)
+        self._passed = _as_it_came(released, frame)
+        self.settle(calm=True)
+        return released
+
+    def hand_over(self) -> None:
+        """No frame waits here."""
+
+    def learn(self, frame: Frame, payload: dict[str, Any], released: list[Released[Frame]]) -> None:
+        """A payload came the long way, and this left: remember its shape; give up when no two are alike."""
+        self._passed = _as_it_came(released, frame)
+        self._fresh = frame.fault is None and self._is_known(frame, payload)
+
+    def _is_known(self, frame: Frame, payload: dict[str, Any]) -> bool:
+        known, raw = self._known, frame.raw
+        if known is not None and raw.startswith(known.head) and raw.endswith(known.tail):
+            try:
+                if not _decode_string(raw[known.start : known.stop]):
+                    return False
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return False
+            self._misses = 0
+            # What was not all may be by now, and the other way round.
+            return self._translator.only_text(payload) == known.only
+        if self._misses >= _MISSES:
+            return False
+        only = self._translator.only_text(payload)
+        shape = None if only is None else plain_shape(frame, payload, only)
+        if shape is None:
+            return False
+        self._misses += 1
+        self._known = shape
+        return True
+
+    def settle(self, *, calm: bool) -> None:
+        """The long way is done for now: whether the next frame may be read at a glance."""
+        translator, self._before, self._pattern = self._translator, "", None
+        calm = calm and self._fresh and translator.is_calm
+        if calm and translator.same_dialect:
+            self._passes = translator.passes
+            calm = self._passed or not self._passes
+        self.shape = self._known if calm else None
+
+    def restart(self) -> None:
+        """Another answer of the host begins."""
+        self._answer = self._translator.answer
+        self._fresh = False
+        self.settle(calm=False)
+
+
+def _as_it_came(released: list[Released[Frame]], frame: Frame | None) -> bool:
+    return frame is not None and len(released) == 1 and released[0].chunks is None and released[0].origin is frame

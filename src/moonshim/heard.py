@@ -14,7 +14,20 @@ from moonshim.conversation import Usage
 from moonshim.events import CallPiece, Failed
 from moonshim.grammar.events import Channel
 
-__all__ = ["Began", "Broke", "CallClosed", "Counted", "Ended", "Heard", "Over", "Paused", "Signed", "Spoke", "Unread"]
+__all__ = [
+    "Began",
+    "Broke",
+    "CallClosed",
+    "Counted",
+    "Ended",
+    "Heard",
+    "OnlyText",
+    "Over",
+    "Paused",
+    "Signed",
+    "Spoke",
+    "Unread",
+]
 
 
 class Began(Struct, frozen=True):
@@ -81,6 +94,16 @@ class Unread(Struct, frozen=True):
 
     payload: dict[str, Any]
     known: bool = False
+
+
+class OnlyText(Struct, frozen=True):
+    """All that a payload says is one text: where that stands in it, and whose it is."""
+
+    path: tuple[str | int, ...]
+    channel: Channel | None = None
+    """None: it is a piece of a native call's arguments."""
+    index: int = -1
+    """The index of that call's pieces."""
 
 
 Heard: TypeAlias = Began | Spoke | Paused | CallPiece | CallClosed | Signed | Counted | Ended | Over | Broke | Unread

@@ -12,7 +12,7 @@ from moonshim.dialects.openai_chat.decode import error_in
 from moonshim.dialects.openai_chat.sequel import Sequel, without_ending
 from moonshim.errors import InvalidInput, Problem, ProblemKind
 from moonshim.events import Failed, Finished, Repaired
-from moonshim.glance import ShortWay
+from moonshim.glance import ShortCrossing, ShortWay
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import ChunkMender, Released
 from moonshim.ndjson import NdjsonFramer, render_ndjson
@@ -20,14 +20,13 @@ from moonshim.options import KimiOptions
 from moonshim.plan import Plan, Tools, plan_for
 from moonshim.registry import dialect_named
 from moonshim.shapes import Renamer
-from moonshim.sse import MAX_EVENT_BYTES, Frame, SseFramer, render_sse
+from moonshim.sse import MAX_EVENT_BYTES, Frame, SseFramer, event_line, render_sse
 from moonshim.translating import Translator
 
 __all__ = ["Framing", "Mender"]
 
 Framing: TypeAlias = Literal["sse", "ndjson"]
 _FRAMINGS: Final = ("sse", "ndjson")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
 _EVENT: Final = re.compile(rb"^event: ?([^\n]*)$", re.MULTILINE)
 _DONE: Final = b"[DONE]"
 _PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
@@ -87,11 +86,13 @@ class Mender:
         self.problem: Problem | None = None
         """Why the answer was broken off, if it was, by `fail` or for its size: nothing comes after that."""
         self._chunks: ChunkMender[Frame] | Translator[Frame]
-        self._short: ShortWay | None = None
+        self._short: ShortWay | ShortCrossing | None = None
         self._renamer: Renamer | None = None
         self._sequel: Sequel | None = None
         if self._client is not None:
             self._chunks = Translator(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
+            names_events = self._client.names_events
+            self._short = ShortCrossing(self._chunks, self._render_frame, names_events=names_events)
         else:
             self._chunks = ChunkMender(plan, collect=collect)
             if plan.client is not None:
@@ -120,8 +121,9 @@ class Mender:
             and type(data) is bytes
             and data.startswith(shape.head)
             and data.endswith(shape.tail)
+            and len(data) <= self._limit
         ):
-            taken = short.take(shape, data)
+            taken = short.take(shape, data)  # type: ignore[arg-type]
             if type(taken) is bytes:
                 return taken
             if taken is not None:
@@ -184,6 +186,8 @@ class Mender:
         self._take_rest(out)
         if isinstance(self._chunks, Translator):
             self._send(self._chunks.again(), out)
+            assert isinstance(self._short, ShortCrossing)
+            self._short.restart()
         else:
             held, self._held = self._held, []
             for chunk in (one for released in held for one in _chunks_of(released)):
@@ -343,7 +347,7 @@ class Mender:
         elif self._renamer is not None:
             sent = self._renamer.rename(sent, chunk)
         self._send(chunks.feed(chunk, sent), out)
-        if self._short is not None:
+        if isinstance(self._short, ShortWay):
             self._short.learn(frame, chunk, sent)
 
     def _translate(self, translator: Translator[Frame], frame: Frame, out: bytearray) -> None:
@@ -367,9 +371,12 @@ class Mender:
             payload = {"type": event.decode("utf-8", "replace"), **payload}
             event = None
         if translator.same_dialect:
-            line = _event_line(payload.get("type"))
+            line = event_line(payload.get("type"))
             frame = frame if event is not None and line == b"event: %b\n" % event else self._named(frame, payload, line)
-        self._send(translator.feed(payload, frame), out)
+        released = translator.feed(payload, frame)
+        if isinstance(self._short, ShortCrossing):
+            self._short.learn(frame, payload, released)
+        self._send(released, out)
 
     def _named(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:
         """The frame with its event's name and type, should it leave as it came: clients of Messages go by both."""
@@ -391,7 +398,7 @@ class Mender:
             head = one.origin.head if one.origin is not None else b""
             for chunk in one.chunks:
                 if self._client is not None and self._client.names_events:
-                    head = _event_line(chunk.get("type"))
+                    head = event_line(chunk.get("type"))
                 try:
                     out += self._render_frame(encode(chunk), head)
                 except RecursionError:
@@ -446,13 +453,6 @@ def _ends(chunk: dict[str, Any]) -> bool:
 def _too_large(limit: int) -> Problem:
     message = f"The host sent an event of more than {limit:,} bytes."
     return Problem(status=502, kind="server", message=message, code="event_too_large")
-
-
-def _event_line(kind: object) -> bytes:
-    """The line that names an event; none for a name that could be read as something else."""
-    if not isinstance(kind, str) or _NAME.fullmatch(kind) is None:
-        return b""
-    return b"event: %b\n" % kind.encode()
 
 
 def _as_bytes(data: object) -> bytes:

@@ -123,28 +123,30 @@ def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice
 class PlainShape:
     """A shape of which only the text is ever of use: the bytes before and behind it, and what it is."""
 
-    __slots__ = ("_data", "head", "only", "start", "stop", "tail")
+    __slots__ = ("_around", "_line", "channel", "head", "index", "only", "start", "stop", "tail")
 
-    def __init__(self, head: bytes, tail: bytes, only: OnlyText, data: tuple[int, int]) -> None:
+    def __init__(self, head: bytes, tail: bytes, only: OnlyText, line: bytes, around: tuple[int, int]) -> None:
         self.head = head
         """The bytes up to and with the opening quote."""
         self.tail = tail
         """The bytes from the closing quote on."""
         self.only = only
+        self.channel, self.index = only.channel, only.index
         self.start, self.stop = len(head) - 1, 1 - len(tail)
         """From where to where a frame of this shape has its text, with the quotes."""
-        self._data = data
+        self._line = line
+        self._around = around
 
-    def payload(self, raw: bytes) -> bytes:
-        """The JSON text in a frame of this shape."""
-        before, behind = self._data
-        return raw[before : len(raw) - behind]
+    def frame(self, raw: bytes) -> Frame:
+        """What a framer would make of this frame."""
+        before, behind = self._around
+        return Frame(raw, raw[before : len(raw) - behind], self._line)
 
 
 def plain_shape(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainShape | None:
     """The shape of a frame, of whose payload somebody knows that it says `only` this text."""
     around = None if frame.data is None else _around(frame.raw, frame.data, payload, only.path)
-    return None if around is None else PlainShape(around[0], around[1], only, around[2])
+    return None if around is None else PlainShape(around[0], around[1], only, frame.head, around[2])
 
 
 def _around(

@@ -6,12 +6,14 @@ decoded here, so a chunk may end inside a character.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["BYTE_ORDER_MARK", "BoundedFramer", "Fault", "Frame", "SseFramer", "render_sse"]
+__all__ = ["BYTE_ORDER_MARK", "BoundedFramer", "Fault", "Frame", "SseFramer", "event_line", "render_sse"]
 
 Fault: TypeAlias = Literal[
     "data_without_space", "line_endings", "multi_line_data", "unterminated", "byte_order_mark", "oversized"
@@ -22,6 +24,8 @@ BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LF: Final = 10
 _CR: Final = 13
 _any_json: Final = msgspec.json.Decoder(msgspec.Raw)
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
+_NAMES: Final = 256
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +49,20 @@ def render_sse(data: bytes, head: bytes = b"") -> bytes:
         # At the start of a stream a reader would take the mark off, and read a field that was not there.
         return b"data: %b\n%b\n" % (data, head)
     return b"%bdata: %b\n\n" % (head, data)
+
+
+def event_line(kind: object) -> bytes:
+    """The line that names an event; none for a name that could be read as something else.
+
+    >>> event_line("ping"), event_line("a\\nb"), event_line(None)
+    (b'event: ping\\n', b'', b'')
+    """
+    return _line_of(kind) if isinstance(kind, str) else b""
+
+
+@lru_cache(_NAMES)
+def _line_of(kind: str) -> bytes:
+    return b"event: %b\n" % kind.encode() if _NAME.fullmatch(kind) is not None else b""
 
 
 class BoundedFramer(ABC):

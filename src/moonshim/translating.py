@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moonshim.assemble import Assembler
 from moonshim.conversation import Message, Usage
-from moonshim.dialect import Dialect, Encoder
+from moonshim.dialect import Dialect, Encoder, Template
 from moonshim.errors import InvalidInput
 from moonshim.events import (
     BlockClosed,
@@ -30,9 +30,23 @@ from moonshim.events import (
     Repaired,
     Started,
 )
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Paused, Signed, Spoke, Unread
+from moonshim.heard import (
+    Began,
+    Broke,
+    CallClosed,
+    Counted,
+    Ended,
+    Heard,
+    OnlyText,
+    Over,
+    Paused,
+    Signed,
+    Spoke,
+    Unread,
+)
 from moonshim.mending import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
 from moonshim.plan import Plan
+from moonshim.repair.answer import Answer, Fed
 from moonshim.repair.finish import mended_finish
 from moonshim.repair.log import RepairLog
 from moonshim.repair.slip import Slip
@@ -54,6 +68,9 @@ class EventCollector:
     def feed(self, event: Event) -> list[Body]:
         self.events.append(event)
         return []
+
+    def template(self, index: int) -> Template | None:
+        return None
 
 
 class _Ending(Struct, Generic[Origin]):
@@ -217,6 +234,55 @@ class Translator(Generic[Origin]):
         self._begun = True
         return released
 
+    # -- at a glance: payloads whose text was read before they were parsed ---------------
+
+    @property
+    def answer(self) -> Answer:
+        """The answer that is being told."""
+        return self._choice.answer
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all that was said has left, so that the next text may be read at a glance."""
+        if self._stages is not None or self._queue or self._raw_reason is not None or self._ending is not None:
+            return False
+        if self._closed or self._kept is not None or (self._twins is not None and not self._twins.is_calm):
+            return False
+        return self._choice.answer.calm and self._choice.carry.is_empty
+
+    @property
+    def passes(self) -> bool:
+        """Whether a payload that needs nothing leaves as it came."""
+        return self._twins is not None and not self._twins.writes_anew
+
+    def only_text(self, payload: Body) -> OnlyText | None:
+        """Where the text stands, if it is all that the payload said which came last, and that its like would say."""
+        return self._decoder.only_text(payload)
+
+    def template(self, block: int) -> Template | None:
+        """How the next piece of this block is told."""
+        return self._encoder.template(self._first_block + block)
+
+    def tell(self, block: int, text: str) -> list[Released[Origin]]:
+        """A piece of a block that was read at a glance, and whose block has no template."""
+        payloads = self._write(BlockDelta(block, text))
+        return [Released(None, payloads)] if payloads else []
+
+    def resume(
+        self, only: OnlyText, text: str, fed: Fed | str, payload: Body, origin: Origin | None
+    ) -> list[Released[Origin]]:
+        """A payload whose only text was read at a glance, and is more than that: `fed` is what has become of it."""
+        frame = self._frame(payload, origin)
+        if isinstance(fed, Fed):
+            assert only.channel is not None
+            frame.size = len(text)
+            self._choice.answer.say(only.channel, text, frame.slip, fed)
+        else:
+            self._choice.answer.call(CallPiece(only.index, arguments=text), frame.slip, fed)
+        return self._queued(frame, over=False)
+
+    # -- one payload -----------------------------------------------------------------
+
     def _conclude(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """Nothing more comes of this answer: all of it leaves but the ending."""
         if self._ending is None and self._choice.answer.ending is None:
@@ -237,6 +303,9 @@ class Translator(Generic[Origin]):
         over = False
         for one in heard:
             over = self._take(one, frame) or over
+        return self._queued(frame, over)
+
+    def _queued(self, frame: HostFrame[Origin], over: bool) -> list[Released[Origin]]:
         self._queue.append(frame)
         self._parked += frame.size
         released = [] if over else self._leave()

@@ -54,6 +54,16 @@ class Twins(Generic[Origin]):
         self._shifted = shifted
         """Blocks have other numbers than the host's own: from now on they are known by nothing."""
 
+    @property
+    def writes_anew(self) -> bool:
+        """Whether deltas leave as they are written: their blocks have other numbers than the host's."""
+        return self._shifted
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing waits to be told, or to be told as."""
+        return not self._untold and not self._early
+
     def match(self, payloads: list[Body], frame: HostFrame[Origin], *, over: bool) -> list[Released[Origin]]:
         """What goes out for this frame, each payload as the host's own where there is one."""
         if not self._shifted and any(self._is_shifted(payload, frame) for payload in payloads):

@@ -155,6 +155,25 @@ class Answer:
             return mended
         return Fed(found)
 
+    @property
+    def speaking(self) -> int:
+        """The block of the speech that is being told."""
+        return self._blocks.current
+
+    def held(self, channel: Channel) -> str:
+        """What is held back of this field's text."""
+        return self._grammars[channel].held
+
+    def said_only(self, channel: Channel, fed: Fed) -> str | None:
+        """What a text gave that was read and that no frame waits for, if it is speech; None when it is more."""
+        if not fed.found:
+            return ""
+        one = fed.found[0]
+        if type(one) is not Said or len(fed.found) > 1 or one.channel != channel or self._blocks.speaking != channel:
+            return None
+        self._heard(channel, one.text)
+        return one.text
+
     def read(self, channel: Channel, text: str) -> Fed:
         """Read text while some is held back: what the grammar found, and nothing done with it yet."""
         return Fed(self._grammars[channel].feed(text))
@@ -309,7 +328,7 @@ class Answer:
             # What follows the first speech decides that nothing before it is held any longer.
             still_held = after if not rest else ""
             self._parking[channel].claim(before, lead, still_held, self._speaker(said_in), slip)
-            self._follow(channel, rest, slip)
+            self._follow(channel, rest, slip, mended)
             if rest and after:
                 self._parking[channel].claim("", "", after, self._speaker(channel), slip)
             return

@@ -18,7 +18,20 @@ from moonshim.dialects.anthropic.usage import UsageReader
 from moonshim.dialects.anthropic.words import NOT_RETRYABLE, REASONS
 from moonshim.events import CallPiece, Failed
 from moonshim.grammar.events import Channel
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Paused, Signed, Spoke, Unread
+from moonshim.heard import (
+    Began,
+    Broke,
+    CallClosed,
+    Counted,
+    Ended,
+    Heard,
+    OnlyText,
+    Over,
+    Paused,
+    Signed,
+    Spoke,
+    Unread,
+)
 
 __all__ = ["MessagesDecoder", "decode_response"]
 
@@ -82,6 +95,21 @@ class MessagesDecoder:
                 rest = block.text.finish()
                 out += [CallPiece(block.call, arguments=rest)] if rest and rest != "{}" else []
         return out
+
+    def only_text(self, payload: Json) -> OnlyText | None:
+        """Where the text stands, if this is a delta of speech, or of input that goes out as it comes."""
+        delta = _object(payload, "delta")
+        block, kind = self._blocks.get(_index(payload, self._last)), delta.get("type")
+        if payload.get("type") != "content_block_delta" or block is None or block.kind not in _KNOWN_BLOCKS:
+            return None
+        match kind:
+            case "text_delta" if _text(delta, "text"):
+                return OnlyText(("delta", "text"), "text")
+            case "thinking_delta" if _text(delta, "thinking"):
+                return OnlyText(("delta", "thinking"), "reasoning")
+            case "input_json_delta" if _text(delta, "partial_json") and block.call >= 0 and block.text.flows:
+                return OnlyText(("delta", "partial_json"), index=block.call)
+        return None
 
     def _message_start(self, payload: Json) -> list[Heard]:
         if self._began:

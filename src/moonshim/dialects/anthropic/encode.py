@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
-from moonshim.dialect import Reply
+from moonshim.dialect import TEXT, Reply, Template
 from moonshim.dialects.anthropic.blocks import LEGAL_ID, REDACTED, input_of
 from moonshim.dialects.anthropic.errors import render_failed
 from moonshim.dialects.anthropic.parts import Json
@@ -99,6 +99,13 @@ class MessagesEncoder:
                 return []
             case _:
                 assert_never(event)
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block is told, once something of it was."""
+        block = self._open
+        if self._over or block is None or block.opened.index != index or not block.said or self._suspended is not None:
+            return None
+        return Template(_piece(block, TEXT))
 
     # -- the message -----------------------------------------------------------------
 
@@ -189,8 +196,7 @@ class MessagesEncoder:
         if not text:
             return []
         block.said = True
-        name, field = _DELTAS[kind]
-        return [*self._begin(block), _delta(block, {"type": name, field: text})]
+        return [*self._begin(block), _piece(block, text)]
 
     def _sign(self, block: _Block, signed: BlockSigned) -> list[Json]:
         """The host's own signature goes out at once; a token of ours waits for all that it has to hold."""
@@ -291,6 +297,11 @@ def _redacted(block: _Block) -> Json | None:
         return None
     detail = signed.details[0]
     return detail if detail.get("type") == REDACTED and isinstance(detail.get("data"), str) else None
+
+
+def _piece(block: _Block, text: str) -> Json:
+    name, field = _DELTAS[block.opened.kind]
+    return _delta(block, {"type": name, field: text})
 
 
 def _delta(block: _Block, delta: Json) -> Json:

@@ -55,6 +55,11 @@ class InputText:
         """Whether neither the start nor a delta has said anything."""
         return not self._start and not self._said
 
+    @property
+    def flows(self) -> bool:
+        """Whether every delta from now on goes out as it comes, and changes nothing here."""
+        return self._decided and self._said
+
     def feed(self, text: str) -> str:
         """A delta came: what can go out now."""
         if not self._decided:

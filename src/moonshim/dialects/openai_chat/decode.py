@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from moonshim.conversation import Usage
-from moonshim.dialects.openai_chat.delta import read_index, read_pieces, read_speech, reasoning_fields
+from moonshim.dialects.openai_chat.delta import only_text, read_index, read_pieces, read_speech, reasoning_fields
 from moonshim.dialects.openai_chat.patch import host_error
 from moonshim.dialects.openai_chat.usage import told_usage
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Signed, Spoke, Unread
+from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, OnlyText, Over, Signed, Spoke, Unread
 
 __all__ = ["ChatDecoder", "decode_response", "error_in", "read_usage"]
 
@@ -52,6 +52,17 @@ class ChatDecoder:
     def flush(self) -> list[Heard]:
         """The input is over."""
         return self._reasoning.close()
+
+    def only_text(self, payload: Json) -> OnlyText | None:
+        """Where the text stands, if that is all this chunk says, and its like would be read as this was."""
+        only = only_text(payload)
+        if only is None or error_in(payload) is not None:
+            return None
+        choice = payload["choices"][0]
+        delta = choice["delta"]
+        # Entries are put together over all chunks, and a refusal is text: with either, a text is not all.
+        more = delta.get("reasoning_details") or (delta.get("refusal") and only.channel != "text")
+        return None if more or (read_index(choice.get("index")) or 0) != 0 else only
 
     def _choice(self, choice: Json, delta: Any) -> list[Heard]:
         delta = delta if isinstance(delta, dict) else {}

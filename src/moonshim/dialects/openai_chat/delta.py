@@ -8,11 +8,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from moonshim.events import CallPiece
+from moonshim.heard import OnlyText
 from moonshim.json_text import encode
 
 __all__ = [
     "REASONING_FIELDS",
     "Speech",
+    "only_text",
     "read_index",
     "read_pieces",
     "read_speech",
@@ -61,6 +63,32 @@ def _text_key(entry: Any) -> str:
 def reasoning_fields(delta: Mapping[str, Any]) -> tuple[str, ...]:
     """The fields in which this delta tells its reasoning."""
     return tuple(field for field in REASONING_FIELDS if text_of(field, delta.get(field)))
+
+
+def only_text(chunk: Mapping[str, Any]) -> OnlyText | None:
+    """Where the text of a chunk stands, if one text in one choice is all that it tells."""
+    choices = chunk.get("choices")
+    if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage") is not None:
+        return None
+    choice = choices[0]
+    delta = choice.get("delta") if isinstance(choice, dict) else None
+    if not isinstance(delta, dict) or choice.get("finish_reason") or choice.get("usage") or delta.get("finish_reason"):
+        return None
+    said, entries = read_speech(delta), delta.get("tool_calls")
+    if entries:
+        pieces = read_pieces(entries)
+        if said.reasoning or said.content or len(pieces) != 1 or len(entries) != 1:
+            return None
+        piece = pieces[0]
+        if not piece.arguments or piece.index is None or piece.odd or piece.id or piece.name or piece.extras:
+            return None
+        return OnlyText(("choices", 0, "delta", "tool_calls", 0, "function", "arguments"), index=piece.index)
+    if said.content and not said.reasoning:
+        return OnlyText(("choices", 0, "delta", "content"), "text")
+    fields = reasoning_fields(delta)
+    if said.reasoning and not said.content and len(fields) == 1 and fields[0] != "reasoning_details":
+        return OnlyText(("choices", 0, "delta", fields[0]), "reasoning")
+    return None
 
 
 def write_reasoning(delta: Mapping[str, Any], text: str, usual: tuple[str, ...], *, first: bool) -> dict[str, Any]:

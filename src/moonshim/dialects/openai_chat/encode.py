@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from moonshim.conversation import Usage
-from moonshim.dialect import Reply
+from moonshim.dialect import TEXT, Reply, Template
 from moonshim.dialects.openai_chat.delta import write_piece
 from moonshim.dialects.openai_chat.patch import error_chunk
 from moonshim.events import (
@@ -54,10 +54,8 @@ class ChatEncoder:
                 return self._started()
             case BlockDelta(index=index, text=text) if index in self._custom:
                 return self._grow_custom(index, self._custom[index].feed(text))
-            case BlockDelta(index=index, text=text) if index in self._numbers:
-                return [self._chunk({"tool_calls": [write_piece(CallPiece(self._numbers[index], arguments=text))]})]
             case BlockDelta(index=index, text=text):
-                return [self._chunk({self._kinds[index]: text})]
+                return [self._grown(index, text)]
             case BlockSigned():
                 details = [{"index": self._next_detail(), **one} for one in _details(event)]
                 return [self._chunk({"reasoning_details": details})] if details else []
@@ -71,6 +69,16 @@ class ChatEncoder:
                 return []
             case _:
                 assert_never(event)
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block is told."""
+        return None if index in self._custom else Template(self._grown(index, TEXT))
+
+    def _grown(self, index: int, text: str) -> Json:
+        number = self._numbers.get(index)
+        if number is None:
+            return self._chunk({self._kinds[index]: text})
+        return self._chunk({"tool_calls": [write_piece(CallPiece(number, arguments=text))]})
 
     def _next_detail(self) -> int:
         """Clients put the entries of a stream together by their index."""

@@ -10,7 +10,7 @@ from moonshim.dialects.openai_responses.content import Json
 from moonshim.dialects.openai_responses.heard_items import HeardItem
 from moonshim.dialects.openai_responses.items import CALLS
 from moonshim.events import Failed
-from moonshim.heard import Began, Broke, Counted, Ended, Heard, Over, Unread
+from moonshim.heard import Began, Broke, Counted, Ended, Heard, OnlyText, Over, Unread
 
 __all__ = ["ResponsesDecoder", "decode_response", "read_usage"]
 
@@ -92,6 +92,10 @@ class ResponsesDecoder:
     def flush(self) -> list[Heard]:
         """The input is over: nothing is kept back."""
         return []
+
+    def only_text(self, payload: Json) -> OnlyText | None:
+        """Events are numbered: no two of them differ in their text alone."""
+        return None
 
     def response(self, response: Json) -> list[Heard]:
         """A whole response, or the one that ends a stream: whatever of it was not told before, and its ending."""

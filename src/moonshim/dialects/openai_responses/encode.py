@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from moonshim.dialect import Reply
+from moonshim.dialect import NUMBER, TEXT, Reply, Template
 from moonshim.dialects.openai_responses.answer_object import echo, response_id, write_error, write_usage
 from moonshim.dialects.openai_responses.content import Json
 from moonshim.dialects.openai_responses.encode_items import OutputItem, open_item
@@ -67,6 +67,25 @@ class ResponsesEncoder:
                 return []
             case _:
                 assert_never(event)
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block is told; its item keeps the text, and its number is the next one."""
+        place = self._places[index]
+        item = self._items[place]
+        pieces, payload = item.pieces, item.piece(TEXT)
+        if payload is None or not pieces:
+            return None
+        number, self._number = self._number, NUMBER
+        (payload,) = self._placed(place, [payload])
+        self._number = number
+
+        def count(text: str) -> int:
+            pieces.append(text)
+            number = self._number
+            self._number = number + 1
+            return number
+
+        return Template(payload, count)
 
     def _start(self, started: Started) -> list[Json]:
         if self._object:

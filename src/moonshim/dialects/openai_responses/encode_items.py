@@ -20,8 +20,14 @@ __all__ = ["OutputItem", "open_item"]
 class OutputItem(Protocol):
     """An item that grows. Events come without their sequence number, and without the place of the item."""
 
+    pieces: list[str]
+    """What was told so far."""
+
     def opened(self) -> list[Json]: ...
     def grown(self, text: str) -> list[Json]: ...
+    def piece(self, text: str) -> Json | None:
+        """What tells one more piece behind others; None where a piece is not told as it comes."""
+
     def signed(self, signed: BlockSigned) -> None: ...
     def closed(self, *, complete: bool) -> list[Json]: ...
     @property
@@ -57,7 +63,7 @@ class _Message:
 
     def __init__(self, id: str) -> None:
         self._id = id
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._status = "in_progress"
 
     def opened(self) -> list[Json]:
@@ -65,14 +71,17 @@ class _Message:
         return [_added(item), self._event("response.content_part.added", part=self._part(""))]
 
     def grown(self, text: str) -> list[Json]:
-        self._pieces.append(text)
-        return [self._event("response.output_text.delta", delta=text, logprobs=[])]
+        self.pieces.append(text)
+        return [self.piece(text)]
+
+    def piece(self, text: str) -> Json:
+        return self._event("response.output_text.delta", delta=text, logprobs=[])
 
     def signed(self, signed: BlockSigned) -> None:
         pass
 
     def closed(self, *, complete: bool) -> list[Json]:
-        self._status, text = _status(complete), "".join(self._pieces)
+        self._status, text = _status(complete), "".join(self.pieces)
         return [
             self._event("response.output_text.done", text=text, logprobs=[]),
             self._event("response.content_part.done", part=self._part(text)),
@@ -81,7 +90,7 @@ class _Message:
 
     @property
     def whole(self) -> Json:
-        content = [self._part("".join(self._pieces))]
+        content = [self._part("".join(self.pieces))]
         return {"id": self._id, "type": "message", "status": self._status, "content": content, "role": "assistant"}
 
     def _part(self, text: str) -> Json:
@@ -102,7 +111,7 @@ class _Thought:
     def __init__(self, id: str, reply: Reply) -> None:
         self._id = id
         self._reply = reply
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._signed: BlockSigned | None = None
         self._status = "in_progress"
         self._token: str | None = None
@@ -113,26 +122,29 @@ class _Thought:
     def grown(self, text: str) -> list[Json]:
         if not text:
             return []
-        first = not self._pieces
-        self._pieces.append(text)
+        first = not self.pieces
+        self.pieces.append(text)
         begin = [self._event("response.reasoning_summary_part.added", part=_summary(""))] if first else []
-        return [*begin, self._event("response.reasoning_summary_text.delta", delta=text)]
+        return [*begin, self.piece(text)]
+
+    def piece(self, text: str) -> Json:
+        return self._event("response.reasoning_summary_text.delta", delta=text)
 
     def signed(self, signed: BlockSigned) -> None:
         self._signed = signed
 
     def closed(self, *, complete: bool) -> list[Json]:
-        signed, text = self._signed or BlockSigned(0), "".join(self._pieces)
+        signed, text = self._signed or BlockSigned(0), "".join(self.pieces)
         self._token = self._reply.sealer.seal(Sealed(text, signed.signature, signed.details, signed.field))
         self._status, out = _status(complete), list[Json]()
-        if self._pieces:
+        if self.pieces:
             out.append(self._event("response.reasoning_summary_text.done", text=text))
             out.append(self._event("response.reasoning_summary_part.done", part=_summary(text)))
         return [*out, _done(self.whole)]
 
     @property
     def whole(self) -> Json:
-        summary = [_summary("".join(self._pieces))] if self._pieces else []
+        summary = [_summary("".join(self.pieces))] if self.pieces else []
         return {
             "id": self._id,
             "type": "reasoning",
@@ -182,7 +194,7 @@ class _Call:
     def __init__(self, id: str, header: Json) -> None:
         self._id = id
         self._header = header
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._status = "in_progress"
 
     def opened(self) -> list[Json]:
@@ -198,19 +210,25 @@ class _Call:
         self._status = _status(complete)
         if not complete:
             return []
-        payload = {CALLS[self._TYPE].payload: "".join(self._pieces)}
+        payload = {CALLS[self._TYPE].payload: "".join(self.pieces)}
         return [{"type": f"{self._EVENT}.done", "item_id": self._id, **self._name(), **payload}, _done(self.whole)]
 
     @property
     def whole(self) -> Json:
-        payload = {CALLS[self._TYPE].payload: "".join(self._pieces)}
+        payload = {CALLS[self._TYPE].payload: "".join(self.pieces)}
         return {"id": self._id, "type": self._TYPE, "status": self._status, **payload, **self._header}
 
     def _told(self, text: str) -> list[Json]:
         if not text:
             return []
-        self._pieces.append(text)
-        return [{"type": f"{self._EVENT}.delta", "item_id": self._id, "delta": text}]
+        self.pieces.append(text)
+        return [self._piece(text)]
+
+    def piece(self, text: str) -> Json | None:
+        return self._piece(text)
+
+    def _piece(self, text: str) -> Json:
+        return {"type": f"{self._EVENT}.delta", "item_id": self._id, "delta": text}
 
     def _name(self) -> Json:
         return {"name": self._header["name"]}
@@ -229,6 +247,9 @@ class _FreeCall(_Call):
     def grown(self, text: str) -> list[Json]:
         return self._told(self._reader.feed(text))
 
+    def piece(self, text: str) -> None:
+        return None
+
     def closed(self, *, complete: bool) -> list[Json]:
         return [*self._told(self._reader.close()), *super().closed(complete=complete)]
 
@@ -245,8 +266,11 @@ class _SearchCall(_Call):
         super().__init__(id, {"call_id": header["call_id"], "execution": "client"})
 
     def grown(self, text: str) -> list[Json]:
-        self._pieces.append(text)
+        self.pieces.append(text)
         return []
+
+    def piece(self, text: str) -> None:
+        return None
 
     def closed(self, *, complete: bool) -> list[Json]:
         self._status = _status(complete)
@@ -254,5 +278,5 @@ class _SearchCall(_Call):
 
     @property
     def whole(self) -> Json:
-        asked = decode_object("".join(self._pieces).encode("utf-8", "surrogatepass"))
+        asked = decode_object("".join(self.pieces).encode("utf-8", "surrogatepass"))
         return {"id": self._id, "type": self._TYPE, "status": self._status, "arguments": asked or {}, **self._header}
