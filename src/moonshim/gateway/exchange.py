@@ -150,7 +150,8 @@ class _Asking:
         record = self._record
         record.attempts += 1
         record.provider, record.model = provider.name, target.model
-        record.changes = dict(Counter(change.rule for change in self.prepared.changes))
+        rules = [change.rule for change in self.prepared.changes]
+        record.changes = dict(Counter(rules)) if rules else {}
 
     async def run(self) -> None:
         """Raises `HostFailed` as long as nothing of the answer was sent."""
@@ -368,7 +369,7 @@ def _is_comment(out: bytes) -> bool:
 def _told(call: ClientCall) -> list[Header]:
     """What is told beside every answer; of a stream, as much as is known when it begins."""
     record = call.record
-    counts = Counter(record.changes) + Counter(record.repairs)
+    counts = Counter(record.changes) + Counter(record.repairs) if record.changes or record.repairs else {}
     told = ", ".join(f"{rule}={count}" for rule, count in sorted(counts.items())) or "none"
     headers = [(b"x-moonshim-repairs", told.encode())]
     if record.streamed:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from moonshim.config import Config, Target
+from moonshim.config import Config, GatewayKey, Target
 from moonshim.gateway import logs
 from moonshim.gateway.attempts import Breakers, RetryBudget
 from moonshim.gateway.auth import KeyRing
@@ -130,13 +130,13 @@ class Gate:
         """Where the raw answer of a host is written, if anywhere."""
         return None if self.stream_logs is None else self.stream_logs.open(record, prepared)
 
-    @asynccontextmanager
-    async def admitted(self, call: ClientCall) -> AsyncIterator[None]:
+    def admitted(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
         """Within the limits of its key, for as long as the request runs."""
-        key, record = call.key, call.record
-        if key is None:
-            yield
-            return
+        return nullcontext() if call.key is None else self._limited(call, call.key)
+
+    @asynccontextmanager
+    async def _limited(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
+        record = call.record
         call.outlet.always += await self.limiter.admit(key, call.request_id, streamed=record.streamed, record=record)
         renewing = None
         if record.streamed and key.concurrent_streams is not None:

@@ -31,6 +31,8 @@ Answer: TypeAlias = list[tuple[bytes, bytes]]
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::([0-9]{0,5}))?", re.ASCII)
 _PORTS: Final = {"http": "80", "https": "443"}
+_USUAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""How this machine calls itself: seen at once."""
 _ANY: Final = "*"
 _STRANGERS: Final = frozenset({"cross-site", "same-site"})
 """What `Sec-Fetch-Site` says of other pages. Another port of localhost is `same-site`, and somebody else's program."""
@@ -148,8 +150,10 @@ def _is_same(origin: str, host: _Place | None, config: Config) -> bool:
 def _is_ours(host: _Place | None, config: Config) -> bool:
     if host is None:
         return False
+    if host.name in _USUAL:
+        return True
     address = _address(host.name)
-    if host.name == "localhost" or (address is not None and address.is_loopback):
+    if address is not None and address.is_loopback:
         return True
     listed = (_place(name) for name in config.allowed_hosts)
     return any(one is not None and one.name == host.name and one.port in ("", host.port) for one in listed)

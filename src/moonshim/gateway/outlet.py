@@ -97,8 +97,14 @@ class Outlet:
 
     # -- what is sent ----------------------------------------------------------------
 
+    def _stop_if_gone(self) -> None:
+        """The cancellation may have been lost on its way: a store's client that waits can swallow it (redis does)."""
+        if self.gone:
+            raise asyncio.CancelledError
+
     async def respond(self, status: int, headers: Sequence[Header], body: bytes) -> None:
         """A whole answer. Where heartbeats may have begun one, `settle` and `started` come first."""
+        self._stop_if_gone()
         self._quiet()
         length = (b"content-length", str(len(body)).encode())
         await self._start(status, [*headers, length])
@@ -121,6 +127,7 @@ class Outlet:
 
     async def write(self, data: bytes) -> None:
         """More of a stream. Returns when the client's side has room again: that is what holds the host back."""
+        self._stop_if_gone()
         if self._beating is not None:
             await asyncio.shield(self._beating)
         self._busy = True
@@ -132,6 +139,7 @@ class Outlet:
 
     async def finish(self, data: bytes = b"") -> None:
         """The end of a stream."""
+        self._stop_if_gone()
         await self.settle()
         await self._end(data)
 
@@ -157,3 +165,5 @@ class Outlet:
         for task in (self._watcher, self._beating):
             if task is not None:
                 task.cancel()
+        # They know this outlet: a ring would keep all three in memory.
+        self._watcher = self._beating = None

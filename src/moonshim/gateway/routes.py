@@ -93,7 +93,7 @@ class Endpoint:
             call = ClientCall(
                 dialect=self._dialect,
                 headers=headers,
-                query=dict(parse_qsl(scope["query_string"].decode("latin-1"))),
+                query=dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {},
                 record=record,
                 outlet=outlet,
             )
