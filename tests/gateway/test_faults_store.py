@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -215,12 +217,16 @@ def test_a_key_is_not_refused_for_what_nobody_can_count(redis: RedisServer) -> N
     run(test())
 
 
-def test_a_place_among_the_streams_is_given_back_however_a_stream_ends(redis: RedisServer) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_a_place_among_the_streams_is_given_back_however_a_stream_ends(
+    redis: RedisServer, kind: str, tmp_path: Path
+) -> None:
     """A server tells a disconnect behind every answer, while the store is still being told."""
     header, key = with_key(concurrent_streams=1)
+    store = redis.url if kind == "redis" else f"sqlite:{tmp_path}/state"
 
     async def test() -> None:
-        async with scene(GOOD, store=redis.url) as one:
+        async with scene(GOOD, store=store) as one:
             one.gateway.gate.reload(replace(one.gateway.gate.view.config, keys=(key,)))
             for count in range(1, 6):
                 reply = await one.ask("openai_chat", body_of("openai_chat"), headers=header)
@@ -262,5 +268,29 @@ def test_a_client_may_vanish_while_the_store_says_nothing(redis: RedisServer) ->
             redis.go_on()
             await asyncio.sleep(0.06)
             await one.works()
+
+    run(test())
+
+
+def test_a_client_that_vanishes_while_something_is_remembered_is_not_served_on(redis: RedisServer) -> None:
+    """The client of Redis swallows a cancellation now and then: that must not keep an answer going for nobody."""
+
+    async def test() -> None:
+        async with scene(GOOD, store=redis.url) as one:
+            gate = one.gateway.gate
+            remember = gate.recollections.remember
+
+            async def swallowing(*given: Any) -> None:
+                connection.hang_up()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(10)
+                await remember(*given)
+
+            gate.recollections.remember = swallowing  # type: ignore[method-assign,assignment]
+            async with one.connected() as connection:
+                connection.send("anthropic", body_of("anthropic"))
+                await one.until(lambda: bool(one.records), "it is not noticed")
+            assert one.records[-1].outcome == "client_gone"
+            await one.settles()
 
     run(test())
