@@ -166,21 +166,39 @@ def test_fifty_streams_that_run_at_sigterm_finish_and_nothing_new_is_taken(tmp_p
     run(test())
 
 
-def test_a_stream_that_outlives_its_grace_is_cut_and_never_looks_whole(tmp_path: Path) -> None:
+def test_what_outlives_its_grace_is_told_so_and_never_looks_whole(tmp_path: Path) -> None:
+    async def silent(peer: Peer, asked: Asked) -> None:
+        await (peer.gone() if b"silent" in asked.body else held(peer, asked))
+
     async def test() -> None:
-        async with Host(Held()) as upstream, served(tmp_path, upstream, "--graceful-seconds", "0.2") as gateway:
-            for client in CLIENTS[:1]:
+        async with Host(silent) as upstream, served(tmp_path, upstream, "--graceful-seconds", "0.2") as gateway:
+
+            async def stream(client: str) -> Any:
                 async with connected(gateway.port) as connection:
                     connection.send(client, body_of(client))
                     await connection.head()
                     await connection.until(lambda body: b"Hi." in body)
-                    gateway.process.send_signal(signal.SIGTERM)
-                    reply = await connection.rest()
-                    assert not reply.ended
+                    begun.release()
+                    return read_stream(client, (await connection.rest()).body)
+
+            begun = asyncio.Semaphore(0)
+            streams = [asyncio.ensure_future(stream(client)) for client in CLIENTS]
+            waiting = [asyncio.ensure_future(ask(gateway.port, one, body_of(one, "silent"))) for one in CLIENTS]
+            for _ in CLIENTS:
+                await begun.acquire()
+            await upstream.until(lambda: len(upstream.asked) == 2 * len(CLIENTS))
+            gateway.process.send_signal(signal.SIGTERM)
+            for said in await asyncio.gather(*streams):
+                assert (said.text, said.reason) == ("Hi.", None)
+                assert "about to stop" in said.error["message"]
+            for client, refused in zip(CLIENTS, await asyncio.gather(*waiting), strict=True):
+                assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+                error_of(client, refused.json)
             assert await gateway.process.wait() == 0
             assert "Traceback" not in gateway.told
             await upstream.until(lambda: upstream.open == 0)
 
+    held = Held()
     run(test())
 
 

@@ -39,7 +39,15 @@ from moonshim.sse import MAX_EVENT_BYTES
 from moonshim.stage import TransformerFailed
 from moonshim.upstream import Answer, Call
 
-__all__ = ["exchange", "problem_in"]
+__all__ = ["STOPPING", "exchange", "problem_in"]
+
+STOPPING: Final = Problem(
+    status=503,
+    kind="overloaded",
+    message="this gateway is about to stop, and takes nothing new: send the request again",
+    code="gateway_stopping",
+    retry_after=1.0,
+)
 
 _ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
@@ -239,6 +247,12 @@ class _Asking:
         except UpstreamError as error:
             await self._break_off(answer, reading, problem_of(error), "broken")
             return False
+        except asyncio.CancelledError:
+            if self._sent and not self._outlet.gone:
+                # The server ends, and cannot wait any longer.
+                self._note(STOPPING, "broken")
+                await self._outlet.finish(reading.fail(STOPPING))
+            raise
         except Exception as error:
             if not self._sent:
                 raise

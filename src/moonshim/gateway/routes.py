@@ -20,7 +20,7 @@ from moonshim.gateway.body import BodyGone, read_json
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.clients import client_name
 from moonshim.gateway.compaction import compact
-from moonshim.gateway.exchange import exchange, problem_in
+from moonshim.gateway.exchange import STOPPING, exchange, problem_in
 from moonshim.gateway.gate import Gate
 from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
 from moonshim.gateway.models_list import model_entry, model_list
@@ -37,13 +37,6 @@ Handler: TypeAlias = Callable[[Gate, ClientCall, Mapping[str, str]], Awaitable[A
 """What is returned, if anything, goes to the client as JSON."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
-_ENDING: Final = Problem(
-    status=503,
-    kind="overloaded",
-    message="this gateway is about to stop, and takes nothing new: send the request again",
-    code="draining",
-    retry_after=1.0,
-)
 CLIENT_GONE: Final = 499
 """As nginx counts it; nobody is there to be told."""
 
@@ -73,6 +66,7 @@ class Endpoint:
             await self._answer(scope, headers, record, outlet, receive)
         except asyncio.CancelledError:
             if not outlet.gone:
+                await self._tell(outlet, record, STOPPING)
                 raise
             _went_away(record)
         except BodyGone:
@@ -99,7 +93,7 @@ class Endpoint:
             )
             if not self._open:
                 if gate.draining:
-                    raise Refused(_ENDING)
+                    raise Refused(STOPPING)
                 view = gate.view
                 check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
                 call.key = view.keyring.identify(headers)
@@ -123,7 +117,7 @@ class Endpoint:
         headers = _json_headers(record)
         if problem.retry_after is not None:
             headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))
-        if problem is _ENDING:
+        if problem is STOPPING:
             headers.append((b"connection", b"close"))
         if problem.request_id is not None:
             headers.append((b"x-upstream-request-id", problem.request_id.encode("ascii", "replace")))
