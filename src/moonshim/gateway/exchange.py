@@ -53,6 +53,12 @@ _ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
 _LAST_WORDS_SECONDS: Final = 10.0
 """How long a host may be silent behind the end of its answer, before that is taken for all."""
+_GOODBYES: Final[dict[str, tuple[bytes, ...]]] = {
+    "openai_chat": (b"data: [DONE]",),
+    "anthropic": (b"event: message_stop",),
+    "openai_responses": (b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
+}
+"""What clients go away behind, without waiting for the last byte."""
 _CONTENT_TYPES: Final[dict[Form, bytes]] = {
     "sse": b"text/event-stream; charset=utf-8",
     "ndjson": b"application/x-ndjson",
@@ -237,6 +243,7 @@ class _Asking:
                 if out:
                     if ending is not None:
                         await self._file(reading, out)
+                        self._outlet.told_end |= any(word in out for word in _GOODBYES[self._call.dialect.name])
                     if not self._sent:
                         await self._begin(answer, reading, out)
                     await self._outlet.write(out)

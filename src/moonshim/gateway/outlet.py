@@ -14,6 +14,8 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 _SOONEST: Final = 0.05
 """Seconds: a timer is never set closer than this, however late it is."""
+_LAST_SECONDS: Final = 2.0
+"""How long the host may take for the rest, when the client has heard the end and gone."""
 
 
 class Outlet:
@@ -42,6 +44,8 @@ class Outlet:
         self.status = 0
         """What the client was told; 0: nothing yet."""
         self.gone = False
+        self.told_end = False
+        """The client has heard the end of the answer. Most go away then, and do not wait for the last byte."""
 
     @property
     def started(self) -> bool:
@@ -56,6 +60,10 @@ class Outlet:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        if self.told_end and not self._whole:
+            # The host may still tell what it cost, and its connection can be used again when all of it was read.
+            self._send = _nobody
+            await asyncio.sleep(_LAST_SECONDS)
         if self._whole:
             return  # servers say so behind every answer: nobody has gone away from anything
         self.gone = True
@@ -167,3 +175,7 @@ class Outlet:
                 task.cancel()
         # They know this outlet: a ring would keep all three in memory.
         self._watcher = self._beating = None
+
+
+async def _nobody(message: MutableMapping[str, Any]) -> None:
+    """Sends to a client that is gone."""
