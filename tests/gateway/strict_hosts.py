@@ -15,6 +15,7 @@ from msgspec import Struct
 from moonshim.config import Provider, Secret
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
+from tests.streams import chunk
 from tests.strict_kimi.request_rules import check_chat, check_messages
 
 __all__ = ["ROWS", "Playing", "Row", "StrictKimi", "Turn", "answered", "as_answer", "signature_of", "turns_of"]
@@ -153,7 +154,7 @@ def as_answer(said: Playing, row: Row, turns: list[Turn], *, number: int = 7) ->
     thought = Thought(fields={row.reasoning: said.thought} if said.thought else {})
     answer = chat_answer(thought, said.text, calls, leaked=said.leaked)
     usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34, "cached_tokens": 20}
-    last = json.dumps({"id": "chatcmpl-7", "object": "chat.completion.chunk", "choices": [], "usage": usage})
+    last = json.dumps(chunk({}) | {"choices": [], "usage": usage})
     stream = answer.stream.replace(b"data: [DONE]", b"data: %b\n\ndata: [DONE]" % last.encode())
     return Answer({**answer.whole, "usage": usage}, stream)
 
