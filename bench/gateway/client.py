@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import Any, cast
 
 from msgspec import Struct
@@ -57,13 +58,13 @@ class _Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self._sent = asyncio.get_running_loop().time()
+        self._sent = time.perf_counter()
         self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self.reads += 1
         if self.first is None and b"data:" in data:
-            self.first = asyncio.get_running_loop().time() - self._sent
+            self.first = time.perf_counter() - self._sent
         tail = self._tail[-64:] + data[-256:]
         if self._ends_with in tail:
             self._finish(True)
