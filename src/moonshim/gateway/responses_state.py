@@ -166,7 +166,7 @@ class ResponsesState:
         start = 0
         if after is not None:
             start = next((place + 1 for place, item in enumerate(items) if item.get("id") == after), len(items))
-        page = items[start : start + limit]
+        page = [_listed(item) for item in items[start : start + limit]]
         return {
             "object": "list",
             "data": page,
@@ -270,6 +270,16 @@ def _named_items(items: list[Any], turns: Mapping[str, Turn]) -> list[Json]:
         return items
     resolved: list[Json] = resolve_references({"input": items}, _known(turns).get)["input"]
     return resolved
+
+
+def _listed(item: Json) -> Json:
+    """As clients read it: text that was sent as a string is listed as a part, whatever it was sent as."""
+    text = item.get("content")
+    if not isinstance(text, str) or item.get("type", "message") != "message":
+        return item
+    if item.get("role") == "assistant":
+        return item | {"content": [{"type": "output_text", "text": text, "annotations": []}]}
+    return item | {"content": [{"type": "input_text", "text": text}]}
 
 
 def _said(output: list[Any]) -> list[Json]:

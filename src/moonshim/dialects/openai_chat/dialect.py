@@ -21,7 +21,7 @@ _TYPES: Final[dict[ProblemKind, str]] = {
     "too_large": "invalid_request_error",
     "authentication": "authentication_error",
     "permission": "permission_error",
-    "not_found": "not_found_error",
+    "not_found": "invalid_request_error",
     "rate_limit": "rate_limit_error",
     "quota": "insufficient_quota",
     "overloaded": "overloaded_error",

@@ -15,7 +15,7 @@ _WORDS: Final[dict[ProblemKind, tuple[str, str | None]]] = {
     "too_large": ("invalid_request_error", "request_too_large"),
     "authentication": ("authentication_error", "invalid_api_key"),
     "permission": ("permission_error", "permission_denied"),
-    "not_found": ("not_found_error", "model_not_found"),
+    "not_found": ("invalid_request_error", "model_not_found"),
     "rate_limit": ("rate_limit_exceeded", "rate_limit_exceeded"),
     "quota": ("insufficient_quota", "insufficient_quota"),
     "overloaded": ("server_error", "overloaded"),
