@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -167,9 +167,16 @@ def read_request(
 
     `default_model` is asked for where the body names no model. See `prepare_request` for the rest.
     """
-    client, sealer = dialect_named(dialect), Sealer(secret)
+    client = dialect_named(dialect)
+    sealer = _sealer(secret) if isinstance(secret, bytes) else Sealer(secret)
     request, changes = client.parse_request(_with_model(body, default_model), sealer)
     return Asked(body, client.name, request, changes, sealer)
+
+
+@lru_cache(16)
+def _sealer(secret: bytes) -> Sealer:
+    """Made once: its keys are hashes of the secret."""
+    return Sealer(secret)
 
 
 def prepare_request(
