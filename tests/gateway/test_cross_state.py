@@ -96,7 +96,8 @@ class TestResponses:
             assert (await client.retrieve(first.id)).metadata == {"mine": "yes"}
             items = [item.to_dict() async for item in client.input_items.list(second.id, order="asc")]
             assert [item.get("role") or item["type"] for item in items] == ["user", "reasoning", "assistant", "user"]
-            assert items[0]["content"][0]["text"].startswith("One")
+            first_item: Any = items[0]
+            assert first_item["content"][0]["text"].startswith("One")
             await client.delete(first.id)
             with pytest.raises(openai.NotFoundError):
                 await client.retrieve(first.id)
