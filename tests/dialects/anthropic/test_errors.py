@@ -6,8 +6,8 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from moonshim.dialects.anthropic.errors import render_failed, render_problem
-from moonshim.errors import Problem, ProblemKind
+from moonshim.dialects.anthropic.errors import ThreadUnsupported, render_failed, render_problem
+from moonshim.errors import Problem, ProblemKind, problem_of
 from moonshim.events import Failed
 
 OVERFLOWS: Final[dict[str, tuple[dict[str, Any], str]]] = {
@@ -26,6 +26,12 @@ OVERFLOWS: Final[dict[str, tuple[dict[str, Any], str]]] = {
 def test_an_overflow_reads_as_claude_code_knows_it(fields: dict[str, Any], expected: str) -> None:
     body = render_problem(Problem(status=400, kind="context_overflow", **fields))
     assert body["error"] == {"type": "invalid_request_error", "message": f"prompt is too long: {expected}"}
+
+
+def test_a_thread_is_refused_in_the_words_that_make_the_official_client_send_everything() -> None:
+    body = render_problem(problem_of(ThreadUnsupported("no threads", field="thread")))
+    assert body["error"]["type"] == "invalid_request_error"
+    assert body["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 @pytest.mark.parametrize("kind", get_args(ProblemKind))

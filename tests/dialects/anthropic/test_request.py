@@ -95,6 +95,7 @@ REFUSED: Final[dict[str, tuple[Json, str]]] = {
         "output_config.format.schema",
     ),
     "a user who is a number": ({"metadata": {"user_id": 1}}, "metadata.user_id"),
+    "a thread to go on with": ({"thread": {"type": "continue", "previous_message_id": "msg_1"}}, "thread"),
 }
 
 

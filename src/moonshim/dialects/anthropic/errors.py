@@ -7,10 +7,17 @@ from typing import Final
 
 from moonshim.dialects.anthropic.parts import Json
 from moonshim.dialects.anthropic.words import error_type
-from moonshim.errors import Problem, ProblemKind
+from moonshim.errors import InvalidInput, Problem, ProblemKind
 from moonshim.events import Failed
 
-__all__ = ["render_failed", "render_problem"]
+__all__ = ["ThreadUnsupported", "render_failed", "render_problem"]
+
+
+class ThreadUnsupported(InvalidInput):
+    """A request goes on from an answer that only its host would have kept. The official client then sends it all."""
+
+    code = "thread_unsupported_request"
+
 
 _TYPES: Final[dict[ProblemKind, str]] = {
     "invalid_request": "invalid_request_error",
@@ -38,6 +45,8 @@ def render_problem(problem: Problem) -> Json:
     """
     message = _overflow(problem) if problem.kind == "context_overflow" else _located(problem)
     body: Json = {"type": "error", "error": {"type": _TYPES[problem.kind], "message": message}}
+    if problem.code == ThreadUnsupported.code:
+        body["error"]["details"] = {"error_code": problem.code, "unsupported": ["thread"]}
     return body if problem.request_id is None else body | {"request_id": problem.request_id}
 
 

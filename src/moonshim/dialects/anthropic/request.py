@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Part, Reasoning, Request, Sampling
 from moonshim.dialect import with_put
+from moonshim.dialects.anthropic.errors import ThreadUnsupported
 from moonshim.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, read_fields, write_fields
 from moonshim.dialects.anthropic.messages import parse_system, read_messages, write_messages, write_system
 from moonshim.dialects.anthropic.parts import DIALECT, Json, kept_of
@@ -55,6 +56,9 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
         raise InvalidInput("model must be a string", field="model")
     if not isinstance(body.get("messages"), list) or not body["messages"]:
         raise InvalidInput("messages must be a list of at least one message", field="messages")
+    if body.get("thread") is not None:
+        # Its messages are only those that are new: an answer to them alone would be one to something else.
+        raise ThreadUnsupported("threads are not kept here: send the whole conversation as messages", field="thread")
     values = read_fields(body)
     (choice, parallel), (effort, form), (user, metadata) = values["choice"], values["output"], values["metadata"]
     system, changes = parse_system(body.get("system")), list[Change]()
