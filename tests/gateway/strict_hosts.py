@@ -77,6 +77,8 @@ class StrictKimi(Host):
         self.refused: list[str] = []
         """What it had against requests, over all of them."""
         self.bodies: list[Json] = []
+        self.down: set[str] = set()
+        """The rows that answer nothing but 503."""
         self.piece = 0
         """How many bytes of a stream come at once; 0: all of them."""
         self.halts_behind = b""
@@ -98,8 +100,11 @@ class StrictKimi(Host):
         )
 
     async def _answer(self, peer: Peer, asked: Asked) -> None:
-        row = ROWS[asked.path.split("/")[1]]
-        body = json.loads(asked.body)
+        name = asked.path.split("/")[1]
+        row, body = ROWS[name], json.loads(asked.body)
+        if name in self.down:
+            await peer.send(whole(b'{"error": {"message": "down"}}', status="503 Service Unavailable"))
+            return
         self.bodies.append(body)
         check = check_messages if row.dialect == "anthropic" else check_chat
         if wrong := check(body, generation=row.generation, host=row.host):

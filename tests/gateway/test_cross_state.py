@@ -13,7 +13,7 @@ import openai
 import pytest
 from msgspec.structs import replace
 
-from moonshim.config import Config, GatewayKey
+from moonshim.config import Config, GatewayKey, Retries
 from moonshim.gateway.auth import new_key
 from tests.gateway.hosts import Asked, Host, Peer
 from tests.gateway.official_clients import Packages, Result
@@ -40,7 +40,10 @@ def play(body: Any, row: Row, turns: list[Turn]) -> Playing:
 def config(host: StrictKimi) -> Config:
     aliases: dict[str, tuple[str, ...]] = {f"my-{name}": (f"{name}/{row.model}",) for name, row in ROWS.items()}
     aliases["claude-*"] = ("moonshot/kimi-k2.5",)
-    return Config(providers=host.providers(), aliases=aliases)
+    aliases["in-turn"] = tuple(f"{name}/{row.model}" for name, row in ROWS.items())
+    # Each target is asked once, and none is left alone for having failed: these tests decide who is down.
+    retries = Retries(attempts=1, budget=1_000.0, breaker_failures=1_000_000)
+    return Config(providers=host.providers(), aliases=aliases, retries=retries)
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +182,52 @@ def test_a_conversation_may_change_its_host_and_its_dialect(scene: Stage) -> Non
             assert turns_of(body)[0].reasoning == "I read."
 
     scene.run(test())
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["keeps thoughts", "drops thoughts"])
+@pytest.mark.parametrize("way", ["whole", "helper"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_next_host_goes_on_where_one_went_down(scene: Stage, client: str, way: str, drops: bool) -> None:
+    """In the middle of a loop of tools: the history is written anew for it, and the client notices nothing."""
+    host: StrictKimi = scene.host
+    names = list(ROWS)
+
+    def thinks(body: Any, row: Row, turns: list[Turn]) -> Playing:
+        if len(turns) == len(names):
+            return Playing("", " ".join(text for turn in turns for _, text in turn.results))
+        return Playing(f"Thought {len(turns)}.", "", [("read", json.dumps({"path": f"/{len(turns)}"}))])
+
+    async def test() -> None:
+        conversation = scene.packages.conversation(client, "in-turn", way=way, tools={"read": TOOL}, drops=drops)
+        conversation.ask(f"Read it {next(_tags)}")
+        for number, name in enumerate(names):
+            host.down = set(names[:number])
+            answer = await conversation.turn()
+            assert (answer.model, answer.reasoning) == ("in-turn", f"Thought {number}.")
+            assert scene.host.asked[-1].path.startswith(f"/{name}/")
+            conversation.give([(call, Result(f"content {number}")) for call in answer.calls])
+        host.down = set()
+        assert (await conversation.turn()).text == "content 0 content 1 content 2 content 3"
+        assert not host.refused
+        assert [turn.reasoning for turn in turns_of(host.bodies[-1])] == [f"Thought {n}." for n in range(len(names))]
+
+    host.plays = thinks
+    try:
+        scene.run(test())
+    finally:
+        host.plays, host.down = play, set()
+
+
+def test_when_all_are_down_the_client_is_told(scene: Stage) -> None:
+    scene.host.down = set(ROWS)
+    try:
+        for client in CLIENTS:
+            with pytest.raises((openai.InternalServerError, anthropic.InternalServerError), match="down") as told:
+                scene.run(ask(scene.packages, client, "in-turn"))
+            error: Any = told.value
+            assert error.response.headers["retry-after"]
+    finally:
+        scene.host.down = set()
 
 
 # --- models -----------------------------------------------------------------------------------------------------
