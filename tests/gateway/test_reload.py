@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from moonshim.config import Config, Limits, Provider, load_config
+from moonshim.gateway import logs
 from moonshim.gateway.reload import Reloader, watch
 from moonshim.gateway.settings import ServeSettings, refusal
 
@@ -97,6 +98,30 @@ class TestWatching:
 
         assert len(watching(path, act)) <= 3
 
+    def test_a_file_that_was_taken_away_is_told_of_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        told: list[object] = []
+        monkeypatch.setattr(logs, "event", lambda name, **fields: told.append((name, fields.get("file"))))
+        path = tmp_path / "moonshim.toml"
+        path.write_text("one")
+
+        async def main() -> None:
+            looks: list[str] = []
+
+            async def on_change() -> None:
+                looks.append(path.read_text())
+
+            task = asyncio.create_task(watch(path, on_change, seconds=0.001, settle=0.001, missed=0.01))
+            await asyncio.sleep(0)
+            path.unlink()
+            await until(lambda: told, "that it is gone")
+            await asyncio.sleep(0.03)
+            path.write_text("back again")
+            await until(lambda: looks, "that it is back")
+            task.cancel()
+
+        asyncio.run(main())
+        assert told == [("configuration_missing", str(path))]
+
     def test_what_does_not_change_is_not_read(self, tmp_path: Path) -> None:
         path = tmp_path / "moonshim.toml"
         path.write_text("one")
@@ -142,14 +167,21 @@ class TestReloading:
         assert used == []
 
     def test_what_needs_a_restart_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from moonshim.gateway import logs
-
         told: list[object] = []
-        monkeypatch.setattr(logs, "event", lambda name, **fields: told.append((name, fields.get("settings"))))
+        monkeypatch.setattr(logs, "event", lambda name, **fields: told.append(fields.get("settings", name)))
         new = Config(store="sqlite:x", limits=Limits(header_bytes=1), heartbeat_seconds=5.0)
-        reloader = Reloader(Config(), lambda: new, lambda config: None)
-        assert asyncio.run(reloader.reload("SIGHUP"))
-        assert ("restart_needed", ["store", "limits"]) in told
+        files = [new, Config(host="0.0.0.0", port=1, workers=4, log_dir="logs", log_level="debug"), new, Config()]
+        reloader = Reloader(Config(), lambda: files.pop(0), lambda config: None)
+
+        async def main() -> None:
+            while files:
+                assert await reloader.reload("SIGHUP")
+
+        asyncio.run(main())
+        loaded = "configuration_loaded"
+        own = ["host", "port", "workers", "log_dir", "log_level"]
+        # What runs is compared, not the file before: who takes a change back needs no restart.
+        assert told == [loaded, ["store", "limits"], loaded, own, loaded, ["store", "limits"], loaded]
 
     def test_two_at_once_come_one_after_the_other(self) -> None:
         running: list[int] = []

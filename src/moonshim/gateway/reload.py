@@ -17,8 +17,21 @@ __all__ = ["Reloader", "watch"]
 POLL_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2
 """How long a file must stay as it is: an editor may write it in pieces."""
-_UNTIL_RESTART: Final = ("store", "secret", "memory_bytes", "remember_seconds", "limits")
+_UNTIL_RESTART: Final = (
+    "host",
+    "port",
+    "workers",
+    "log_dir",
+    "log_level",
+    "store",
+    "secret",
+    "memory_bytes",
+    "remember_seconds",
+    "limits",
+)
 """What a running gateway keeps, whatever a new file says."""
+MISSED_SECONDS: Final = 5.0
+"""A file that is gone for so long is not being replaced: somebody took it away."""
 
 Mark: TypeAlias = tuple[int, int, int] | None
 
@@ -35,7 +48,7 @@ class Reloader:
         refuse: Callable[[Config], str | None] = lambda _: None,
         tell: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._current, self._load, self._use, self._refuse, self._tell = current, load, use, refuse, tell
+        self._begun_with, self._load, self._use, self._refuse, self._tell = current, load, use, refuse, tell
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self, why: str) -> bool:
@@ -52,11 +65,10 @@ class Reloader:
                 logs.event("configuration_kept", level="error", why=why, problem=str(error))
                 return False
             self._tell(True)
-            kept = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._current, name)]
+            kept = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._begun_with, name)]
             logs.event("configuration_loaded", why=why, providers=[one.name for one in config.providers])
             if kept:
                 logs.event("restart_needed", level="warning", settings=kept)
-            self._current = config
             return True
 
 
@@ -70,17 +82,24 @@ async def watch(
     *,
     seconds: float = POLL_SECONDS,
     settle: float = SETTLE_SECONDS,
+    missed: float = MISSED_SECONDS,
 ) -> None:
     """Call `on_change` whenever the file is another one, or says something else; runs until it is cancelled.
 
     A look at it each second costs nothing, works on every file system, and sees a file that was replaced, by an
-    editor or by the link that Kubernetes turns around.
+    editor or by the link that Kubernetes turns around. One that stays away is told of, once.
     """
-    known = _mark(path)
+    known, gone = _mark(path), 0.0
     while True:
         await asyncio.sleep(seconds)
         found = _mark(path)
-        if found is None or found == known:  # gone for a moment: somebody is replacing it
+        if found is None:  # for a moment: somebody is replacing it
+            gone += seconds
+            if gone - seconds < missed <= gone:
+                logs.event("configuration_missing", level="warning", file=str(path), in_use="what it said last")
+            continue
+        gone = 0.0
+        if found == known:
             continue
         while True:
             await asyncio.sleep(settle)
