@@ -135,11 +135,17 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class Refused(MoonshimError):
-    """A request is not served, and this is what its client is told."""
+    """A request is not served, and this is what its client is told. A mere text is told as a bad request (400).
+
+    >>> Refused("not on Sundays").problem.status
+    400
+    """
 
     code = "refused"
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem | str) -> None:
+        if isinstance(problem, str):
+            problem = Problem(status=400, kind="invalid_request", message=problem, code=self.code)
         super().__init__(problem.message)
         self.problem = problem
 

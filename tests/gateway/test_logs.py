@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -50,11 +51,11 @@ def finished(**changes: Any) -> Record:
 
 
 @contextmanager
-def logging_to(stream: IO[str], level: str = "info") -> Iterator[None]:
+def logging_to(stream: IO[str], level: str = "info", worker: int | None = None) -> Iterator[None]:
     """As the process would: and everything as it was afterwards."""
     root = logging.getLogger()
     before, handlers = root.level, list(root.handlers)
-    logs.configure(level, stream)
+    logs.configure(level, stream, worker=worker)
     try:
         yield
     finally:
@@ -93,6 +94,16 @@ class TestForPeople:
             shown = os.read(ours, 4096).decode()
         os.close(ours)
         assert shown == f"{LINE}\r\n"
+
+    def test_which_of_several_workers_says_it_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_COLOR", "1")
+        ours, theirs = pty.openpty()
+        with os.fdopen(theirs, "w", encoding="utf-8") as terminal, logging_to(terminal, worker=2):
+            logs.tell(finished())
+            logs.close()
+            shown = os.read(ours, 4096).decode()
+        os.close(ours)
+        assert shown == f"[worker 2] {LINE}\r\n"
 
     @pytest.mark.parametrize(
         ("changes", "end"),
@@ -171,8 +182,37 @@ class TestForPrograms:
         with in_a_pipe(tmp_path):
             logging.getLogger("uvicorn.error").info("Started server process")
             logging.getLogger("aiohttp.client").warning("Unclosed %s", "session")
-        (line,) = lines(tmp_path)
-        assert (line["event"], line["logger"]) == ("Unclosed session", "aiohttp.client")
+            logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+        told = [(line["event"], line["logger"], line["message"]) for line in lines(tmp_path)]
+        assert told == [
+            ("library", "aiohttp.client", "Unclosed session"),
+            ("http_invalid", "uvicorn.error", "Invalid HTTP request received."),
+        ]
+
+    def test_what_happens_within_a_request_names_it(self, tmp_path: Path) -> None:
+        async def request(number: int) -> None:
+            logs.concerns(finished(request_id=f"req_{number}"))
+            await asyncio.sleep(0)
+            logs.event("log_request", model="k3")
+            await asyncio.create_task(within(number))
+
+        async def within(number: int) -> None:
+            logs.event("log_answer", number=number)
+
+        async def main() -> None:
+            await asyncio.gather(request(1), request(2))
+            logs.event("draining")
+
+        with in_a_pipe(tmp_path):
+            asyncio.run(main())
+        told = sorted((line["event"], line.get("request_id", "")) for line in lines(tmp_path))
+        assert told == [
+            ("draining", ""),
+            ("log_answer", "req_1"),
+            ("log_answer", "req_2"),
+            ("log_request", "req_1"),
+            ("log_request", "req_2"),
+        ]
 
     def test_a_fault_comes_with_where_it_was(self, tmp_path: Path) -> None:
         with in_a_pipe(tmp_path):

@@ -109,7 +109,7 @@ def test_a_plug_in_in_a_file_is_found_beside_the_configuration_and_read_anew(tmp
         file.write_text(PLUGIN.format(times=times), "utf-8")
         (plugin,) = load_chain([Use("./mine.py:Only")], folder=tmp_path).transformers
         assert plugin.inner.times == times  # type: ignore[attr-defined]
-        assert name_of(plugin) == "./mine.py:Only"
+        assert name_of(plugin) == "mine.py:Only"
         # What it leaves out does nothing.
         assert plugin.stages(None) == []
     (absolute,) = load_chain([Use(f"{file}:Only", {"times": 7})]).transformers
@@ -168,4 +168,4 @@ def test_a_log_tells_whom_it_is_given() -> None:
     (log,) = chain.transformers
     assert isinstance(log, Log)
     log.prepare(Request(model="k3"))
-    assert told == ["debug request"]
+    assert told == ["debug log_request"]

@@ -42,10 +42,10 @@ def test_a_request_and_its_answer_are_told_in_numbers(told: Told) -> None:
     log = Log(lambda *said: told.append(said))
     ask(log, {"reasoning_content": "hm " + SECRET}, {"content": SECRET}, {"content": MARKERS})
     assert told == [
-        ("info", "request", {"model": "kimi-k2.5", "messages": 1, "tools": 1, "stream": True}),
+        ("info", "log_request", {"model": "kimi-k2.5", "messages": 1, "tools": 1, "stream": True}),
         (
             "info",
-            "answer",
+            "log_answer",
             {
                 "model": "kimi-k2.5",
                 "characters": {"text": len(SECRET), "reasoning": len(SECRET) + 3, "call": 2},

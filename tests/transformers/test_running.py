@@ -221,6 +221,16 @@ class TestFailures:
             assert mender.fail(PROBLEM) == b""
         assert isinstance(heard(prepared(client, upstream).plan, STREAMS[upstream])[1].ending, Finished)
 
+    @pytest.mark.parametrize("upstream", UPSTREAMS)
+    @pytest.mark.parametrize(("client", "word"), [("anthropic", "api_error"), ("openai_responses", "server_error")])
+    def test_it_is_told_as_a_fault_of_the_gateway_and_not_of_the_request(
+        self, client: str, word: str, upstream: str
+    ) -> None:
+        out, _ = heard(prepared(client, upstream, failing_at(3)).plan, STREAMS[upstream])
+        last = payloads(out)[-1]
+        error = last["error"] if client == "anthropic" else last["response"]["error"]
+        assert word == error["type" if client == "anthropic" else "code"]
+
     @pytest.mark.parametrize("goes", ["sse", "json"])
     @pytest.mark.parametrize("comes", ["sse", "json"])
     def test_whoever_reads_the_answer_learns_what_went_wrong(self, comes: Form, goes: Form) -> None:
@@ -272,6 +282,15 @@ class TestFailures:
         with pytest.raises(Refused) as raised:
             prepared("openai_chat", "openai_chat", Strict())
         assert raised.value.problem is problem
+
+    def test_a_refusal_may_be_a_mere_text(self) -> None:
+        class Brief(Staged):
+            def prepare(self, request: Request) -> Request:
+                raise Refused("not on Sundays")
+
+        with pytest.raises(Refused, match="not on Sundays") as raised:
+            prepared("openai_chat", "openai_chat", Brief())
+        assert (problem_of(raised.value).status, problem_of(raised.value).kind) == (400, "invalid_request")
 
 
 class TestRequests:

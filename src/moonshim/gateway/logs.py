@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import MutableMapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, Any, Final
 
@@ -16,7 +17,7 @@ from moonshim.gateway.line_writer import LineWriter
 from moonshim.gateway.log_lines import REQUEST, fields_of, human_line, json_line, without_secrets
 from moonshim.gateway.record import Record
 
-__all__ = ["LEVELS", "close", "configure", "event", "fault", "tell"]
+__all__ = ["LEVELS", "close", "concerns", "configure", "event", "fault", "tell"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -31,6 +32,10 @@ _LOUDNESS: Final = {
 _CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
 """What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
 
+_NAMED: Final = {"Invalid HTTP request received.": "http_invalid"}
+"""What uvicorn says of somebody who speaks no HTTP: events have names, which can be looked for."""
+
+_asking: ContextVar[str | None] = ContextVar("request_id", default=None)
 _log: Any = structlog.get_logger("moonshim")
 _writer: LineWriter | None = None
 
@@ -38,7 +43,7 @@ _writer: LineWriter | None = None
 def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int | None = None) -> None:
     """From now on everything that is logged in this process goes to `stream` (standard error).
 
-    `worker` is said in every line of JSON, when there are several.
+    `worker` is said in every line, when there are several.
     """
     global _log, _writer
     close()
@@ -49,7 +54,8 @@ def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int
 
     def render(logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
         if on_terminal:
-            return human_line(without_secrets(fields), colour=colour)
+            line = human_line(without_secrets(fields), colour=colour)
+            return line if worker is None else f"[worker {worker}] {line}"
         head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
 
@@ -75,8 +81,15 @@ def tell(record: Record) -> None:
     _log.log(_LOUDNESS.get(record.outcome, logging.INFO), REQUEST, **fields_of(record))
 
 
+def concerns(record: Record) -> None:
+    """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
+    _asking.set(record.request_id)
+
+
 def event(name: str, *, level: str = "info", **fields: Any) -> None:
     """Anything else that somebody should know."""
+    if (request := _asking.get()) is not None:
+        fields.setdefault("request_id", request)
     _log.log(logging.getLevelName(level.upper()), name, **fields)
 
 
@@ -120,7 +133,8 @@ class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             fields = {"logger": record.name} | ({"exc_info": record.exc_info} if record.exc_info else {})
-            _log.log(record.levelno, record.getMessage(), **fields)
+            message = record.getMessage()
+            _log.log(record.levelno, _NAMED.get(message, "library"), message=message, **fields)
         except Exception:
             self.handleError(record)
 

@@ -45,8 +45,8 @@ class Chain(Struct, frozen=True):
 def load_chain(uses: Sequence[Use] | None, *, folder: Path | None = None, log: Sink = standard_log) -> Chain:
     """The chain that these links make. A second `Kimi` changes those options that it names.
 
-    Plug-ins in files are looked for in `folder`; `log` is what a `Log` tells. Raises `InvalidOption` for a link
-    that does not exist, or does not take its options.
+    Plug-ins in files are looked for in `folder`; `log` is told what a `Log` sees, and what plug-ins raise. Raises
+    `InvalidOption` for a link that does not exist, or does not take its options.
 
     >>> load_chain(None).options is None
     True
@@ -60,7 +60,7 @@ def load_chain(uses: Sequence[Use] | None, *, folder: Path | None = None, log: S
             case "Log":
                 transformers.append(_log(use.options, log))
             case _:
-                transformers.append(load_plugin(use.name, use.options, folder=folder, known=OURS))
+                transformers.append(load_plugin(use.name, use.options, folder=folder, known=OURS, log=log))
     warnings = () if options is None else tuple(Kimi(options).warnings)
     return Chain(options, tuple(transformers), warnings)
 

@@ -15,7 +15,7 @@ from moonshim.stage import Stage
 __all__ = ["Log", "Sink", "standard_log"]
 
 Sink: TypeAlias = Callable[[str, str, dict[str, Any]], None]
-"""Takes a level, what happened (`request`, `answer`), and what is known of it."""
+"""Takes a level, what happened (`log_request`, `log_answer`, `transformer_failed`), and what is known of it."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 TEXT_LIMIT: Final = 500
 """Characters of what was said that are logged, where that was asked for."""
@@ -53,7 +53,7 @@ class Log:
         }
         if self._text:
             fields["text"] = _last_words(request)
-        self._sink(self._level, "request", fields)
+        self._sink(self._level, "log_request", fields)
         return request
 
     def stages(self, plan: Any) -> list[Stage]:
@@ -87,7 +87,7 @@ class _Listener:
             case Repaired(rule=rule):
                 self._repairs[rule] += 1
             case Finished() | Failed():
-                self._sink(self._level, "answer", self._fields(event))
+                self._sink(self._level, "log_answer", self._fields(event))
         return [event]
 
     def flush(self) -> list[Event]:

@@ -10,39 +10,103 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final
 
 from moonshim.conversation import Request
-from moonshim.errors import InvalidOption, MoonshimError
+from moonshim.errors import InvalidOption, MoonshimError, Refused
+from moonshim.events import Event
 from moonshim.stage import Stage, Transformer
+from moonshim.transformers.log import Sink, standard_log
 
-__all__ = ["GROUP", "Plugin", "load_plugin", "nearest"]
+__all__ = ["FAULT", "GROUP", "Plugin", "load_plugin", "nearest"]
 
 GROUP: Final = "moonshim.transformers"
 """The entry points that packages offer transformers by."""
 
 
-class Plugin:
-    """A transformer of somebody else, under the name that it was configured by; what it leaves out does nothing."""
+FAULT: Final = "transformer_failed"
+"""What the log is told when a plug-in raises."""
 
-    def __init__(self, name: str, inner: Any) -> None:
-        self.name = name
+
+class Plugin:
+    """A transformer of somebody else; what it leaves out does nothing, and what it raises is told to the log.
+
+    Its `name`, which clients read in errors, is that of its file and class, without the folders of this machine.
+    """
+
+    def __init__(self, place: str, inner: Any, log: Sink = standard_log) -> None:
+        self.name = place.replace("\\", "/").rpartition("/")[2]
         self.inner = inner
+        self._place, self._log = place, log
 
     def prepare(self, request: Request) -> Request:
-        made: Request = self.inner.prepare(request) if hasattr(self.inner, "prepare") else request
+        try:
+            made: Request = self.inner.prepare(request) if hasattr(self.inner, "prepare") else request
+        except Refused:
+            raise  # on purpose
+        except Exception as error:
+            self.failed(error)
+            raise
         return made
 
     def stages(self, plan: Any) -> list[Stage]:
-        made: list[Stage] = self.inner.stages(plan) if hasattr(self.inner, "stages") else []
-        return made
+        try:
+            made: list[Stage] = self.inner.stages(plan) if hasattr(self.inner, "stages") else []
+        except Exception as error:
+            self.failed(error)
+            raise
+        return [_Watched(stage, self) for stage in made] if isinstance(made, list) else made
+
+    def failed(self, error: Exception) -> None:
+        """Tell whoever mends it where it was: the client is told the name alone."""
+        fields = {"transformer": self._place, "at": _where(error, self.inner), "raised": _shown(error)}
+        self._log("error", FAULT, fields)
+
+
+class _Watched:
+    """A stage of a plug-in, whose faults are told before they go on."""
+
+    __slots__ = ("_plugin", "_stage")
+
+    def __init__(self, stage: Stage, plugin: Plugin) -> None:
+        self._stage, self._plugin = stage, plugin
+
+    def feed(self, event: Event) -> list[Event]:
+        try:
+            return self._stage.feed(event)
+        except Exception as error:
+            self._plugin.failed(error)
+            raise
+
+    def flush(self) -> list[Event]:
+        try:
+            return self._stage.flush()
+        except Exception as error:
+            self._plugin.failed(error)
+            raise
+
+
+def _where(error: Exception, inner: Any) -> str:
+    """The file and the line: the last one in the plug-in's own file, or else the last one of all."""
+    own = getattr(sys.modules.get(type(inner).__module__), "__file__", None)
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    frames = [place for place in frames if place[0] != __file__] or frames
+    mine = [place for place in frames if place[0] == own]
+    file, line = (mine or frames or [(own or "?", 0)])[-1]
+    return f"{file}:{line}"
 
 
 def load_plugin(
-    name: str, options: Mapping[str, Any], *, folder: Path | None = None, known: Iterable[str]
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    folder: Path | None = None,
+    known: Iterable[str],
+    log: Sink = standard_log,
 ) -> Transformer:
-    """The transformer of this name. Files are looked for beside the configuration, in `folder`.
+    """The transformer of this name. Files are looked for beside the configuration, in `folder`; `log` is told faults.
 
     Raises `InvalidOption` for what is not there, cannot be loaded, or does not take these options.
     """
@@ -63,7 +127,7 @@ def load_plugin(
         raise InvalidOption(f"the transformer {name!r} could not be made: {_shown(error)}", field=name) from error
     if not any(callable(getattr(inner, method, None)) for method in ("prepare", "stages")):
         raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
-    return Plugin(name, inner)
+    return Plugin(name, inner, log)
 
 
 def _entry_point(name: str, known: Iterable[str]) -> Any:

@@ -42,6 +42,8 @@ _BY_WORD: Final = (
     (re.compile(r"rate_limit|too_many", re.IGNORECASE), "rate_limit_error"),
     (re.compile(r"quota|insufficient|billing", re.IGNORECASE), "billing_error"),
     (re.compile(r"timeout|timed_out", re.IGNORECASE), "timeout_error"),
+    # Trying again does not help, but it is no fault of the request either.
+    (re.compile(r"transformer_failed|server_error|internal", re.IGNORECASE), "api_error"),
 )
 
 
@@ -50,6 +52,8 @@ def error_type(code: str, *, retryable: bool) -> str:
 
     >>> error_type("engine_overloaded", retryable=True), error_type("stream_ended", retryable=True)
     ('overloaded_error', 'api_error')
+    >>> error_type("transformer_failed", retryable=False), error_type("bad_image", retryable=False)
+    ('api_error', 'invalid_request_error')
     """
     if code in _TYPES:
         return code

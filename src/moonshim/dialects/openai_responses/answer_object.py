@@ -91,6 +91,7 @@ _CODES: Final = {
     "quota": "insufficient_quota",
     "insufficient_quota": "insufficient_quota",
     "content_policy_violation": "invalid_prompt",
+    "transformer_failed": "server_error",
 }
 """Codes that clients act on; Codex sends everything else again."""
 
