@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moonshim.config import GatewayKey
+from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.limits import LEASE_SECONDS, Limiter, Used
+from moonshim.gateway.limits import LEASE_SECONDS, Limiter, Used, tokens_of
 from moonshim.gateway.record import Record
 from moonshim.store import Store, StoreUnavailable
 from moonshim.store.memory import MemoryStore
 from moonshim.store.sqlite import SqliteStore
+from moonshim.tokens import estimate_tokens
 from tests.profiles import examples
 
 START = 1_763_200_000.0 - 1_763_200_000.0 % 60
@@ -336,3 +338,19 @@ def test_the_time_that_is_told_is_not_longer_than_needed(before: int, now: int, 
     assert total_after(wait + 1e-6) <= limit - 1 + 1e-6
     if wait > 1:
         assert total_after(wait - 1) > limit - 1
+
+
+ASKED = Request(model="kimi-k2.5", messages=(Message("human", (Text("What is the time in Paris? " * 50),)),))
+SAID = Message("ai", (Reasoning("I do not know. " * 50), Text("Half past nine."), ToolCall("c", "clock", '{"a": 1}')))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("usage", [None, Usage(), Usage(input_tokens=900), Usage(output_tokens=3), Usage(900, 3)])
+def test_what_a_host_does_not_count_is_charged_by_estimate(usage: Usage | None, whole: bool) -> None:
+    """A host that reports no usage, or a client that leaves before it comes, must not be a way around a limit."""
+    read = usage.input_tokens if usage and usage.input_tokens else estimate_tokens(ASKED)
+    charged = tokens_of(usage, ASKED, SAID, whole=whole)
+    if usage is not None and usage.output_tokens and whole:
+        assert charged == read + usage.output_tokens
+    else:
+        assert read + 200 < charged < read + 400

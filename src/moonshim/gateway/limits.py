@@ -19,11 +19,13 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moonshim.config.model import GatewayKey
+from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.record import Record
 from moonshim.store import Store, StoreUnavailable
+from moonshim.tokens import estimate_text, estimate_tokens
 
-__all__ = ["LEASE_SECONDS", "Limiter", "Used"]
+__all__ = ["LEASE_SECONDS", "Limiter", "Used", "tokens_of"]
 
 Counted: TypeAlias = Literal["requests", "tokens"]
 
@@ -150,6 +152,33 @@ class Limiter:
             before = await self._store.add(_counter(what, number - 1, key), 0, MINUTE)
             known = self._last_minutes[what, key.name] = number, before
         return Used(before=max(0, known[1]), now=max(0, now), elapsed=elapsed)
+
+
+def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: bool) -> int:
+    """What an answer is charged: as its host counted, and by our estimate what that did not say.
+
+    `whole`: the answer came to its end. Of one that did not, what its host had counted until then is not all.
+
+    >>> asked, said = Request(model="kimi-k2.5"), Message("ai", (Text("The quick brown fox jumps."),))
+    >>> tokens_of(Usage(10, 5), asked, said, whole=True), tokens_of(None, asked, Message("ai", ()), whole=True) > 0
+    (15, True)
+    """
+    read = usage.input_tokens if usage is not None else None
+    written = usage.output_tokens if usage is not None else None
+    if read is None:
+        read = estimate_tokens(request)
+    if written is None or not whole:
+        written = max(written or 0, estimate_text("\n".join(map(_said, answer.parts))))
+    return read + written
+
+
+def _said(part: object) -> str:
+    match part:
+        case Text(text=text) | Reasoning(text=text):
+            return text
+        case ToolCall(name=name, arguments=arguments):
+            return f"{name} {arguments}"
+    return ""
 
 
 def _counter(what: Counted, minute: int, key: GatewayKey) -> str:
