@@ -36,7 +36,7 @@ def main() -> None:
         watching = threading.Thread(target=watch)
         watching.start()
         body = body_of("kimi-k2.5+markers", stream=True, tools=True)
-        result = run_streams(served.port, CHAT, body, given.streams, spread=2.0)
+        result = run_streams(served.port, CHAT, body, given.streams, spread=8.0)
         over.set()
         watching.join()
         took = time.monotonic() - begun
