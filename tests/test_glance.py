@@ -11,6 +11,8 @@ from moonshim.json_text import decode_object
 from moonshim.mending import ChunkMender
 from moonshim.pipeline import Mender
 from moonshim.plan import plan_for
+from moonshim.prepare import prepare_request
+from moonshim.shapes import Shape
 from moonshim.sse import Frame, render_sse
 from tests.streams import chunk, cut, cut_bytes, dumped
 
@@ -27,6 +29,11 @@ def told(*texts: str, field: str = "content") -> list[dict[str, Any]]:
 
 def grown(*texts: str) -> list[dict[str, Any]]:
     return [chunk({"tool_calls": [{"index": 0, "function": {"arguments": text}}]}) for text in texts]
+
+
+def native(index: int, arguments: str, *, id: str, name: str | None = None) -> dict[str, Any]:
+    function = {"arguments": arguments} | ({} if name is None else {"name": name})
+    return chunk({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]})
 
 
 HEADER = chunk(
@@ -55,6 +62,14 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
     "native arguments, then text": [HEADER, *grown("{", '"a":', " 1", "}"), *told("Done", ".")],
     "empty texts between": told("a", "", "b", "", "", "c"),
     "halves of a character": told("a", "b", "c\ud83d", "\ude00", "d", "\ud83d", "e"),
+    "an empty object of one of two native calls, then text, then more of it": [
+        *told("a", "b"),
+        *(native(at, "", id=f"c{at}", name="ls") for at in (0, 1)),
+        native(0, "{}", id="c0"),
+        *told("c", "d"),
+        native(0, '{"a": 1}', id="c0"),
+        *told("e"),
+    ],
     "chunks of many shapes": [
         chunk({"content": "a"}, number=number) if number % 3 else chunk({"content": "b", "number": number})
         for number in range(80)
@@ -74,18 +89,58 @@ def mended(pieces: list[bytes], *, collect: bool, framing: Any = "sse") -> tuple
     return b"".join([*map(mender.feed, pieces), mender.flush()]), mender
 
 
+def mended_the_long_way(pieces: list[bytes], framing: str) -> tuple[bytes, Mender]:
+    def never(self: ShortWay, *, calm: bool) -> None:
+        self.shape = None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShortWay, "settle", never)
+        return mended(pieces, collect=True, framing=framing)
+
+
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
 @pytest.mark.parametrize("case", STREAMS)
-def test_frame_by_frame_comes_out_what_comes_out_of_all_at_once(case: str, framing: str) -> None:
+def test_what_comes_out_is_what_comes_out_by_the_long_way(case: str, framing: str) -> None:
     payloads = [*map(dumped, STREAMS[case]), b"[DONE]"]
     frames = [b"data: %b\n\n" % one if framing == "sse" else one + b"\n" for one in payloads]
-    out, short = mended(frames, collect=True, framing=framing)
-    for pieces in ([b"".join(frames)], cut_bytes(b"".join(frames), 5)):
-        expected, long = mended(pieces, collect=True, framing=framing)
+    expected, long = mended_the_long_way(frames, framing)
+    for pieces in (frames, [b"".join(frames)], cut_bytes(b"".join(frames), 5), cut_bytes(b"".join(frames), 500)):
+        out, short = mended(pieces, collect=True, framing=framing)
         assert out == expected
         assert short.message == long.message
         assert short.repairs == long.repairs
-    assert mended(frames, collect=False, framing=framing)[0] == out
+    assert mended(frames, collect=False, framing=framing)[0] == expected
+
+
+def test_frames_that_come_together_go_the_short_way_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = [render_sse(dumped(one)) for one in told(*"abcdefgh")]
+    taken: list[bytes] = []
+
+    def take(self: ShortWay, shape: Shape, raw: bytes) -> Any:
+        taken.append(raw)
+        return short_take(self, shape, raw)
+
+    short_take = ShortWay.take
+    monkeypatch.setattr(ShortWay, "take", take)
+    mender = Mender(model="kimi-k2.5")
+    data = b"".join(frames)
+    assert mender.feed(data[:300]) + mender.feed(data[300:]) == data
+    assert taken == frames[1:]
+
+
+def test_a_frame_behind_half_a_line_is_no_frame() -> None:
+    frames = [render_sse(dumped(one)) for one in told("a", "b", "c")]
+    pieces = [*frames, b"data: ", frames[0], frames[1]]
+    assert mended(pieces, collect=True)[0] == mended_the_long_way(pieces, "sse")[0]
+
+
+def test_a_frame_that_is_too_large_is_no_more_welcome_for_its_shape() -> None:
+    plan = prepare_request({"model": "m", "messages": [{"role": "user", "content": "hi"}]}, host="vllm").plan
+    mender = Mender(plan=plan, limit=1000)
+    mender.feed(render_sse(dumped(chunk({"content": "a"}, model="m"))))
+    out = mender.feed(render_sse(dumped(chunk({"content": "a" * 1000}, model="m"))))
+    assert b"event_too_large" in out
+    assert mender.problem is not None
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class Assembler:
     def feed(self, event: Event) -> None:
         match event:
             case BlockDelta(index=index, text=text):
-                self._blocks[index].add(text)
+                self.grow(index, text)
             case BlockOpened(index=index):
                 block = _Growing(event)
                 self._blocks[index] = block
@@ -67,6 +67,10 @@ class Assembler:
                 self.ending = event
             case _:
                 assert_never(event)
+
+    def grow(self, index: int, text: str) -> None:
+        """A block grew, as a `BlockDelta` would tell."""
+        self._blocks[index].add(text)
 
     @property
     def message(self) -> Message:

@@ -179,7 +179,6 @@ class ShortCrossing:
         "_known",
         "_misses",
         "_names_events",
-        "_passed",
         "_passes",
         "_pattern",
         "_render",
@@ -201,8 +200,6 @@ class ShortCrossing:
         self._misses = 0
         self._before = ""
         """What is held back of the text."""
-        self._passed = False
-        """Whether the last frame left as it came."""
         self._passes = False
         """Whether frames that need nothing leave as they came."""
         self._pattern: _Pattern | None = None
@@ -275,28 +272,25 @@ class ShortCrossing:
             frame = shape.frame(raw)
             payload = decode_object(frame.data or b"") or {}
         released = self._translator.resume(shape.only, text, fed, payload, frame)
-        self._passed = _as_it_came(released, frame)
         self.settle(calm=True)
         return released
 
     def hand_over(self) -> None:
         """No frame waits here."""
 
-    def learn(self, frame: Frame, payload: dict[str, Any], released: list[Released[Frame]]) -> None:
-        """A payload came the long way, and this left: remember its shape; give up when no two are alike."""
-        self._passed = _as_it_came(released, frame)
+    def learn(self, frame: Frame, payload: dict[str, Any]) -> None:
+        """Remember the shape of a payload that came the long way; give up when no two are alike."""
         self._fresh = frame.fault is None and self._is_known(frame, payload)
 
     def _is_known(self, frame: Frame, payload: dict[str, Any]) -> bool:
         known, raw = self._known, frame.raw
         if known is not None and raw.startswith(known.head) and raw.endswith(known.tail):
             try:
-                if not _decode_string(raw[known.start : known.stop]):
-                    return False
+                _decode_string(raw[known.start : known.stop])
             except (msgspec.DecodeError, UnicodeDecodeError):
                 return False
             self._misses = 0
-            # What was not all may be by now, and the other way round.
+            # What was a text may be something that nobody knows by now, in a block of another kind.
             return self._translator.only_text(payload) == known.only
         if self._misses >= _MISSES:
             return False
@@ -310,19 +304,11 @@ class ShortCrossing:
 
     def settle(self, *, calm: bool) -> None:
         """The long way is done for now: whether the next frame may be read at a glance."""
-        translator, self._before, self._pattern = self._translator, "", None
-        calm = calm and self._fresh and translator.is_calm
-        if calm and translator.same_dialect:
-            self._passes = translator.passes
-            calm = self._passed or not self._passes
-        self.shape = self._known if calm else None
+        self._before, self._pattern, self._passes = "", None, self._translator.passes
+        self.shape = self._known if calm and self._fresh and self._translator.is_calm else None
 
     def restart(self) -> None:
         """Another answer of the host begins."""
         self._answer = self._translator.answer
         self._fresh = False
         self.settle(calm=False)
-
-
-def _as_it_came(released: list[Released[Frame]], frame: Frame | None) -> bool:
-    return frame is not None and len(released) == 1 and released[0].chunks is None and released[0].origin is frame

@@ -119,7 +119,7 @@ class Choice:
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
         self.names = plan.names
         self.observe = _Listener(index, log, self.assembler, plan.names).observe
-        self.answer: Answer = plan.answer(self.observe, hears=self.assembler is not None)
+        self.answer: Answer = plan.answer(self.observe, None if self.assembler is None else self.assembler.grow)
         self.builder = SegmentBuilder(self.answer.numbers, plan.names)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)

@@ -121,6 +121,7 @@ class Mender:
             and type(data) is bytes
             and data.startswith(shape.head)
             and data.endswith(shape.tail)
+            and self._framer.idle
             and len(data) <= self._limit
         ):
             taken = short.take(shape, data)  # type: ignore[arg-type]
@@ -134,13 +135,26 @@ class Mender:
         if self.problem is not None:
             return b""
         out = self._out() if self._pending else bytearray()
-        if short is not None:
-            short.hand_over()
         for frame in self._framer.feed(data):
-            self._take(frame, out)
-        if short is not None:
-            short.settle(calm=self._framer.idle and not self._done and self.problem is None)
+            if short is None:
+                self._take(frame, out)
+            elif not self._take_at_a_glance(short, frame, out):
+                short.hand_over()
+                self._take(frame, out)
+                short.settle(calm=not self._done and self.problem is None)
         return bytes(out)
+
+    def _take_at_a_glance(self, short: ShortWay | ShortCrossing, frame: Frame, out: bytearray) -> bool:
+        """A frame that did not come alone, or not in one piece: whether nothing more is to be done with it."""
+        shape, raw = short.shape, frame.raw
+        if shape is None or frame.fault is not None or not raw.startswith(shape.head) or not raw.endswith(shape.tail):
+            return False
+        taken = short.take(shape, raw)  # type: ignore[arg-type]
+        if type(taken) is bytes:
+            out += taken
+        elif taken is not None:
+            self._send(taken, out)  # type: ignore[arg-type]
+        return taken is not None
 
     def whole(self, body: dict[str, Any]) -> bytes:
         """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
@@ -375,7 +389,7 @@ class Mender:
             frame = frame if event is not None and line == b"event: %b\n" % event else self._named(frame, payload, line)
         released = translator.feed(payload, frame)
         if isinstance(self._short, ShortCrossing):
-            self._short.learn(frame, payload, released)
+            self._short.learn(frame, payload)
         self._send(released, out)
 
     def _named(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:

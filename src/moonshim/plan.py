@@ -18,7 +18,7 @@ from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
 from moonshim.repair.answer import Answer
 from moonshim.repair.names import Declared
-from moonshim.repair.slip import Observer
+from moonshim.repair.slip import Listener, Observer
 from moonshim.stage import Stage, StageChain, Transformer, TransformerFailed, name_of
 
 __all__ = ["PASS_THROUGH", "Plan", "Tools", "check_options", "plan_for"]
@@ -109,8 +109,8 @@ class Plan:
             raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
         return made
 
-    def answer(self, observe: Observer | None = None, *, hears: bool = True) -> Answer:
-        """The part that mends one choice. Who `hears` is told every piece of text, not only repairs and blocks."""
+    def answer(self, observe: Observer | None = None, hear: Listener | None = None) -> Answer:
+        """The part that mends one choice. `hear` is told of pieces that are read at a glance, `observe` of the rest."""
         options = self.options
         ids = IdRepairer(
             self._history,
@@ -123,7 +123,7 @@ class Plan:
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
-        return Answer(self._declared, options, ids, grammars, observe if hears else None, observe)
+        return Answer(self._declared, options, ids, grammars, hear, observe)
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens

@@ -244,9 +244,7 @@ class Translator(Generic[Origin]):
     @property
     def is_calm(self) -> bool:
         """Whether all that was said has left, so that the next text may be read at a glance."""
-        if self._stages is not None or self._queue or self._raw_reason is not None or self._ending is not None:
-            return False
-        if self._closed or self._kept is not None or (self._twins is not None and not self._twins.is_calm):
+        if self._stages is not None or self._queue or (self._twins is not None and not self._twins.is_calm):
             return False
         return self._choice.answer.calm and self._choice.carry.is_empty
 

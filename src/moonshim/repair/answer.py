@@ -16,7 +16,7 @@ from moonshim.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_fin
 from moonshim.repair.names import Declared
 from moonshim.repair.native import NativeCalls
 from moonshim.repair.native_watch import NativeWatch
-from moonshim.repair.slip import Observer, Parking, Slip
+from moonshim.repair.slip import Listener, Observer, Parking, Slip
 
 __all__ = ["UNREAD", "Answer", "Fed", "is_named_hold"]
 
@@ -52,7 +52,7 @@ class Answer:
         options: KimiOptions,
         ids: IdRepairer,
         grammars: dict[Channel, Grammar],
-        hear: Observer | None = None,
+        hear: Listener | None = None,
         observe: Observer | None = None,
     ) -> None:
         self._options = options
@@ -150,7 +150,7 @@ class Answer:
             if mended != text:
                 return Fed(found, mended)
             if self._hear is not None:
-                self._hear(BlockDelta(call.block, mended))
+                self._hear(call.block, mended)
             self.growing = call.block
             return mended
         return Fed(found)
@@ -183,7 +183,7 @@ class Answer:
         if channel == "text" and not self._blocks.spoke:
             self._blocks.spoke = not text.isspace()
         if self._hear is not None:
-            self._hear(BlockDelta(self._blocks.current, text))
+            self._hear(self._blocks.current, text)
 
     def held_ordinary(self, channel: Channel, before: str, fed: Fed, text: str) -> str | None:
         """What is held back now, if so far all is ordinary speech; None when it is not."""
@@ -219,7 +219,7 @@ class Answer:
         if mended != text or call.arguments.held:
             return mended
         if self._hear is not None:
-            self._hear(BlockDelta(call.block, text))
+            self._hear(call.block, text)
         return None
 
     def finish(self, raw: str | None, slip: Slip) -> None:
@@ -328,7 +328,7 @@ class Answer:
             # What follows the first speech decides that nothing before it is held any longer.
             still_held = after if not rest else ""
             self._parking[channel].claim(before, lead, still_held, self._speaker(said_in), slip)
-            self._follow(channel, rest, slip, mended)
+            self._follow(channel, rest, slip)
             if rest and after:
                 self._parking[channel].claim("", "", after, self._speaker(channel), slip)
             return

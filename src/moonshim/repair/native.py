@@ -70,10 +70,7 @@ class NativeCalls:
     @property
     def calm(self) -> bool:
         """Whether no name is open and nothing is held back."""
-        last = self._last.call if self._last is not None else None
-        if self._unsettled or (last is not None and last.raw is None and last.arguments.held):
-            return False
-        return not any(call.whole or call.arguments.held for call in self._open[-1:])
+        return not self._unsettled and not any(call.whole or call.arguments.held for call in self._open[-1:])
 
     def flowing(self, index: int) -> Call | None:
         """The call that this index continues, when all that can follow is more of its arguments."""

@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 from moonshim.events import BlockDelta, Event
 
-__all__ = ["Observer", "Parking", "Slip"]
+__all__ = ["Listener", "Observer", "Parking", "Slip"]
 
 Observer = Callable[[Event], None]
+Listener = Callable[[int, str], None]
+"""Is told which block grew, and by what."""
 
 
 class Slip:

@@ -103,7 +103,7 @@ class MessagesEncoder:
     def template(self, index: int) -> Template | None:
         """How the next piece of this block is told, once something of it was."""
         block = self._open
-        if self._over or block is None or block.opened.index != index or not block.said or self._suspended is not None:
+        if self._over or block is None or block.opened.index != index or not block.said:
             return None
         return Template(_piece(block, TEXT))
 
