@@ -25,6 +25,7 @@ Verdict: TypeAlias = Literal["again", "next", "stop"]
 
 FIRST_PAUSE: Final = 0.25
 """Seconds. Doubles with every try; a random part of it is waited, so that many clients do not come back at once."""
+_SHOWN: Final = 200
 _JITTER: Final = 0.1
 """How much later than a host says it is asked again, at most, as a part of its pause."""
 
@@ -92,6 +93,8 @@ class _Breaker(Struct):
     """In a row."""
     closed_to: float = 0.0
     """Until when nobody is asked; 0: it is open to all."""
+    why: str = ""
+    """What it said last."""
 
 
 class Breakers:
@@ -124,9 +127,15 @@ class Breakers:
         """It answered; an answer that refuses the request is one too."""
         self._breakers.pop(name, None)
 
-    def failed(self, name: str, now: float) -> None:
+    def why(self, name: str) -> str:
+        """What it said when it failed last."""
+        breaker = self._breakers.get(name)
+        return breaker.why if breaker is not None else ""
+
+    def failed(self, name: str, now: float, why: str = "") -> None:
         breaker = self._breakers.setdefault(name, _Breaker())
         breaker.failures += 1
+        breaker.why = why[:_SHOWN]
         if breaker.failures >= self.settings.breaker_failures:
             breaker.closed_to = now + self.settings.breaker_seconds
 
@@ -173,7 +182,7 @@ class Attempts:
         """It did not. `another_key`: the provider has a key that was not refused, so it is asked again with that."""
         name = attempt.target.provider.name
         if _is_ill(problem):
-            self._breakers.failed(name, now)
+            self._breakers.failed(name, now, problem.message)
         else:
             self._breakers.succeeded(name)
         if self._tries > 1 and self._problems:
@@ -201,11 +210,13 @@ class Attempts:
     def unavailable(self, now: float) -> Problem:
         """What the client is told when nobody could be asked at all."""
         names = dict.fromkeys(target.provider.name for target in self._targets)
+        shown = ", ".join(names)
         seconds = min((self._breakers.opens_in(name, now) for name in names), default=0.0)
+        last = next((f" It said: {why}" for name in names if (why := self._breakers.why(name))), "")
         return Problem(
             status=503,
             kind="overloaded",
-            message=f"{', '.join(names)} failed too often just now; try again in {max(1.0, seconds):.0f} seconds.",
+            message=f"{shown} failed too often just now; try again in {max(1.0, seconds):.0f} seconds.{last}",
             code="provider_unavailable",
             retry_after=max(1.0, seconds),
         )

@@ -16,7 +16,7 @@ __all__ = ["ClientCall"]
 class ClientCall:
     """Who asks, what, in which dialect, and the way back. One object for each request."""
 
-    __slots__ = ("body", "dialect", "headers", "keeps_response", "key", "outlet", "query", "record")
+    __slots__ = ("body", "dialect", "headers", "keeps_response", "key", "outlet", "query", "record", "tokens")
 
     def __init__(
         self,
@@ -36,6 +36,8 @@ class ClientCall:
         """What stands behind the `?`."""
         self.record = record
         self.outlet = outlet
+        self.tokens = 0
+        """What the answer counts for its key."""
         self.keeps_response = False
         """The whole answer is to be kept, for clients that go on from it (Responses)."""
 

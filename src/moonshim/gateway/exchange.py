@@ -18,14 +18,17 @@ from collections import Counter
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from moonshim.config import Target, endpoint_of
 from moonshim.conversation import Reasoning
-from moonshim.errors import MoonshimError, Problem, Refused, UpstreamError, problem_of
-from moonshim.events import Failed
+from moonshim.errors import MoonshimError, Problem, ProblemKind, Refused, UpstreamError, problem_of
+from moonshim.events import Failed, Finished
 from moonshim.gateway import logs
 from moonshim.gateway.attempts import Attempts
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.gate import Gate, View
+from moonshim.gateway.limits import tokens_of
 from moonshim.gateway.outlet import Header
 from moonshim.gateway.record import Outcome, Record
 from moonshim.gateway.request_headers import headers_for_host
@@ -66,6 +69,9 @@ _CONTENT_TYPES: Final[dict[Form, bytes]] = {
 }
 
 
+_ABOUT_A_KEY: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "quota"})
+
+
 class HostFailed(Exception):
     """A host did not answer, and nothing of its answer was sent: another one may be asked."""
 
@@ -90,6 +96,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
             call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
         attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
         asking: _Asking | None = None
+        failures: list[tuple[Target, Problem]] = []
         while (attempt := attempts.next(gate.clock())) is not None:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
@@ -97,13 +104,14 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
                 asking = _Asking(gate, view, call, asked, attempt.target, recalled)
                 await asking.run()
             except HostFailed as failure:
+                failures.append((attempt.target, failure.problem))
                 attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
-                gate.metrics.retried(attempt.target.provider.name)
+                gate.failed_attempt(record, attempt, failure.problem)
             except MoonshimError as error:
                 return await _tell(call, asking, error)
             else:
                 if asking.host_broke:
-                    gate.breakers.failed(attempt.target.provider.name, gate.clock())
+                    gate.breakers.failed(attempt.target.provider.name, gate.clock(), record.error or "")
                 else:
                     attempts.succeeded(attempt)
                 return None
@@ -113,7 +121,9 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
         if problem is None:
             raise Refused(attempts.unavailable(gate.clock()))
         record.outcome, record.error = "upstream_error", _in_short(problem)
-        return await _tell(call, asking, Refused(problem))
+        told = next(target for target, failure in failures if failure is problem)
+        record.provider, record.model = told.provider.name, told.model
+        return await _tell(call, asking, Refused(_of_provider(problem, told.provider.name)))
 
 
 async def _tell(call: ClientCall, asking: _Asking | None, error: MoonshimError) -> None:
@@ -124,6 +134,13 @@ async def _tell(call: ClientCall, asking: _Asking | None, error: MoonshimError) 
     if call.record.outcome == "ok":
         call.record.outcome, call.record.error = "failed", _in_short(problem_of(error))
     await call.outlet.finish(asking.broken_off(problem_of(error)))
+
+
+def _of_provider(problem: Problem, provider: str) -> Problem:
+    """Whose key it is that a host refuses: a client with a key of the gateway would look at the wrong one."""
+    if problem.kind not in _ABOUT_A_KEY:
+        return problem
+    return replace(problem, message=f"{problem.message} (said by the provider {provider!r} of its own key)")
 
 
 class _Asking:
@@ -170,23 +187,24 @@ class _Asking:
     async def run(self) -> None:
         """Raises `HostFailed` as long as nothing of the answer was sent."""
         answer = await self._open()
+        comes = form_of(answer.headers.get("content-type"))
+        self._form = self._goes(comes)
+        again = self._target.provider.retry_empty_answer
+        reading = read_reply(
+            self.prepared.plan,
+            comes=comes,
+            goes=self._form,
+            hold_empty=again,
+            limit=MAX_ANSWER_BYTES if "json" in (comes, self._form) else MAX_EVENT_BYTES,
+        )
         try:
-            comes = form_of(answer.headers.get("content-type"))
-            self._form = self._goes(comes)
-            again = self._target.provider.retry_empty_answer
-            reading = read_reply(
-                self.prepared.plan,
-                comes=comes,
-                goes=self._form,
-                hold_empty=again,
-                limit=MAX_ANSWER_BYTES if "json" in (comes, self._form) else MAX_EVENT_BYTES,
-            )
             to_its_end = await self._relay(answer, reading)
             if again and to_its_end and reading.only_reasoning:
                 answer = await self._asked_again(answer, reading)
             await self._end(answer, reading)
         finally:
             answer.close()
+            self._charge(reading)
 
     def broken_off(self, problem: Problem) -> bytes:
         """The error as the client reads it in the middle of a stream."""
@@ -314,6 +332,7 @@ class _Asking:
             self._fail_unless_sent(reading.problem)
             self._note(reading.problem, "broken")
         await self._file(reading, last)
+        self._gate.note_unread_markers(self._target, self.prepared.plan, reading.message)
         record.repairs = reading.repair_counts
         if usage := reading.usage:
             record.input_tokens, record.output_tokens = usage.input_tokens, usage.output_tokens
@@ -325,6 +344,13 @@ class _Asking:
         if not self._sent:
             await self._begin(answer, reading, last)
         await self._outlet.finish(last)
+
+    def _charge(self, reading: Reading) -> None:
+        """What the answer counts for its key, also when it was cut off."""
+        key = self._call.key
+        if key is not None and key.tokens_per_minute is not None and (self._sent or not self._record.streamed):
+            whole = isinstance(reading.ending, Finished)
+            self._call.tokens = tokens_of(reading.usage, self._asked.request, reading.message, whole=whole)
 
     def _fail_unless_sent(self, problem: Problem) -> None:
         if not self._sent:
@@ -367,7 +393,9 @@ class _Asking:
             await self._gate.responses.keep(call.tenant, call.body, response, self._record)
 
     def _headers(self, answer: Answer, form: Form) -> list[Header]:
-        return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *to_client(answer.headers)]
+        ours = {name for name, _ in self._outlet.always}
+        theirs = [header for header in to_client(answer.headers) if header[0] not in ours]
+        return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *theirs]
 
 
 def problem_in(error: Exception, record: Record) -> Problem:

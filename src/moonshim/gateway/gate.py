@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.config import Config, GatewayKey, Target
+from moonshim.conversation import Message, Reasoning, Text
+from moonshim.errors import Problem
+from moonshim.formats import is_kimi_model
 from moonshim.gateway import logs
-from moonshim.gateway.attempts import Breakers, RetryBudget
+from moonshim.gateway.attempts import Attempt, Breakers, RetryBudget
 from moonshim.gateway.auth import KeyRing
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.limits import Limiter
@@ -23,6 +26,7 @@ from moonshim.gateway.responses_state import ResponsesState
 from moonshim.gateway.routing import Router
 from moonshim.gateway.secret import minting_secret
 from moonshim.gateway.stream_log import StreamLog, StreamLogs
+from moonshim.plan import Plan
 from moonshim.prepare import Prepared
 from moonshim.store import Store, open_store
 from moonshim.transformers import Chain, load_chain
@@ -90,6 +94,7 @@ class Gate:
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
         self._left_alone: set[str] = set()
+        self._noted: set[str] = set()
 
     @classmethod
     async def open(
@@ -126,6 +131,33 @@ class Gate:
             self._left_alone ^= {provider}
             self.metrics.breaker(provider, is_open=is_open)
 
+    def failed_attempt(self, record: Record, attempt: Attempt, problem: Problem) -> None:
+        """A host failed before anything of its answer was sent: people want to know why the next one was asked."""
+        provider = attempt.target.provider.name
+        self.metrics.retried(provider)
+        logs.event(
+            "attempt_failed",
+            request_id=record.request_id,
+            provider=provider,
+            model=attempt.target.model,
+            attempt=attempt.number,
+            status=problem.status,
+            problem=f"{problem.code or problem.kind}: {problem.message}"[:300],
+        )
+
+    def note_unread_markers(self, target: Target, plan: Plan, message: Message) -> None:
+        """Once for each provider: its chain leaves calls as text, and that is rarely what people meant."""
+        if plan.options.manual_tool_parsing or not is_kimi_model(target.model) or target.provider.name in self._noted:
+            return
+        if any(isinstance(part, Text | Reasoning) and "<|tool_call" in part.text for part in message.parts):
+            self._noted.add(target.provider.name)
+            logs.event(
+                "markers_left_as_text",
+                level="warning",
+                provider=target.provider.name,
+                problem="a call came as markers, and its Kimi transformer has manualToolParsing off",
+            )
+
     def stream_log(self, record: Record, prepared: Prepared) -> StreamLog | None:
         """Where the raw answer of a host is written, if anywhere."""
         return None if self.stream_logs is None else self.stream_logs.open(record, prepared)
@@ -137,9 +169,10 @@ class Gate:
     @asynccontextmanager
     async def _limited(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
         record = call.record
-        call.outlet.always += await self.limiter.admit(key, call.request_id, streamed=record.streamed, record=record)
+        # Every request has its place, streamed or not: either keeps a host busy.
+        call.outlet.always += await self.limiter.admit(key, call.request_id, streamed=True, record=record)
         renewing = None
-        if record.streamed and key.concurrent_streams is not None:
+        if key.concurrent_streams is not None:
             renewing = asyncio.create_task(self._renew(call))
         try:
             yield
@@ -148,9 +181,7 @@ class Gate:
                 renewing.cancel()
             # Also when the client is gone and this task is being cancelled: places must not stay taken.
             await self.limiter.release(key, call.request_id, record=record)
-            tokens = (record.input_tokens or 0) + (record.output_tokens or 0)
-            if tokens:
-                await self.limiter.spend(key, tokens, record=record)
+            await self.limiter.spend(key, call.tokens, record=record)
 
     async def _renew(self, call: ClientCall) -> None:
         assert call.key is not None

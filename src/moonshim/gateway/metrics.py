@@ -12,7 +12,7 @@ __all__ = ["Metrics", "model_family"]
 
 _DURATIONS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST_BYTES: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60, 120, 600)
-_PROBES: Final = frozenset({"/health", "/ready", "/metrics"})
+_PROBES: Final = frozenset({"/", "/health", "/ready", "/metrics"})
 """Asked for by machines, every few seconds: not what anybody wants counted as requests."""
 _NOBODY: Final = "none"
 

@@ -91,11 +91,12 @@ class Endpoint:
                 record=record,
                 outlet=outlet,
             )
+            view = gate.view
+            if scope["method"] != "OPTIONS":
+                check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
             if not self._open:
                 if gate.draining:
                     raise Refused(STOPPING)
-                view = gate.view
-                check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
                 call.key = view.keyring.identify(headers)
                 record.key = call.key.name if call.key is not None else None
                 if scope["method"] == "POST":
@@ -229,15 +230,19 @@ async def _metrics(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
     return Raw(gate.metrics.render(), content_type=gate.metrics.content_type)
 
 
+async def _hello(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+    """Clients look whether somebody is there (Claude Code does), and people with a browser do."""
+    return {"name": "moonshim", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
+
+
 async def _nothing_here(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
-    raise Refused(
-        Problem(
-            status=404,
-            kind="not_found",
-            message=f"there is nothing at {call.record.path}; the gateway serves /v1/chat/completions, /v1/messages, "
-            "/v1/responses and /v1/models",
-        )
-    )
+    path = call.record.path
+    hint = "the gateway serves /v1/chat/completions, /v1/messages, /v1/responses, /v1/models, /health and /metrics"
+    if path.startswith("/v1/v1/"):
+        hint = "this client adds /v1 itself, so its base URL must end before it"
+    elif path.endswith("/"):
+        hint = "a path must not end in a slash"
+    raise Refused(Problem(status=404, kind="not_found", message=f"there is nothing at {path[:200]}: {hint}"))
 
 
 class _OtherMethods:
@@ -252,6 +257,7 @@ class _OtherMethods:
         if asked is None:
             allowed = ", ".join(self._methods)
             message = f"{call.record.path} takes {allowed}"
+            call.outlet.always.append((b"allow", allowed.encode()))
             raise Refused(Problem(status=405, kind="invalid_request", message=message, code="method_not_allowed"))
         answer.headers = asked
         return answer
@@ -271,6 +277,7 @@ _API: Final[tuple[tuple[str, str, str, Handler], ...]] = (
 )
 _PREFIXES: Final = ("/v1", "")
 _OWN: Final[tuple[tuple[str, Handler], ...]] = (
+    ("/", _hello),
     ("/health", _health),
     ("/ready", _ready),
     ("/metrics", _metrics),
@@ -295,6 +302,15 @@ def routes_of(gate: Gate) -> list[BaseRoute]:
     return routes
 
 
-def nothing_here(gate: Gate) -> Endpoint:
-    """What answers all other paths."""
-    return Endpoint(gate, "openai_chat", _nothing_here)
+def nothing_here(gate: Gate) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """What answers all other paths, in the dialect of what was meant."""
+    endpoints = {name: Endpoint(gate, name, _nothing_here) for name in ("openai_chat", "anthropic", "openai_responses")}
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        words = scope["path"].split("/")
+        dialect = "anthropic" if "messages" in words else "openai_responses" if "responses" in words else "openai_chat"
+        await endpoints[dialect](scope, receive, send)
+
+    return answer
