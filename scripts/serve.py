@@ -14,6 +14,8 @@ if __name__ == "__main__":
     named = "--config" in arguments or "--demo" in arguments
     if not named and find_config(None, os.environ, Path.cwd()) is None and config_from_environment(os.environ) is None:
         print("Nothing is configured, so this serves the demo: it answers with invented text.", file=sys.stderr)
-        print("moonshim config example > moonshim.toml gives you a file to begin with.", file=sys.stderr)
+        command = Path(sys.executable).with_name("moonshim")
+        shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+        print(f"{shown} config example > moonshim.toml gives you a file to begin with.", file=sys.stderr)
         arguments = ["--demo", *arguments]
     raise SystemExit(main(["serve", *arguments]))

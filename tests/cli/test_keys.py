@@ -182,7 +182,10 @@ def test_comments_in_json_are_not_thrown_away(run: Runner, tmp_path: Path) -> No
     path.write_text('// mine\n{"providers": []}')
     done = run("new", "ci")
     assert (done.code, done.out) == (1, "")
-    assert "comments would be lost" in done.told
+    assert "it has comments" in done.told
+    assert "keys new NAME --print" in done.told
+    pasted = run("new", "alice", "--print")
+    assert (pasted.code, '"name": "alice"' in pasted.out) == (0, True)
     assert path.read_text().startswith("// mine")
 
 

@@ -48,6 +48,27 @@ def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
     assert "\x1b" not in done.told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["srve"], "serve"),
+        (["serve", "--prot", "1"], "--port"),
+        (["keys", "lst"], "list"),
+        (["keys", "new", "ana", "--model", "k3"], "--models"),
+        (["config", "chekc"], "check"),
+    ],
+)
+def test_what_was_meant_is_proposed(arguments: list[str], meant: str) -> None:
+    done = moonshim_(*arguments)
+    assert done.code == 2
+    assert f"; did you mean {meant}?" in done.lines[0]
+
+
+def test_a_file_that_is_to_be_checked_is_told_how() -> None:
+    done = moonshim_("config", "mine.toml")
+    assert (done.code, "`moonshim config check mine.toml`" in done.told) == (2, True)
+
+
 def test_help_survives_an_encoding_that_lacks_its_characters() -> None:
     done = moonshim_("mend", "--help", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.code, done.told) == (0, "")

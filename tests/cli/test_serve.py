@@ -169,6 +169,22 @@ class TestWhatIsRefused:
         assert main(["serve", *arguments]) == 2
         assert capsys.readouterr().err.startswith("moonshim serve: ")
 
+    @pytest.mark.parametrize(
+        ("option", "value", "told"),
+        [
+            ("--port", "abc", "a number from 0 to 65535, not 'abc'"),
+            ("--port", "70000", "a number from 0 to 65535, not '70000'"),
+            ("--workers", "0", "a number from 1 to 256, not '0'"),
+            ("--graceful-seconds", "soon", "from 0 to 86400, not 'soon'"),
+        ],
+    )
+    def test_a_number_that_cannot_be_says_which_can(
+        self, option: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["serve", option, value]) == 2
+        said = capsys.readouterr().err
+        assert (option in said, told in said) == (True, True), said
+
     def test_what_is_missing_of_the_packages_is_named_with_the_command(self, tmp_path: Path) -> None:
         program = (
             "import sys\nsys.modules['starlette'] = None\n"

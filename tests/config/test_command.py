@@ -96,6 +96,26 @@ def test_it_tells_every_problem_and_fails(tmp_path: Path, capsys: pytest.Capture
     assert told.endswith("moonshim config: 2 problems\n")
 
 
+def test_a_broken_provider_hides_no_alias_and_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(
+        """{
+        "Providers": [
+            {"name": "a", "api_base_url": "x", "models": ["kimi-k3"], "transformer": {"use": ["groq"]}},
+            {"name": "b", "api_base_url": "http://localhost/v1", "models": ["kimi-k2.5"]}
+        ],
+        "aliases": {"one": "kimi-k3", "two": "a/kimi-k4", "three": "b/kimi-k2.5", "four": "kimi-k9"}
+        }"""
+    )
+    code, _, told = run(capsys, "check", str(path))
+    assert code == 1
+    assert "no provider has the model `a/kimi-k4`; did you mean `a/kimi-k3`?" in told
+    assert "no provider has the model `kimi-k9`" in told
+    assert "! " in told
+    assert "`groq` is not needed here" in told
+    assert told.endswith("moonshim config: 3 problems\n")
+
+
 def test_without_a_file_it_shows_what_the_environment_gives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,9 +16,9 @@ from moonshim.config import (
     load_config,
     warnings_of,
 )
-from moonshim.config.environment import KNOWN_HOSTS
+from moonshim.config.environment import KNOWN_HOSTS, KnownHost
 from moonshim.config.finding import user_folders
-from moonshim.hosts.detect import host_of
+from moonshim.hosts.detect import host_of, needs_for
 from tests.config.texts import PROVIDER, toml
 
 
@@ -145,10 +145,37 @@ def test_an_address_of_ones_own_is_taken() -> None:
         0
     ]
     assert (messages.dialect, "kimi-k3" in messages.models) == ("anthropic", True)
-    other = from_environment(KIMI_API_KEY="a", KIMI_BASE_URL="http://localhost:8000/v1")
+    other = from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="https://openrouter.ai/api/v1")
     assert (other.providers[0].models, other.aliases) == ((), {})
     with pytest.raises(ConfigError, match="environment: MOONSHOT_BASE_URL: this must be an http"):
         from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="api.moonshot.cn")
+
+
+@pytest.mark.parametrize("host", KNOWN_HOSTS, ids=lambda host: host.name)
+def test_what_stands_behind_an_address_that_nobody_knows_is_what_its_variable_is_called_after(host: KnownHost) -> None:
+    given = {host.variable: "a", host.address_variable: "http://proxy.internal:8000/v1"}
+    (provider,) = (config := from_environment(**given)).providers
+    assert provider.models == host.models
+    assert config.aliases.get("claude-*") == ((f"{host.name}/{host.default}",) if host.default else None)
+    row = needs_for(model="kimi-k3", host=provider.host, base_url=provider.api_base_url, upstream="openai_chat")
+    assert row.host == needs_for(model="kimi-k3", base_url=host.api_base_url, upstream="openai_chat").host
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("MOONSHIM_SECRET", "short", "environment: MOONSHIM_SECRET: this must have at least 16 characters"),
+        ("MOONSHIM_STORE", "mysql:user:word@host", "environment: MOONSHIM_STORE: this must be `memory:`"),
+    ],
+)
+def test_what_the_environment_says_of_the_gateway_is_checked_as_a_file_is(
+    variable: str, value: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected) as without_a_file:
+        from_environment(MOONSHOT_API_KEY="a", **{variable: value})
+    with pytest.raises(ConfigError, match=expected) as with_one:
+        toml(PROVIDER, {variable: value})
+    assert value not in f"{without_a_file.value} {with_one.value}"
 
 
 def test_a_file_without_providers_leaves_them_to_the_environment() -> None:

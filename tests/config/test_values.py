@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moonshim.config import KeySource, Limits, Retries, Timeouts, TransformerUse, warnings_of
+from moonshim.config import ConfigError, KeySource, Limits, Retries, Timeouts, TransformerUse, warnings_of
 from tests.config.texts import PROVIDER, problems, toml
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -250,6 +250,12 @@ def test_what_is_as_it_should_be_is_no_warning(text: str) -> None:
     assert warnings_of(toml(f'[[providers]]\nname = "p"\nmodels = ["m"]\n{text}')) == []
 
 
-def test_an_open_gateway_and_a_short_secret_are_warnings() -> None:
-    config = toml(f'{PROVIDER}\n[gateway]\nopen_without_keys = true\nsecret = "short"')
-    assert [warning.partition(":")[0] for warning in warnings_of(config)] == ["secret", "open_without_keys"]
+def test_an_open_gateway_is_a_warning() -> None:
+    config = toml(f"{PROVIDER}\n[gateway]\nopen_without_keys = true")
+    assert [warning.partition(":")[0] for warning in warnings_of(config)] == ["open_without_keys"]
+
+
+@pytest.mark.parametrize("text", ['secret = "short"', 'secret_env = "SIGNS"'])
+def test_a_secret_that_can_be_guessed_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="this must have at least 16 characters"):
+        toml(f"{PROVIDER}\n[gateway]\n{text}", {"SIGNS": "short"})

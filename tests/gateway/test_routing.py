@@ -138,6 +138,8 @@ class TestNotFound:
     def test_a_provider_that_takes_any_name_is_told(self) -> None:
         router = Router(Config(providers=(provider("vllm"),)))
         assert "`vllm/kimi-k3`" in self.message(router, "kimi-k3")
+        # What agents ask for by themselves is no name of a model there.
+        assert "`vllm/MODEL`" in self.message(router, "claude-opus-5")
 
     def test_where_nothing_is_near_some_that_there_are_are_told(self) -> None:
         assert "`kimi-k3`" in self.message(Router(Config(providers=(provider("a", "kimi-k3"),))), "zzzz")
@@ -155,7 +157,17 @@ class TestKeysThatMayNotAskForEverything:
     def test_a_name_of_brackets_can_be_granted_to_the_letter(self) -> None:
         assert led_to("claude-x[1m]", "claude-x[1m]") != []
 
-    @pytest.mark.parametrize("name", ["glm-5", "moonshot/kimi-k3", "claude-opus-5", "fast", "openrouter,kimi-k2.5"])
+    def test_a_name_that_leads_to_a_model_that_fits_is_served(self) -> None:
+        assert led_to("moonshot/kimi-k3", "kimi-*") == ["moonshot|kimi-k3"]
+        assert led_to("openrouter,kimi-k2.5", "kimi-*") == ["openrouter|kimi-k2.5"]
+        assert led_to("glm-5", "kimi-*") == ["moonshot|kimi-k3"]
+
+    def test_an_alias_leads_no_key_to_a_model_that_does_not_fit(self) -> None:
+        assert led_to("claude-sonnet-5", "kimi-*") == ["moonshot|kimi-k3"]
+        assert led_to("claude-sonnet-5", "openrouter/*") == ["openrouter|moonshotai/kimi-k3"]
+        assert led_to("fast", "kimi-k2.5") == ["moonshot|kimi-k2.5", "openrouter|kimi-k2.5"]
+
+    @pytest.mark.parametrize("name", ["openrouter/glm-5", "moonshotai/kimi-k3", "claude-opus-5", "Best", "kimi-k9"])
     def test_every_other_name_is_not_found(self, name: str) -> None:
         with pytest.raises(Refused, match="There is no model") as caught:
             led_to(name, "kimi-*")
@@ -197,5 +209,6 @@ class TestNamesToChooseFrom:
         assert all(ROUTER.targets(name) for name in names)
 
     def test_only_what_is_allowed_is_shown(self) -> None:
-        assert ROUTER.names(("kimi-*",)) == ["kimi-k3", "kimi-k2.5"]
+        shown = ["fast", "glm-5", "Loud", "kimi-k3", "kimi-k2.5", "moonshot/kimi-k2.5", "openrouter/kimi-k2.5"]
+        assert ROUTER.names(("kimi-*",)) == shown
         assert all(ROUTER.targets(name, allowed=("kimi-*",)) for name in ROUTER.names(("kimi-*",)))

@@ -25,10 +25,16 @@ _EXAMPLES: Final = """\
 examples:
   moonshim serve                run the gateway on ./moonshim.toml, or on the keys in the environment
   moonshim serve --demo         the same without any key: on a scripted host
+  moonshim doctor               is every key, address and model right? asks each host once
+  moonshim config example > moonshim.toml           a file to begin with
+  moonshim config check         what a configuration means, or everything that is wrong with it
+  moonshim keys new alice       a key for somebody else who uses this gateway
   moonshim mend leaked.sse      the mended stream; what was put right is told on standard error
   curl -sN … | moonshim mend    the same, while it arrives
   moonshim mend --help          all that it can do
   moonshim explain request.json --host moonshot     what that host would be sent, and why
+
+Each command has a --help of its own. The pages are in docs/: configuration.md, operating.md, security.md, …
 """
 
 

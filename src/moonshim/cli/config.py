@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,7 @@ exit codes:
   1  it cannot; every problem is told
   2  the command was not understood"""
 
+_ACTIONS: Final = ("check", "example")
 _SHOWN_MODELS: Final = 12
 
 
@@ -54,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         description="Check a configuration, or print one to begin with.",
         epilog=_EPILOG,
     )
-    parser.add_argument("action", choices=("check", "example"), help="check a file, or print an example")
+    parser.add_argument("action", choices=_ACTIONS, type=_action, help="check a file, or print an example")
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to check")
     given = parser.parse_args(list(argv))
     if given.action == "example":
@@ -65,6 +67,12 @@ def main(argv: Sequence[str]) -> int:
     return _check(given.file)
 
 
+def _action(text: str) -> str:
+    if text not in _ACTIONS and (Path(text).suffix or Path(text).exists()):
+        raise argparse.ArgumentTypeError(f"a file is checked by `moonshim config check {text}`")
+    return text
+
+
 def _check(file: str | None) -> int:
     try:
         path = find_config(file, os.environ, Path.cwd())
@@ -73,6 +81,8 @@ def _check(file: str | None) -> int:
         paint = console.Paint(sys.stderr)
         for problem in error.problems:
             console.say(paint.red("✗ ") + console.safe(problem))
+        for note in error.notes:
+            console.say(paint.yellow("! ") + console.safe(note))
         count = len(error.problems)
         console.say(f"moonshim config: {count} problem{'s' if count > 1 else ''}")
         return console.FAILED

@@ -36,6 +36,8 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_WIDTH: Final = 100
+_NO_CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
+_NO_OPTION: Final = re.compile(r"unrecognized arguments: (--[\w-]+)")
 _HEADING: Final = re.compile(r"^(?:usage(?=:)|\S[^\n]*:$)", re.MULTILINE)
 
 
@@ -162,9 +164,27 @@ class Parser(argparse.ArgumentParser):
             stream.flush()
 
     def error(self, message: str) -> NoReturn:
-        say(f"{self.prog}: {safe(message)}")
+        say(f"{self.prog}: {safe(message)}{self._meant(message)}")
         say(f"{self.prog} --help shows what can be asked")
         raise SystemExit(BAD_USAGE)
+
+    def _meant(self, message: str) -> str:
+        """`; did you mean …?` where a command, a word or an option is nearly one that there is."""
+        if found := _NO_CHOICE.search(message):
+            wrong, known = found[1], [word.strip(" '\"") for word in found[2].split(",")]
+        elif found := _NO_OPTION.search(message):
+            wrong, known = found[1], self._options()
+        else:
+            return ""
+        from difflib import get_close_matches
+
+        close = get_close_matches(wrong, known, n=1)
+        return f"; did you mean {close[0]}?" if close else ""
+
+    def _options(self) -> list[str]:
+        inner = (action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        parsers = [self, *(parser for choices in inner for parser in choices.values())]
+        return [option for parser in parsers for option in parser._option_string_actions]
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

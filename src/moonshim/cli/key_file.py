@@ -8,6 +8,7 @@ import re
 import tomllib
 from contextlib import suppress
 from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
@@ -45,7 +46,10 @@ class KeyFile:
         self.is_json = path.suffix.lower() in _JSON_SUFFIXES or (
             path.suffix.lower() != ".toml" and _JSON_BEGINS.match(self._text) is not None
         )
-        self._value = self._parsed(self._text)
+
+    @cached_property
+    def _value(self) -> Any:
+        return self._parsed(self._text)
 
     @property
     def entries(self) -> list[Entry]:
@@ -84,8 +88,12 @@ class KeyFile:
         except RecursionError:
             raise CannotEdit(f"{self._path}: this is nested too deeply") from None
         except ValueError as error:
-            kind = "strict JSON (comments would be lost)" if self.is_json else "TOML"
-            raise CannotEdit(f"{self._path}: this is no {kind}: {error}") from None
+            if self.is_json:
+                raise CannotEdit(
+                    f"{self._path}: it has comments, or is no strict JSON ({error}), so it is not rewritten here: "
+                    "`moonshim keys new NAME --print` shows what to paste; what to take away, take away by hand"
+                ) from None
+            raise CannotEdit(f"{self._path}: this is no TOML: {error}") from None
 
     def _rewritten(self, value: Any) -> str:
         found = _INDENT.search(self._text)

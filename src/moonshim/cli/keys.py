@@ -32,7 +32,8 @@ examples:
   moonshim keys revoke alice
 
 Clients send a key as `Authorization: Bearer msk_…` or as `x-api-key: msk_…`: it is what they call the API key.
-Without --config it is the file that `moonshim serve` would read. A gateway that runs takes a change at once.
+Without --config it is the file that `moonshim serve` would read. A gateway that runs takes a
+change within two seconds.
 
 exit codes:
   0  done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ __all__ = ["main", "parser"]
 HOST: Final = "127.0.0.1"
 PORT: Final = 8484
 MOST_WORKERS: Final = 256
+LONGEST_GRACE: Final = 86_400
 _NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohttp", "structlog", "prometheus_client")
 _USAGE: Final = """moonshim serve [--config FILE] [--host ADDRESS] [--port PORT] [--workers N]
                       [--log-dir DIR] [--log-level LEVEL] [--graceful-seconds S] [--demo]"""
@@ -49,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     if missing:
         console.say(
             f"moonshim serve: the gateway needs more than the engine does ({', '.join(missing)}):\n"
-            '  pip install "moonshim[gateway]"'
+            '  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
         )
         return console.BAD_USAGE
     try:
@@ -177,7 +179,7 @@ def _configuration(given: Any) -> tuple[Path | None, Config]:
             "nothing is configured. Looked for:\n"
             f"  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml or .json{folders}\n"
             f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
-            "`moonshim config example` writes a file to begin with; --demo serves a scripted host instead, no model"
+            "`moonshim config example` prints a file to begin with; --demo serves a scripted host instead, no model"
         )
     return None, config
 
@@ -230,21 +232,24 @@ def parser() -> console.Parser:
 
 
 def _port(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 65535:
-        raise ValueError(text)
-    return number
+    return _whole(text, "a port", 0, 65_535)
 
 
 def _workers(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= MOST_WORKERS:
-        raise ValueError(text)
-    return number
+    return _whole(text, "how many workers there are", 1, MOST_WORKERS)
+
+
+def _whole(text: str, what: str, least: int, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{what} is a number from {least} to {most}, not {text[:40]!r}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 86_400:
-        raise ValueError(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= LONGEST_GRACE:
+        raise argparse.ArgumentTypeError(f"this is a number of seconds from 0 to {LONGEST_GRACE}, not {text[:40]!r}")
     return number

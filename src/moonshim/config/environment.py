@@ -13,8 +13,10 @@ from moonshim.config.endpoints import dialect_of
 from moonshim.config.model import Config, KeySource, Provider, Secret
 from moonshim.config.problems import ConfigError
 from moonshim.config.provider_table import address_fault
+from moonshim.config.settings_tables import secret_fault, store_fault
 from moonshim.hosts.detect import host_of
 from moonshim.hosts.needs import UpstreamDialect
+from moonshim.hosts.table import HOSTS
 
 __all__ = ["CLIENTS_OWN", "KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from_environment", "with_overrides"]
 
@@ -35,6 +37,7 @@ class KnownHost(Struct, frozen=True, kw_only=True):
         return self.variable.removesuffix("_API_KEY") + "_BASE_URL"
 
 
+_UNKNOWN: Final = "generic"
 _FIREWORKS: Final = "accounts/fireworks/models/"
 KNOWN_HOSTS: Final = (
     KnownHost(
@@ -126,10 +129,15 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
 
 def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
     """The configuration with what the environment says of the store and the secret, which counts more."""
+    problems: list[str] = []
     if store := environ.get("MOONSHIM_STORE", "").strip():
+        problems += [f"environment: MOONSHIM_STORE: {wrong}"] if (wrong := store_fault(store)) else []
         config = msgspec.structs.replace(config, store=store)
     if secret := environ.get("MOONSHIM_SECRET", "").strip():
+        problems += [f"environment: MOONSHIM_SECRET: {wrong}"] if (wrong := secret_fault(secret)) else []
         config = msgspec.structs.replace(config, secret=Secret(secret))
+    if problems:
+        raise ConfigError(problems)
     return config
 
 
@@ -144,9 +152,17 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> Provider:
         key_sources=(KeySource(host.variable),),
         dialect=cast(UpstreamDialect, dialect_of(address)),
     )
-    return msgspec.structs.replace(provider, models=host.models) if _is_itself(host, provider) else provider
+    if not _is_itself(host, provider):
+        return provider
+    # Behind an address that nobody knows is what the variable is called after: whoever set it says so.
+    known = host_of(address) != _UNKNOWN
+    row = host_of(host.api_base_url)
+    if provider.dialect == "anthropic" and f"{row}-anthropic" in HOSTS:
+        row = f"{row}-anthropic"
+    return msgspec.structs.replace(provider, models=host.models, host=None if known else row)
 
 
 def _is_itself(host: KnownHost, provider: Provider) -> bool:
     """Whether an address of one's own still leads to the same host, which has the same models."""
-    return host_of(provider.api_base_url).removesuffix("-anthropic") == host_of(host.api_base_url)
+    found = host_of(provider.api_base_url).removesuffix("-anthropic")
+    return found in (host_of(host.api_base_url), _UNKNOWN)

@@ -59,7 +59,7 @@ def parse_config(
     problems = Problems(source, lines)
     config = _Reading(problems, environ, folder).config(value)
     if problems.errors:
-        raise ConfigError(problems.errors)
+        raise ConfigError(problems.errors, problems.notes)
     return with_overrides(config, environ)
 
 
@@ -143,9 +143,10 @@ class _Reading:
             found = self._from_environment()
             providers, defaults_of_clients = found.providers, found.aliases
             from_outside = found.notes
-        if tables is None or len(providers) == len(tables):  # a provider that is missing would only be told twice
-            check_aliases(own, providers, root, soft=False)
-            check_aliases(router.aliases, providers, root, soft=True)
+        known = (*providers, *_as_named(tables or [], providers))
+        if tables is None or len(known) >= len(tables):  # else nobody can say what the missing ones have
+            check_aliases(own, known, root, soft=False)
+            check_aliases(router.aliases, known, root, soft=True)
         return Config(
             providers=providers,
             aliases=(router.aliases | own) or defaults_of_clients,
@@ -180,6 +181,19 @@ class _Reading:
             else:
                 providers[provider.name.lower()] = provider
         return tuple(providers.values())
+
+
+def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider]:
+    """Providers that have mistakes, as far as aliases go: their names and those of their models."""
+    named: list[Provider] = []
+    for table in tables:
+        name, models = table.raw("name"), table.raw("models") or []
+        if isinstance(name, str) and isinstance(models, list) and all(one.name != name for one in right):
+            ids = (model.get("id") if isinstance(model, dict) else model for model in models)
+            texts = tuple(model for model in ids if isinstance(model, str))
+            if len(texts) == len(models):
+                named.append(Provider(name=name, api_base_url="", models=texts))
+    return named
 
 
 def _is_provider(root: Table) -> bool:

@@ -21,9 +21,11 @@ class ConfigError(MoonshimError):
 
     code = "invalid_configuration"
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, problems: Sequence[str], notes: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = list(problems)
+        self.notes = list(notes)
+        """What is only odd."""
 
 
 class Problems:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from moonshim.config.model import LogLevel, Secret
 from moonshim.config.reading import Table, placed
 
-__all__ = ["GATEWAY_KEYS", "read_gateway", "read_numbers"]
+__all__ = ["GATEWAY_KEYS", "SHORTEST_SECRET", "read_gateway", "read_numbers", "secret_fault", "store_fault"]
 
 _Numbers = TypeVar("_Numbers", bound=Struct)
 
@@ -33,6 +33,7 @@ GATEWAY_KEYS: Final = (
     "open_without_keys",
 )
 _STORES: Final = re.compile(r"memory:|sqlite:.+|(?:rediss?|valkeys?|unix)://.+")
+SHORTEST_SECRET: Final = 16
 _MAY_BE_ZERO: Final = frozenset({"longest_wait", "budget", "breaker_seconds"})
 
 
@@ -80,12 +81,22 @@ def _store(table: Table, folder: File | None) -> str | None:
     store = table.text("store")
     if store is None:
         return None
-    if _STORES.fullmatch(store) is None:  # not repeated: there could be a password in it
-        table.error("store", "this must be `memory:`, `sqlite:PATH` or `redis://HOST`")
+    if wrong := store_fault(store):
+        table.error("store", wrong)
         return None
     if store.startswith("sqlite:") and not store.startswith(("sqlite:/", "sqlite::memory:")):
         return f"sqlite:{placed(store.removeprefix('sqlite:'), folder)}"
     return store
+
+
+def store_fault(store: str) -> str | None:
+    """What is wrong with an address of a store. It is not repeated: there could be a password in it."""
+    return None if _STORES.fullmatch(store) else "this must be `memory:`, `sqlite:PATH` or `redis://HOST`"
+
+
+def secret_fault(secret: str) -> str | None:
+    """What is wrong with a secret that signs: one that can be guessed signs nothing."""
+    return None if len(secret) >= SHORTEST_SECRET else f"this must have at least {SHORTEST_SECRET} characters"
 
 
 def _secret(table: Table) -> Secret | None:
@@ -96,4 +107,6 @@ def _secret(table: Table) -> Secret | None:
     if in_environment == "":
         table.error("secret_env", f"the environment variable `{called}` is not set")
     text = in_environment or secret
+    if text and (wrong := secret_fault(text)):
+        table.error("secret_env" if in_environment else "secret", wrong)
     return Secret(text) if text else None

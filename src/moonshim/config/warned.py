@@ -11,8 +11,6 @@ from moonshim.config.model import Config, Provider
 
 __all__ = ["warnings_of"]
 
-SHORTEST_SECRET = 16
-
 
 def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
     """Lines for people; none of them has a secret in it."""
@@ -25,8 +23,6 @@ def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
         for key in config.keys
         if key.expires is not None and key.expires <= moment
     ]
-    if config.secret is not None and len(config.secret.reveal()) < SHORTEST_SECRET:
-        lines.append(f"secret: it has fewer than {SHORTEST_SECRET} characters, and could be guessed")
     if config.open_without_keys and not config.keys:
         lines.append("open_without_keys: whoever reaches the gateway can spend your keys")
     return lines

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from moonshim.config import Config, Target
+from moonshim.config.environment import CLIENTS_OWN
 from moonshim.errors import Problem, Refused
 
 __all__ = ["Router"]
@@ -53,13 +54,15 @@ class Router:
     def targets(self, name: str, *, allowed: Sequence[str] = ()) -> list[Target]:
         """What to ask, in turn. Raises `Refused` (404) when there is nothing, or nothing that is allowed.
 
-        `allowed`: the names or patterns that a gateway key may ask for; none: all. It is the name that counts, not
-        what it stands for: a key for `kimi-*` does not open `moonshot/kimi-k3`.
+        `allowed`: the names or patterns of a gateway key; none: all. A name that fits one of them is granted with all
+        that it stands for. Of any other name, only those models are asked that fit one themselves, as `model` or
+        `provider/model`: no alias leads a key to a model that it may not use.
         """
         found = self._find(name)
-        if found is None or not _granted(found.name, allowed):
+        targets = _allowed(found, allowed) if found is not None else []
+        if not targets:
             raise Refused(self._unknown(name, allowed))
-        return list(found.targets)
+        return targets
 
     def known(self, name: str) -> Target | None:
         """What is asked first for this name, whoever asks."""
@@ -77,7 +80,9 @@ class Router:
         for model, targets in self._listed.items():
             if len(targets) > 1 or model in self._aliases:
                 names += [f"{target.provider.name}/{model}" for target in targets]
-        return [name for name in names if _granted(name, allowed)]
+        if not allowed:
+            return names
+        return [name for name in names if (found := self._find(name)) is not None and _allowed(found, allowed)]
 
     # -- finding -----------------------------------------------------------------------
 
@@ -135,7 +140,10 @@ class Router:
         if close:
             message += f"; the nearest: {_quoted(close)}"
         elif takes_any:
-            message += f"; a provider that takes any name has to be named with it: {_quoted(takes_any, f'/{shown}')}"
+            # Its own name for a model is what no agent's default is.
+            own = any(fnmatchcase(shown, pattern) for pattern in CLIENTS_OWN)
+            ending = "/MODEL" if own else f"/{shown}"
+            message += f"; a provider that takes any name has to be named with it: {_quoted(takes_any, ending)}"
         elif names:
             message += f"; some that there are: {_quoted(names)}"
         return Problem(status=404, kind="not_found", message=f"{message}.", code="model_not_found", param="model")
@@ -158,8 +166,18 @@ class _Words:
         return word if word in self._words else None
 
 
+def _allowed(found: _Found, allowed: Sequence[str]) -> list[Target]:
+    if not allowed or _granted(found.name, allowed):
+        return list(found.targets)
+    return [
+        target
+        for target in found.targets
+        if _granted(target.model, allowed) or _granted(f"{target.provider.name}/{target.model}", allowed)
+    ]
+
+
 def _granted(name: str, allowed: Sequence[str]) -> bool:
-    return not allowed or any(name == pattern or fnmatchcase(name, pattern) for pattern in allowed)
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in allowed)
 
 
 def _quoted(names: Sequence[str], ending: str = "") -> str:
