@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
-__all__ = ["CHUNK", "NAMES", "TOOLS", "arguments", "as_native", "as_speech", "marked_call", "plain_text"]
+__all__ = [
+    "CHUNK",
+    "NAMES",
+    "TOOLS",
+    "arguments",
+    "as_messages",
+    "as_native",
+    "as_speech",
+    "marked_call",
+    "no_two_alike",
+    "plain_text",
+]
 
 CHUNK = 4
 NAMES = frozenset({"write_file", "read_file", "search", "run_shell_command", "list_directory"})
@@ -51,6 +63,29 @@ def as_native(text: str) -> Iterator[bytes]:
     for start in range(0, len(text), CHUNK):
         yield _frame({"tool_calls": [{"index": 0, "function": {"arguments": text[start : start + CHUNK]}}]})
     yield from _end("tool_calls")
+
+
+def as_messages(text: str) -> Iterator[bytes]:
+    """The text as a Messages host tells it."""
+    message = {"id": "msg_6891d7a2f0b3", "type": "message", "role": "assistant", "model": "kimi-k2.5", "content": []}
+    yield _event({"type": "message_start", "message": message})
+    yield _event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    for start in range(0, len(text), CHUNK):
+        delta = {"type": "text_delta", "text": text[start : start + CHUNK]}
+        yield _event({"type": "content_block_delta", "index": 0, "delta": delta})
+    yield _event({"type": "content_block_stop", "index": 0})
+    yield _event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
+    yield _event({"type": "message_stop"})
+
+
+def no_two_alike(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The same stream of a host that counts its chunks in each of them."""
+    for number, frame in enumerate(frames):
+        yield frame.replace(b'"created":', b'"number":%d,"created":' % number)
+
+
+def _event(payload: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (payload["type"].encode(), msgspec.json.encode(payload))
 
 
 def _end(reason: str) -> Iterator[bytes]:

@@ -349,8 +349,8 @@ class Translator(Generic[Origin]):
                     if self._calling is not None:
                         answer.close_call(self._calling, slip)
                     self._calling = heard.index
-                key = ("arguments", heard.index)
-                answer.call(replace(heard, arguments=self._choice.carry.join(key, heard.arguments, slip)), slip)
+                joined = self._choice.carry.join(("arguments", heard.index), heard.arguments, slip)
+                answer.call(heard if joined is heard.arguments else replace(heard, arguments=joined), slip)
             case Paused():
                 self._thought_at = None
                 answer.pause(slip)
@@ -431,8 +431,11 @@ class Translator(Generic[Origin]):
         return released
 
     def _release(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
+        events = frame.slip.events
+        if len(events) == 1 and type(events[0]) is BlockDelta:
+            return self._matched(self._write(events[0]), frame)
         payloads: list[Body] = []
-        events = _joined(frame.slip.events) if self.same_dialect else frame.slip.events
+        events = _joined(events) if self.same_dialect else events
         failed = self._ending is not None and isinstance(self._ending.event, Failed)
         failed = failed or any(isinstance(event, Failed) for event in events)
         for event in events:

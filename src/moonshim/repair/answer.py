@@ -371,9 +371,8 @@ class Answer:
             # Whole, though nothing has said so: it keeps its place before what comes now.
             if other != channel and call.whole and call.raw is None and call.arguments.complete:
                 self._desk.end(call, slip, closed=True)
-        for other in _CHANNELS:
-            grammar = self._grammars.get(other)
-            if other == channel or grammar is None or not grammar.held:
+        for other, grammar in self._grammars.items():
+            if other == channel or not grammar.held:
                 continue
             if _is_surely_a_marker(grammar.held):
                 self._parking[other].leave()

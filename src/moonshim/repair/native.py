@@ -203,6 +203,8 @@ class NativeCalls:
 
     def settle(self, slip: Slip) -> None:
         """Something else begins: names and empty objects are what they are, and held calls are whole."""
+        if self._last is None and not self._unsettled and not self._open:
+            return
         self.settle_names(slip)
         self._settle_arguments(slip)
         self.end_whole(slip)
