@@ -205,7 +205,9 @@ class TestWhatIsRefused:
     def test_a_store_that_cannot_be_reached_is_a_plain_line(self, tmp_path: Path) -> None:
         done = serve("--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/dev/null/state")
         assert done.code == 1
-        assert done.lines[-1].startswith("moonshim serve: ")
+        assert done.lines[-1].startswith("moonshim serve: the store /dev/null/state failed: ")
+        done = serve("--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:some/typo/state.db")
+        assert (done.code, "some/typo/state.db: there is no folder some" in done.lines[-1]) == (1, True)
 
 
 class TestServing:

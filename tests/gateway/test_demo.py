@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -133,3 +134,16 @@ def test_agents_reach_it_under_their_own_names() -> None:
     config = demo_config("http://127.0.0.1:1/v1", {"MOONSHIM_STORE": "sqlite:x"})
     assert config.aliases["claude-*"] == ("demo/kimi-k2.5",)
     assert config.store == "sqlite:x"
+
+
+@pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k3"])
+@pytest.mark.parametrize(
+    ("asked", "city"),
+    [("What is the weather in Paris?", "Paris"), ("is it warm today", "demo"), ("Hello there", "demo")],
+)
+def test_a_call_asks_for_what_the_user_named(model: str, asked: str, city: str) -> None:
+    """A first try with a weather tool should not ask for the weather in `demo`."""
+    body = {"model": model, "messages": [{"role": "user", "content": asked}], "tools": [TOOL]}
+    answer = moonshim.mend_response(whole(body), plan=moonshim.prepare_request(body, host="generic").plan).body
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": city, "days": 2}

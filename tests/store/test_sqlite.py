@@ -108,7 +108,7 @@ def test_several_processes_share_one_file_from_its_first_moment(tmp_path: Path) 
 
 
 def test_the_file_is_for_its_owner_alone_and_its_folder_is_made(tmp_path: Path) -> None:
-    path = tmp_path / "some" / "folder" / "state.db"
+    path = tmp_path / "folder" / "state.db"
 
     async def run() -> None:
         store = await SqliteStore.open(path)

@@ -1,6 +1,7 @@
 """A request -> the answer of a scripted host: no model, but something to try clients on, and something to mend.
 
-It calls the first tool that it is offered, with arguments made from its schema. `kimi-k2.5` leaks
+It calls the first tool that it is offered, with arguments made from its schema, and from the user's words where a name
+is among them: "the weather in Paris" asks for Paris. `kimi-k2.5` leaks
 the markers of the call into its text, one token in each chunk, as hosts do; `kimi-k3` calls
 without an identifier. Given a result it answers with it. Everything is said in the same way each time.
 """
@@ -8,6 +9,7 @@ without an identifier. Given a result it answers with it. Everything is said in 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
@@ -34,8 +36,8 @@ _HELLO: Final = (
     "This is the demo of Moonshim: a scripted host, no model. It repeats what it is told, and calls the first tool "
     "that it is offered. Name a real host to talk to a model: docs/operating.md says how."
 )
+_NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][\w-]+(?: [A-Z][\w-]+){0,2}")
 _SAMPLES: Final[Json] = {
-    "string": "demo",
     "integer": 1,
     "number": 1.5,
     "boolean": True,
@@ -180,7 +182,7 @@ def _speech(request: Json) -> Iterator[str]:
         number = sum(len(one.get("tool_calls") or ()) for one in _messages(request))
         yield from ("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "functions", f".{function['name']}", ":")
         yield from (str(number), "<|tool_call_argument_begin|>")
-        yield from _pieces(_arguments(function))
+        yield from _pieces(_arguments(function, request))
         yield from ("<|tool_call_end|>", "<|tool_calls_section_end|>")
 
 
@@ -190,7 +192,7 @@ def _native_call(request: Json) -> Iterator[Json]:
     if function is None or not _is_k3(request):
         return
     yield {"index": 0, "type": "function", "function": {"name": function["name"], "arguments": ""}}
-    for piece in _pieces(_arguments(function)):
+    for piece in _pieces(_arguments(function, request)):
         yield {"index": 0, "function": {"arguments": piece}}
 
 
@@ -203,8 +205,19 @@ def _to_call(request: Json) -> Json | None:
     return next((one for one in functions if isinstance(one, dict) and isinstance(one.get("name"), str)), None)
 
 
-def _arguments(function: Json) -> str:
-    return msgspec.json.encode(sample(function.get("parameters"))).decode()
+def _arguments(function: Json, request: Json) -> str:
+    return msgspec.json.encode(sample(function.get("parameters"), word=_named(request))).decode()
+
+
+def _named(request: Json) -> str:
+    """A name among the user's last words: capital letters that begin no sentence; else a word that says what this is.
+
+    >>> _named({"messages": [{"role": "user", "content": "What is the weather in New York? Tell me."}]})
+    'New York'
+    """
+    said = (_text(one.get("content")) for one in reversed(_messages(request)) if one.get("role") == "user")
+    found = _NAME.search(next(said, ""))
+    return found[0] if found else "demo"
 
 
 def _is_k3(request: Json) -> bool:
@@ -215,8 +228,8 @@ def _messages(request: Json) -> list[Json]:
     return [one for one in request.get("messages") or () if isinstance(one, dict)]
 
 
-def sample(schema: Any, depth: int = 0) -> Any:
-    """A value that a schema allows, as far as that can be read from it.
+def sample(schema: Any, depth: int = 0, *, word: str = "demo") -> Any:
+    """A value that a schema allows, as far as that can be read from it; `word` is what texts say.
 
     >>> sample({"type": "object", "properties": {"path": {"type": "string"}, "n": {"type": "integer"}},
     ...         "required": ["path"]})
@@ -225,27 +238,27 @@ def sample(schema: Any, depth: int = 0) -> Any:
     ('b', 5)
     """
     if not isinstance(schema, dict) or depth > 8:
-        return {} if depth == 0 else "demo"
-    for word in ("const", "default"):
-        if word in schema:
-            return schema[word]
+        return {} if depth == 0 else word
+    for given in ("const", "default"):
+        if given in schema:
+            return schema[given]
     if isinstance(schema.get("enum"), list) and schema["enum"]:
         return schema["enum"][0]
-    for word in ("anyOf", "oneOf", "allOf"):
-        if isinstance(schema.get(word), list) and schema[word]:
-            return sample(schema[word][0], depth + 1)
+    for choice in ("anyOf", "oneOf", "allOf"):
+        if isinstance(schema.get(choice), list) and schema[choice]:
+            return sample(schema[choice][0], depth + 1, word=word)
     kind = schema.get("type", "object" if depth == 0 or "properties" in schema else "string")
     kind = kind[0] if isinstance(kind, list) and kind else kind
     if kind == "object":
         properties, wanted = schema.get("properties"), schema.get("required")
         known = properties if isinstance(properties, dict) else {}
         names = wanted if isinstance(wanted, list) else []
-        return {name: sample(known.get(name), depth + 1) for name in names if isinstance(name, str)}
+        return {name: sample(known.get(name), depth + 1, word=word) for name in names if isinstance(name, str)}
     if kind == "array" and isinstance(schema.get("minItems"), int):
-        return [sample(schema.get("items"), depth + 1) for _ in range(min(schema["minItems"], 8))]
+        return [sample(schema.get("items"), depth + 1, word=word) for _ in range(min(schema["minItems"], 8))]
     if kind in {"integer", "number"} and isinstance(schema.get("minimum"), (int, float)):
         return schema["minimum"]
-    return _SAMPLES.get(str(kind), "demo")
+    return _SAMPLES.get(str(kind), word)
 
 
 def _text(content: Any) -> str:

@@ -142,10 +142,17 @@ def json_line(fields: Mapping[str, Any]) -> str:
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
-    """One line for a person; a request in the form that the README shows, everything else as `event name=value`."""
+    """One line for a person: a request in the form that the README shows, everything else as `event name=value`.
+
+    >>> human_line({"event": "draining", "requests": 2, "seconds": 600.0}, colour=False)
+    'waiting for 2 answers to end; Ctrl-C again ends at once'
+    """
     paint = _painted if colour else _plain
     if fields.get("event") == REQUEST:
         return _request_line(fields, paint)
+    if fields.get("event") == "draining" and (count := fields.get("requests")):
+        answers = "1 answer" if count == 1 else f"{count} answers"
+        return f"waiting for {answers} to end; Ctrl-C again ends at once"
     level = str(fields.get("level", "info"))
     shown = [paint(_LEVEL_COLOURS.get(level, "dim"), level), _safe(str(fields.get("event", "")))]
     block = fields.get("exception")

@@ -119,7 +119,15 @@ class DatabaseThread:
             return
         failed = StoreUnavailable(f"the store failed: {_word(error)}")
         for asked in group:
-            _tell(asked, None, error if asked.opens and isinstance(error, InvalidInput) else failed)
+            _tell(asked, None, self._not_opened(error) if asked.opens else failed)
+
+    def _not_opened(self, error: Exception) -> Exception:
+        """For whoever runs the gateway, with the path; clients, who are told of later faults, never read it."""
+        if isinstance(error, InvalidInput):
+            return InvalidInput(f"{self._path}: {error}", field=error.field)
+        if isinstance(error, FileNotFoundError):
+            return StoreUnavailable(f"the store {self._path}: there is no folder {self._path.parent.parent}")
+        return StoreUnavailable(f"the store {self._path} failed: {_word(error)}")
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is not None and not self._is_there():
@@ -157,7 +165,8 @@ class DatabaseThread:
 
 def _make_file(path: Path) -> None:
     """Conversations are in it: for nobody but the owner. SQLite gives its log beside it the same mode."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # No more than one folder: a longer way that is not there is a mistake in the path.
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
