@@ -94,7 +94,9 @@ def main(argv: Sequence[str]) -> int:
     """Run `moonshim doctor`; its exit code."""
     given = parser().parse_args(list(argv))
     if find_spec("aiohttp") is None:
-        console.say('moonshim doctor: asking hosts needs more than the engine does:\n  pip install "moonshim[gateway]"')
+        console.say(
+            'moonshim doctor: asking hosts needs more than the engine does:\n  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
+        )
         return console.BAD_USAGE
     try:
         config = _chosen(_configuration(given.config), given.provider)

@@ -33,7 +33,7 @@ signals:
 
 exit codes:
   0  it was told to stop
-  1  it could not start: the port is in use, the store cannot be reached
+  1  it could not start: the port is in use, the file of the store cannot be opened
   2  the command was not understood, or the configuration cannot be served"""
 
 
