@@ -95,7 +95,8 @@ def main(argv: Sequence[str]) -> int:
     given = parser().parse_args(list(argv))
     if find_spec("aiohttp") is None:
         console.say(
-            'moonshim doctor: asking hosts needs more than the engine does:\n  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
+            "moonshim doctor: asking hosts needs more than the engine does:\n"
+            '  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
         )
         return console.BAD_USAGE
     try:
