@@ -116,6 +116,15 @@ def test_a_broken_provider_hides_no_alias_and_no_warning(tmp_path: Path, capsys:
     assert told.endswith("moonshim config: 3 problems\n")
 
 
+@pytest.mark.parametrize("broken", ['api_base_url = "x"', 'name = "${NO}"', 'name = "a"\nmodels = 3'])
+def test_nothing_is_said_of_aliases_that_a_provider_without_a_name_might_have(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'[[providers]]\n{broken}\n[aliases]\nfast = "a/kimi-k3"\n')
+    assert "fast" not in run(capsys, "check", str(path))[2]
+
+
 def test_without_a_file_it_shows_what_the_environment_gives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,10 +143,10 @@ class _Reading:
             found = self._from_environment()
             providers, defaults_of_clients = found.providers, found.aliases
             from_outside = found.notes
-        known = (*providers, *_as_named(tables or [], providers))
-        if tables is None or len(known) >= len(tables):  # else nobody can say what the missing ones have
-            check_aliases(own, known, root, soft=False)
-            check_aliases(router.aliases, known, root, soft=True)
+        broken = _as_named(tables or [], providers)
+        if broken is not None:  # else nobody can say what there would be
+            check_aliases(own, (*providers, *broken), root, soft=False)
+            check_aliases(router.aliases, (*providers, *broken), root, soft=True)
         return Config(
             providers=providers,
             aliases=(router.aliases | own) or defaults_of_clients,
@@ -183,16 +183,24 @@ class _Reading:
         return tuple(providers.values())
 
 
-def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider]:
-    """Providers that have mistakes, as far as aliases go: their names and those of their models."""
+def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider] | None:
+    """Providers that have mistakes, as far as aliases go: their names and those of their models.
+
+    None: of one of them not even these can be read.
+    """
+    if len(right) == len(tables) or not tables:
+        return []
+    known = {provider.name.lower() for provider in right}
     named: list[Provider] = []
     for table in tables:
         name, models = table.raw("name"), table.raw("models") or []
-        if isinstance(name, str) and isinstance(models, list) and all(one.name != name for one in right):
-            ids = (model.get("id") if isinstance(model, dict) else model for model in models)
-            texts = tuple(model for model in ids if isinstance(model, str))
-            if len(texts) == len(models):
-                named.append(Provider(name=name, api_base_url="", models=texts))
+        if isinstance(name, str) and name.strip().lower() in known:
+            continue
+        listed = models if isinstance(models, list) else [None]
+        texts = [name, *(model.get("id") if isinstance(model, dict) else model for model in listed)]
+        if not all(isinstance(text, str) and "$" not in text for text in texts):
+            return None
+        named.append(Provider(name=texts[0], api_base_url="", models=tuple(texts[1:])))
     return named
 
 
