@@ -323,7 +323,8 @@ class Translator(Generic[Origin]):
         """What the host says goes to the answer, with this frame's slip; whether the stream is over."""
         answer, slip = self._choice.answer, frame.slip
         if self._closed or self._kept is not None:
-            self.log.add(Repaired("after_done", str(frame.payload)[:_SHOWN]), 0)
+            if self._stages is None or self._stages.failure is None:  # else it is not the host who goes on too long
+                self.log.add(Repaired("after_done", str(frame.payload)[:_SHOWN]), 0)
             return False
         match heard:
             case Began():

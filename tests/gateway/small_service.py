@@ -12,6 +12,7 @@ from typing import Any
 from moonshim.config import Limits
 from moonshim.errors import MoonshimError
 from moonshim.gateway.metrics import Metrics
+from moonshim.gateway.record import Record
 from moonshim.gateway.settings import ServeSettings
 
 
@@ -75,7 +76,7 @@ class CountingService(SmallService):
         if scope["path"] == "/count":
             self._count += 1
             self._metrics.retried("host")
-            self._metrics.begun()
+            self._metrics.begun(Record(request_id="r", path="/count", dialect="openai_chat"))
             text = json.dumps({"pid": os.getpid(), "count": self._count}).encode()
         if scope["path"] == "/metrics":
             text = self._metrics.render()

@@ -41,14 +41,14 @@ class Gateway:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self.limiter = Limiter(store, clock)
 
-    async def asks(self, key: GatewayKey, *, streamed: bool = False, request_id: str = "r") -> Record:
-        record = Record(request_id=request_id, path="/v1/messages", dialect="anthropic", streamed=streamed)
-        await self.limiter.admit(key, request_id, streamed=streamed, record=record)
+    async def asks(self, key: GatewayKey, *, request_id: str = "r") -> Record:
+        record = Record(request_id=request_id, path="/v1/messages", dialect="anthropic")
+        await self.limiter.admit(key, request_id, record=record)
         return record
 
-    async def refused(self, key: GatewayKey, *, streamed: bool = False) -> Problem:
+    async def refused(self, key: GatewayKey) -> Problem:
         with pytest.raises(Refused) as refused:
-            await self.asks(key, streamed=streamed)
+            await self.asks(key)
         problem = refused.value.problem
         assert (problem.status, problem.kind) == (429, "rate_limit")
         assert problem.retry_after is not None
@@ -165,14 +165,13 @@ def test_many_at_once_are_counted_one_by_one(limits: dict[str, int]) -> None:
 def test_streams_at_once_are_bounded_and_a_place_is_free_when_one_ends() -> None:
     async def test(gateway: Gateway, clock: Clock) -> None:
         limited = key(concurrent_streams=2)
-        first = await gateway.asks(limited, streamed=True)
-        await gateway.asks(limited, streamed=True)
-        assert (await gateway.refused(limited, streamed=True)).code == "concurrent_streams"
-        await gateway.asks(limited, streamed=False)  # a whole answer is no stream
+        first = await gateway.asks(limited)
+        await gateway.asks(limited)
+        assert (await gateway.refused(limited)).code == "concurrent_streams"
         await gateway.ends(limited, first)
         await gateway.ends(limited, first)  # said twice
-        await gateway.asks(limited, streamed=True)
-        await gateway.refused(limited, streamed=True)
+        await gateway.asks(limited)
+        await gateway.refused(limited)
 
     in_memory(test)
 
@@ -180,9 +179,9 @@ def test_streams_at_once_are_bounded_and_a_place_is_free_when_one_ends() -> None
 def test_one_request_id_for_all_streams_does_not_make_them_one() -> None:
     async def test(gateway: Gateway, clock: Clock) -> None:
         limited = key(concurrent_streams=1)
-        running = await gateway.asks(limited, streamed=True, request_id="mine")
+        running = await gateway.asks(limited, request_id="mine")
         with pytest.raises(Refused):
-            await gateway.asks(limited, streamed=True, request_id="mine")
+            await gateway.asks(limited, request_id="mine")
         await gateway.ends(limited, running)
 
     in_memory(test)
@@ -191,15 +190,15 @@ def test_one_request_id_for_all_streams_does_not_make_them_one() -> None:
 def test_a_refused_request_takes_no_stream_and_a_refused_stream_no_request() -> None:
     async def test(gateway: Gateway, clock: Clock) -> None:
         limited = key(concurrent_streams=1, requests_per_minute=2)
-        running = await gateway.asks(limited, streamed=True)
+        running = await gateway.asks(limited)
         for _ in range(5):
-            assert (await gateway.refused(limited, streamed=True)).code == "concurrent_streams"
-        await gateway.asks(limited)  # so that those five did not count
+            assert (await gateway.refused(limited)).code == "concurrent_streams"
         await gateway.ends(limited, running)
+        await gateway.ends(limited, await gateway.asks(limited))  # so that those five did not count
         for _ in range(5):
-            assert (await gateway.refused(limited, streamed=True)).code == "requests_per_minute"
+            assert (await gateway.refused(limited)).code == "requests_per_minute"
         clock.now += 120
-        await gateway.asks(limited, streamed=True)  # and those five hold no place
+        await gateway.asks(limited)  # and those five hold no place
 
     in_memory(test)
 
@@ -207,13 +206,13 @@ def test_a_refused_request_takes_no_stream_and_a_refused_stream_no_request() -> 
 def test_a_stream_that_is_renewed_keeps_its_place_and_one_whose_gateway_died_loses_it() -> None:
     async def test(gateway: Gateway, clock: Clock) -> None:
         limited = key(concurrent_streams=1)
-        running = await gateway.asks(limited, streamed=True)
+        running = await gateway.asks(limited)
         for _ in range(6):
             clock.now += LEASE_SECONDS / 3
             await gateway.limiter.renew(limited, running.request_id, record=running)
-        await gateway.refused(limited, streamed=True)
+        await gateway.refused(limited)
         clock.now += LEASE_SECONDS + 1
-        await gateway.asks(limited, streamed=True)
+        await gateway.asks(limited)
 
     in_memory(test)
 
@@ -223,15 +222,15 @@ def test_a_second_gateway_is_no_second_limit(tmp_path: Path) -> None:
         clock = Clock()
         limited = key(requests_per_minute=4, concurrent_streams=1)
         async with two_gateways(tmp_path, clock) as (one, other):
-            running = await one.asks(limited, streamed=True)
-            await other.refused(limited, streamed=True)
+            running = await one.asks(limited)
+            assert (await other.refused(limited)).code == "concurrent_streams"
+            await one.ends(limited, running)
             for gateway in (other, one, other):
-                await gateway.asks(limited)
+                await gateway.ends(limited, await gateway.asks(limited))
             assert (await one.refused(limited)).code == "requests_per_minute"
             assert (await other.refused(limited)).code == "requests_per_minute"
-            await one.ends(limited, running)
             clock.now += 120
-            await other.asks(limited, streamed=True)
+            await other.asks(limited)
             tokens = key(tokens_per_minute=100)
             await one.spends(tokens, 100)
             await other.refused(tokens)
@@ -243,7 +242,7 @@ def test_keys_do_not_count_for_each_other() -> None:
     async def test(gateway: Gateway, clock: Clock) -> None:
         for name in ("alice", "bob", "alice:1", "1:alice"):
             one = GatewayKey(name=name, digest="sha256:" + "0" * 64, requests_per_minute=1, concurrent_streams=1)
-            await gateway.asks(one, streamed=True)
+            await gateway.asks(one)
 
     in_memory(test)
 
@@ -263,7 +262,7 @@ def test_when_the_store_is_away_requests_go_on_and_say_what_they_lost() -> None:
         gateway = Gateway(Gone(), Clock())
         limited = key(requests_per_minute=1, tokens_per_minute=1, concurrent_streams=1)
         for _ in range(3):
-            record = await gateway.asks(limited, streamed=True)
+            record = await gateway.asks(limited)
             await gateway.limiter.renew(limited, "r", record=record)
             await gateway.limiter.release(limited, "r", record=record)
             await gateway.limiter.spend(limited, 5, record=record)
@@ -275,7 +274,7 @@ def test_when_the_store_is_away_requests_go_on_and_say_what_they_lost() -> None:
 def test_a_key_without_limits_asks_the_store_for_nothing() -> None:
     async def test() -> None:
         gateway = Gateway(Gone(), Clock())
-        record = await gateway.asks(key(), streamed=True)
+        record = await gateway.asks(key())
         await gateway.limiter.renew(key(), "r", record=record)
         await gateway.limiter.spend(key(), 5, record=record)
         await gateway.ends(key(), record)
@@ -291,7 +290,7 @@ def test_clients_are_told_how_much_is_left_as_openai_tells_it() -> None:
         await gateway.spends(limited, 400)
         record = Record(request_id="r", path="/", dialect="openai_chat")
         clock.now += 30
-        told = dict(await gateway.limiter.admit(limited, "r", streamed=False, record=record))
+        told = dict(await gateway.limiter.admit(limited, "r", record=record))
         assert told == {
             b"x-ratelimit-limit-tokens": b"1000",
             b"x-ratelimit-remaining-tokens": b"600",

@@ -48,7 +48,7 @@ def told(metrics: Metrics) -> dict[str, float]:
 def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:
     metrics = Metrics()
     for _ in range(2):
-        metrics.begun()
+        metrics.begun(finished())
         metrics.observe(finished())
     found = told(metrics)
     labels = 'dialect="anthropic",model="kimi-k2",outcome="ok",provider="fireworks",status="200"'
@@ -64,7 +64,7 @@ def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:
 
 def test_what_is_no_request_is_counted_too() -> None:
     metrics = Metrics()
-    metrics.begun()
+    metrics.begun(finished())
     metrics.retried("groq")
     metrics.breaker("groq", is_open=True)
     metrics.breaker("moonshot", is_open=True)
@@ -97,7 +97,8 @@ def test_clients_cannot_make_up_labels() -> None:
 def test_probes_are_no_requests() -> None:
     metrics = Metrics()
     for path in ("/health", "/ready", "/metrics"):
-        metrics.begun()
+        metrics.begun(finished(path=path))
+        assert told(metrics)["moonshim_requests_open"] == 0, "who asks for the numbers is not one of them"
         metrics.observe(finished(path=path))
     assert not [name for name in told(metrics) if name.startswith("moonshim_requests_total")]
     assert told(metrics)["moonshim_requests_open"] == 0

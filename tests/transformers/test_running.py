@@ -222,14 +222,19 @@ class TestFailures:
         assert isinstance(heard(prepared(client, upstream).plan, STREAMS[upstream])[1].ending, Finished)
 
     @pytest.mark.parametrize("upstream", UPSTREAMS)
-    @pytest.mark.parametrize(("client", "word"), [("anthropic", "api_error"), ("openai_responses", "server_error")])
+    @pytest.mark.parametrize(
+        ("client", "word"),
+        [("openai_chat", "server_error"), ("anthropic", "api_error"), ("openai_responses", "server_error")],
+    )
     def test_it_is_told_as_a_fault_of_the_gateway_and_not_of_the_request(
         self, client: str, word: str, upstream: str
     ) -> None:
-        out, _ = heard(prepared(client, upstream, failing_at(3)).plan, STREAMS[upstream])
+        out, mender = heard(prepared(client, upstream, failing_at(3)).plan, STREAMS[upstream])
         last = payloads(out)[-1]
-        error = last["error"] if client == "anthropic" else last["response"]["error"]
-        assert word == error["type" if client == "anthropic" else "code"]
+        error = last["response"]["error"] if client == "openai_responses" else last["error"]
+        assert word == error["code" if client == "openai_responses" else "type"]
+        # What its host still says is not too much.
+        assert "after_done" not in mender.repair_counts
 
     @pytest.mark.parametrize("goes", ["sse", "json"])
     @pytest.mark.parametrize("comes", ["sse", "json"])

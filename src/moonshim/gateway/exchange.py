@@ -187,24 +187,26 @@ class _Asking:
     async def run(self) -> None:
         """Raises `HostFailed` as long as nothing of the answer was sent."""
         answer = await self._open()
-        comes = form_of(answer.headers.get("content-type"))
-        self._form = self._goes(comes)
-        again = self._target.provider.retry_empty_answer
-        reading = read_reply(
-            self.prepared.plan,
-            comes=comes,
-            goes=self._form,
-            hold_empty=again,
-            limit=MAX_ANSWER_BYTES if "json" in (comes, self._form) else MAX_EVENT_BYTES,
-        )
+        reading: Reading | None = None
         try:
+            comes = form_of(answer.headers.get("content-type"))
+            self._form = self._goes(comes)
+            again = self._target.provider.retry_empty_answer
+            reading = read_reply(
+                self.prepared.plan,
+                comes=comes,
+                goes=self._form,
+                hold_empty=again,
+                limit=MAX_ANSWER_BYTES if "json" in (comes, self._form) else MAX_EVENT_BYTES,
+            )
             to_its_end = await self._relay(answer, reading)
             if again and to_its_end and reading.only_reasoning:
                 answer = await self._asked_again(answer, reading)
             await self._end(answer, reading)
         finally:
             answer.close()
-            self._charge(reading)
+            if reading is not None:
+                self._charge(reading)
 
     def broken_off(self, problem: Problem) -> bytes:
         """The error as the client reads it in the middle of a stream."""
@@ -376,8 +378,9 @@ class _Asking:
         """How an answer ended that had begun; what was noted first stays."""
         record = self._record
         if record.outcome == "ok":
-            record.outcome, record.error = outcome, _in_short(problem)
-        self.host_broke = record.outcome == "broken" and problem.code != TransformerFailed.code
+            record.outcome = "failed" if problem.code == TransformerFailed.code else outcome
+            record.error = _in_short(problem)
+        self.host_broke = record.outcome == "broken"
 
     async def _file(self, reading: Reading, out: bytes) -> None:
         """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""

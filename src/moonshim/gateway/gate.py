@@ -170,7 +170,7 @@ class Gate:
     async def _limited(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
         record = call.record
         # Every request has its place, streamed or not: either keeps a host busy.
-        call.outlet.always += await self.limiter.admit(key, call.request_id, streamed=True, record=record)
+        call.outlet.always += await self.limiter.admit(key, call.request_id, record=record)
         renewing = None
         if key.concurrent_streams is not None:
             renewing = asyncio.create_task(self._renew(call))

@@ -31,7 +31,7 @@ Counted: TypeAlias = Literal["requests", "tokens"]
 
 MINUTE: Final = 60.0
 LEASE_SECONDS: Final = 60.0
-"""How long a stream counts that nobody renews: its gateway may have died. Renew it three times as often."""
+"""How long a place is taken that nobody renews: its gateway may have died. Renew it three times as often."""
 _LOST: Final = "limits"
 
 
@@ -77,23 +77,19 @@ class Limiter:
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
         self._streams: dict[int, str] = {}
-        """By the identity of a request's record: how the store knows its stream."""
+        """By the identity of a request's record: how the store knows its place."""
         self._last_minutes: dict[tuple[Counted, str], tuple[int, int]] = {}
         """How much each key used in the last minute, which no longer changes: asked of the store once."""
 
-    async def admit(
-        self, key: GatewayKey, request_id: str, *, streamed: bool, record: Record
-    ) -> list[tuple[bytes, bytes]]:
+    async def admit(self, key: GatewayKey, request_id: str, *, record: Record) -> list[tuple[bytes, bytes]]:
         """Count a request. Returns headers that tell how much is left; raises `Refused` (429) when nothing is."""
         try:
-            return await self._admit(key, request_id, streamed, record)
+            return await self._admit(key, request_id, record)
         except StoreUnavailable:
             _tell_lost(record)
             return []
 
-    async def _admit(
-        self, key: GatewayKey, request_id: str, streamed: bool, record: Record
-    ) -> list[tuple[bytes, bytes]]:
+    async def _admit(self, key: GatewayKey, request_id: str, record: Record) -> list[tuple[bytes, bytes]]:
         headers: list[tuple[bytes, bytes]] = []
         if key.tokens_per_minute is not None:
             used = await self._count("tokens", key, 0)
@@ -106,9 +102,10 @@ class Limiter:
                 used = await self._count("requests", key, -1)
                 raise _refused(key, "requests", key.requests_per_minute, used)
             headers += _headers("requests", key.requests_per_minute, used)
-        # A place among the streams is taken last: whoever is refused before holds none.
-        if streamed and key.concurrent_streams is not None:
-            # Not by the request's id alone: clients may choose it, and one for all their streams would be one place.
+        # A place is taken last: whoever is refused before holds none. A whole answer takes one as well: its host works
+        # as long for it as for a stream.
+        if key.concurrent_streams is not None:
+            # Not by the request's id alone: clients may choose it, and one for all of them would be one place.
             holder = self._streams[id(record)] = f"{request_id}.{self._process}.{next(self._numbers)}"
             if not await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS):
                 del self._streams[id(record)]
@@ -126,7 +123,7 @@ class Limiter:
                 _tell_lost(record)
 
     async def renew(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
-        """A stream is still running. One that lost its place meanwhile is not cut off."""
+        """An answer is still running. One that lost its place meanwhile is not cut off."""
         holder = self._streams.get(id(record))
         if holder is not None and key.concurrent_streams is not None:
             try:
@@ -135,7 +132,7 @@ class Limiter:
                 _tell_lost(record)
 
     async def release(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
-        """A request is over. Harmless where it was no stream, and when it is said twice."""
+        """A request is over. Harmless where it held no place, and when it is said twice."""
         holder = self._streams.pop(id(record), None)
         if holder is not None:
             try:
@@ -229,10 +226,10 @@ def _too_many_streams(key: GatewayKey) -> Refused:
         Problem(
             status=429,
             kind="rate_limit",
-            message=f"the key {key.name!r} may have {key.concurrent_streams} streams open at once, and has; "
+            message=f"the key {key.name!r} may have {key.concurrent_streams} answers under way at once, and has; "
             "try again when one of them is over",
             code="concurrent_streams",
-            # Nobody knows when a stream ends: soon enough to ask, seldom enough to be no burden.
+            # Nobody knows when an answer ends: soon enough to ask, seldom enough to be no burden.
             retry_after=2.0,
         )
     )

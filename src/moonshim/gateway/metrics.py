@@ -63,15 +63,16 @@ class Metrics:
         self._open.set(0)
         self._children: dict[tuple[Any, ...], Any] = {}
 
-    def begun(self) -> None:
+    def begun(self, record: Record) -> None:
         """A request has come; `observe` is told when it is over."""
-        self._open.inc()
+        if record.path not in _PROBES:
+            self._open.inc()
 
     def observe(self, record: Record) -> None:
         """A request is over."""
-        self._open.dec()
         if record.path in _PROBES:
             return
+        self._open.dec()
         provider, dialect = record.provider or _NOBODY, record.dialect
         model = model_family(record.model or record.asked_model)
         self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()

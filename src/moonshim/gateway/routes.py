@@ -29,6 +29,7 @@ from moonshim.gateway.record import Record
 from moonshim.json_text import encode
 from moonshim.prepare import count_tokens
 from moonshim.registry import dialect_named
+from moonshim.stage import TransformerFailed
 
 __all__ = ["routes_of"]
 
@@ -61,7 +62,8 @@ class Endpoint:
         view = gate.view
         outlet = Outlet(receive, send, _always(record, cors_headers(view.config, headers)))
         begun = gate.clock()
-        gate.metrics.begun()
+        gate.metrics.begun(record)
+        logs.concerns(record)
         try:
             await self._answer(scope, headers, record, outlet, receive)
         except asyncio.CancelledError:
@@ -114,7 +116,8 @@ class Endpoint:
 
     async def _tell(self, outlet: Outlet, record: Record, problem: Problem) -> None:
         if record.outcome == "ok":
-            record.outcome, record.error = "refused", f"{problem.code or problem.kind}: {problem.message}"[:300]
+            record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
+            record.error = f"{problem.code or problem.kind}: {problem.message}"[:300]
         headers = _json_headers(record)
         if problem.retry_after is not None:
             headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))

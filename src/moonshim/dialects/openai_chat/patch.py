@@ -154,7 +154,9 @@ def _delta(delta: Mapping[str, Any], segment: Segment, part: ChoicePart, *, firs
 
 def error_chunk(failed: Failed, choice: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """An error in the shape that OpenAI clients raise; `choice` tells which answer broke off."""
-    error: dict[str, Any] = {"message": failed.message, "type": "upstream_error", "param": None, "code": failed.code}
+    # A plug-in is ours, not a host's.
+    kind = "server_error" if failed.code == "transformer_failed" else "upstream_error"
+    error: dict[str, Any] = {"message": failed.message, "type": kind, "param": None, "code": failed.code}
     error["retryable"] = failed.retryable
     if choice is not None:
         error["choice"] = choice.get("index", 0)
