@@ -202,7 +202,7 @@ def test_a_client_that_does_not_read_holds_the_host_back(client: str) -> None:
     run(test())
 
 
-def test_a_client_that_reads_slowly_gets_all_of_it_and_costs_no_memory() -> None:
+def test_a_client_that_reads_slowly_gets_all_of_it_and_costs_what_it_reads() -> None:
     async def test() -> None:
         sent = [0]
         async with scene(flood(12_800, sent)) as one:
@@ -218,7 +218,8 @@ def test_a_client_that_reads_slowly_gets_all_of_it_and_costs_no_memory() -> None
             assert connection.ended
             assert connection.body.endswith(b"data: [DONE]\n\n")
             assert length > 12_800 * 1000
-            assert peak - before < 20 * MEGABYTE
+            # Its 13 MB of text are kept until it ends, to be remembered; nothing else is.
+            assert peak - before < 32 * MEGABYTE
             await one.settles()
 
     run(test())
