@@ -85,12 +85,14 @@ class HostFailed(Exception):
 async def exchange(gate: Gate, call: ClientCall) -> None:
     """Answer one client. Raises `MoonshimError` for what can still be told with a status of its own."""
     view, record = gate.view, call.record
-    asked = read_request(call.body, dialect=call.dialect.name, secret=gate.secret)
+    asked = await call.worked(read_request, call.body, dialect=call.dialect.name, secret=gate.secret)
     record.asked_model, record.streamed = asked.request.model, asked.request.stream is True
     targets = view.router.targets(asked.request.model, allowed=call.key.models if call.key is not None else ())
     async with gate.admitted(call):
-        recalled = await gate.recollections.recall(call.tenant, asked, record)
         call.outlet.watch()
+        if call.is_large:
+            await asyncio.to_thread(asked.lost_turns)  # `recall` asks for them: found once
+        recalled = await gate.recollections.recall(call.tenant, asked, record)
         if record.streamed:
             headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
             call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
@@ -98,10 +100,11 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
         asking: _Asking | None = None
         failures: list[tuple[Target, Problem]] = []
         while (attempt := attempts.next(gate.clock())) is not None:
-            if attempt.wait:
-                await asyncio.sleep(attempt.wait)
             try:
-                asking = _Asking(gate, view, call, asked, attempt.target, recalled)
+                if attempt.wait:
+                    await asyncio.sleep(attempt.wait)
+                prepared = await call.worked(_prepared, view, call, asked, attempt.target, recalled)
+                asking = _Asking(gate, call, asked, attempt.target, prepared)
                 await asking.run()
             except HostFailed as failure:
                 failures.append((attempt.target, failure.problem))
@@ -109,6 +112,11 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
                 gate.failed_attempt(record, attempt, failure.problem)
             except MoonshimError as error:
                 return await _tell(call, asking, error)
+            except asyncio.CancelledError:
+                if asking is not None and asking.only_beats and not call.outlet.gone:
+                    # The server ends, and all that the client has are signs of life.
+                    await call.outlet.finish(asking.broken_off(STOPPING))
+                raise
             else:
                 if asking.host_broke:
                     gate.breakers.failed(attempt.target.provider.name, gate.clock(), record.error or "")
@@ -143,34 +151,31 @@ def _of_provider(problem: Problem, provider: str) -> Problem:
     return replace(problem, message=f"{problem.message} (said by the provider {provider!r} of its own key)")
 
 
+def _prepared(view: View, call: ClientCall, asked: Asked, target: Target, recalled: dict[int, Reasoning]) -> Prepared:
+    """The request, made right for one target."""
+    provider, chain = target.provider, view.chain(target)
+    return asked.prepare(
+        upstream=provider.dialect,
+        host=provider.host,
+        base_url=provider.api_base_url,
+        model=target.model,
+        options=chain.options,
+        overrides=provider.cells_for(target.model) or None,
+        recalled=recalled,
+        transformers=chain.transformers,
+        reply_id=uuid.uuid4().hex,
+        created=int(call.record.started),
+    )
+
+
 class _Asking:
     """One target, asked: the request made right for it, its answer read, mended and sent."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        view: View,
-        call: ClientCall,
-        asked: Asked,
-        target: Target,
-        recalled: dict[int, Reasoning],
-    ) -> None:
+    def __init__(self, gate: Gate, call: ClientCall, asked: Asked, target: Target, prepared: Prepared) -> None:
         self._gate, self._call, self._asked, self._target = gate, call, asked, target
         self._record, self._outlet = call.record, call.outlet
-        chain = view.chain(target)
+        self.prepared = prepared
         provider = target.provider
-        self.prepared: Prepared = asked.prepare(
-            upstream=provider.dialect,
-            host=provider.host,
-            base_url=provider.api_base_url,
-            model=target.model,
-            options=chain.options,
-            overrides=provider.cells_for(target.model) or None,
-            recalled=recalled,
-            transformers=chain.transformers,
-            reply_id=uuid.uuid4().hex,
-            created=int(self._record.started),
-        )
         one_key = len(provider.keys) < 2
         self._key = gate.provider_keys.key_for(provider, "" if one_key else _conversation(call.tenant, asked))
         self._sent = False
@@ -207,6 +212,11 @@ class _Asking:
             answer.close()
             if reading is not None:
                 self._charge(reading)
+
+    @property
+    def only_beats(self) -> bool:
+        """Whether a stream has begun, and nothing of an answer is in it."""
+        return self._outlet.started and not self._sent
 
     def broken_off(self, problem: Problem) -> bytes:
         """The error as the client reads it in the middle of a stream."""

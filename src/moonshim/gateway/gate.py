@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from moonshim.errors import Problem
 from moonshim.formats import is_kimi_model
 from moonshim.gateway import logs
 from moonshim.gateway.attempts import Attempt, Breakers, RetryBudget
-from moonshim.gateway.auth import KeyRing
+from moonshim.gateway.auth import KeyRing, client_key
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.limits import Limiter
 from moonshim.gateway.memory import Recollections
@@ -45,11 +46,19 @@ class View:
         self.config = config
         self.router = Router(config)
         self.keyring = KeyRing(config.keys)
+        self._passes_keys = any(provider.passes_client_key for provider in config.providers)
         self._chains: dict[tuple[str, str], Chain] = {}
         # A plug-in that cannot be loaded is an error of the configuration, not of a request.
         for provider in config.providers:
             for model in ("", *provider.models):
                 self.chain(Target(provider, model))
+
+    def tenant(self, key: GatewayKey | None, headers: Mapping[str, str]) -> str:
+        """Whose state a request reads and writes. Where clients bring keys of their own, those tell them apart."""
+        if key is not None:
+            return f"key:{key.name}"
+        own = client_key(headers) if self._passes_keys else None
+        return "local" if own is None else f"own:{blake2b(own.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
 
     def chain(self, target: Target) -> Chain:
         """The transformers of one model at one provider."""

@@ -77,9 +77,9 @@ class Endpoint:
             outlet.close()
             record.status = outlet.status or record.status
             record.seconds = gate.clock() - begun
-            gate.metrics.observe(record)
             if not self._open:
                 logs.tell(record)
+            gate.metrics.observe(record)
 
     async def _answer(
         self, scope: Scope, headers: Mapping[str, str], record: Record, outlet: Outlet, receive: Receive
@@ -101,7 +101,8 @@ class Endpoint:
                     raise Refused(STOPPING)
                 call.key = view.keyring.identify(headers)
                 record.key = call.key.name if call.key is not None else None
-                if scope["method"] == "POST":
+                call.tenant = view.tenant(call.key, headers)
+                if scope["method"] == "POST" and self._handler is not _nothing_here:
                     call.body = await read_json(receive, headers, view.config.limits)
             result = await self._handler(gate, call, scope.get("path_params") or {})
         except BodyGone:
@@ -123,8 +124,8 @@ class Endpoint:
             headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))
         if problem is STOPPING:
             headers.append((b"connection", b"close"))
-        if problem.request_id is not None:
-            headers.append((b"x-upstream-request-id", problem.request_id.encode("ascii", "replace")))
+        if problem.request_id is not None and _REQUEST_ID.fullmatch(problem.request_id):
+            headers.append((b"x-upstream-request-id", problem.request_id.encode()))
         await outlet.settle()
         if outlet.started:
             # Its status is out: all that is left is not to pretend that this was the end.
@@ -198,15 +199,18 @@ async def _delete_response(gate: Gate, call: ClientCall, path: Mapping[str, str]
 async def _input_items(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
     asked = call.query
     limit, order = asked.get("limit", "20"), asked.get("order", "desc")
-    if not limit.isdecimal() or order not in ("asc", "desc"):
-        raise InvalidInput("limit must be a number, order asc or desc", field="limit" if order else "order")
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10):
+        raise InvalidInput("limit must be a number", field="limit")
+    if order not in ("asc", "desc"):
+        raise InvalidInput("order must be asc or desc", field="order")
     return await gate.responses.input_items(
         call.tenant, path["id"], limit=int(limit), order="asc" if order == "asc" else "desc", after=asked.get("after")
     )
 
 
 async def _count_tokens(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
-    return {"input_tokens": count_tokens(call.body, dialect="anthropic")}
+    async with gate.admitted(call):
+        return {"input_tokens": await call.worked(count_tokens, call.body, dialect="anthropic")}
 
 
 async def _models(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
