@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +19,7 @@ SECRETS = [
     "TOKEN abcdefgh12345",
     "To\u212aen abcdefgh12345",
     "sk-abcdefgh",
+    "msk_abcdefgh12345ABCDEFGH12345abcdefgh12345",
     "gsk_abcdefgh12345",
     "fw_abcdefgh12345",
     "hf_abcdefgh12345",
@@ -48,3 +52,38 @@ def test_the_quick_look_changes_nothing(text: str) -> None:
     for pattern, instead in _SECRETS:
         long_way = pattern.sub(instead, long_way)
     assert masked(text) == long_way
+
+
+OURS = "pa/ss wörd+1"
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        OURS,
+        f"Bearer {OURS}",
+        quote(OURS, safe=""),
+        b64encode(OURS.encode()).decode(),
+        b64encode(f"{OURS}:".encode()).decode(),
+    ],
+)
+def test_a_secret_that_looks_like_none_is_masked_however_it_is_spelt(spelt: str) -> None:
+    told = masked(f"who is ({spelt})?", [OURS])
+    assert spelt not in told
+    assert OURS not in told
+    assert told.startswith("who is (")
+    assert told.endswith("…)?")
+
+
+def test_of_a_header_the_key_and_the_password_alone_are_masked_too() -> None:
+    account = b64encode(b"robot:open-sesame").decode()
+    assert masked("open-sesame is wrong", [f"Basic {account}"]) == "… is wrong"
+    assert masked("hunter22 is wrong", ["Token hunter22"]) == "… is wrong"
+
+
+def test_a_secret_that_is_part_of_another_leaves_nothing_of_it() -> None:
+    assert masked("abcdefghij", ["cdefgh", "abcdefghij"]) == "…"
+
+
+def test_a_short_value_is_a_word_like_any_other() -> None:
+    assert masked("this is true", ["true", ""]) == "this is true"

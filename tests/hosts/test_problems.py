@@ -14,7 +14,7 @@ from moonshim.errors import ProblemKind
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.overflow import read_overflow
 from moonshim.hosts.problem_body import LONGEST_MESSAGE
-from moonshim.hosts.problems import read_problem
+from moonshim.hosts.problems import read_problem, without
 
 Json = dict[str, Any]
 
@@ -273,6 +273,52 @@ SECRETS = [
 def test_keys_do_not_travel(message: str, plain: bool) -> None:
     body = message.encode() if plain else msgspec.json.encode(openai(message))
     assert "EFGH12345678" not in read_problem(401, body, {}).message
+
+
+OUR_KEY = "plainkey0123456789plainkey"
+
+
+@pytest.mark.parametrize("status", [401, 200])
+@pytest.mark.parametrize(
+    "body",
+    [
+        openai(f"no such key: {OUR_KEY}", code=f"bad_{OUR_KEY}", param=OUR_KEY) | {"request_id": OUR_KEY},
+        openai("x" * (LONGEST_MESSAGE - 10) + OUR_KEY, param=OUR_KEY),
+        openai(f"{OUR_KEY} " * 400, param=OUR_KEY),
+        openai("\x01".join(OUR_KEY), param=OUR_KEY),
+        {"error": {"message": "Provider returned error", "metadata": {"raw": f"bad key {OUR_KEY}"}}},
+        f"bad key {OUR_KEY}".encode(),
+        (f"{OUR_KEY} " * 2000).encode(),
+        f"<html><title>{OUR_KEY}</title></html>".encode(),
+    ],
+)
+def test_what_a_host_was_sent_and_repeats_does_not_travel(body: Any, status: int) -> None:
+    sent = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    problem = read_problem(status, sent, {"x-request-id": f"id-{OUR_KEY}"}, secrets=[OUR_KEY])
+    told = f"{problem.message} {problem.code} {problem.param} {problem.request_id}"
+    assert not any(OUR_KEY[:size] in told for size in range(8, len(OUR_KEY) + 1))
+    assert problem.request_id is None
+
+
+def test_a_problem_that_is_already_read_loses_its_secrets_too() -> None:
+    problem = read_problem(401, msgspec.json.encode(openai(f"bad {OUR_KEY}", code=OUR_KEY, param=OUR_KEY)), {})
+    assert OUR_KEY in problem.message
+    clean = without(msgspec.structs.replace(problem, request_id=OUR_KEY), [OUR_KEY])
+    assert (clean.message, clean.code, clean.param, clean.request_id) == ("bad …", "…", "…", None)
+    assert without(problem, ()) is problem
+
+
+@pytest.mark.parametrize("nasty", ["a\r\nset-cookie: x=1", "a\x00", "a\x9b31m", "a\u202eb", "ü", "\x7f"])
+def test_a_request_id_goes_into_a_header_and_is_left_out_when_it_cannot(nasty: str) -> None:
+    assert read_problem(500, msgspec.json.encode(openai("x") | {"request_id": nasty}), {}).request_id is None
+    told = read_problem(500, b"", {"x-request-id": nasty, "cf-ray": "usable"})
+    assert told.request_id == "usable"
+
+
+def test_the_words_of_an_error_stay_on_their_line() -> None:
+    body = msgspec.json.encode(openai("no", code="a\r\nb\x9b31m\u2028c", param="p\x00\u202eq"))
+    problem = read_problem(400, body, {})
+    assert (problem.code, problem.param) == ("a b 31m c", "p q")
 
 
 def test_words_that_only_look_like_keys_stay() -> None:

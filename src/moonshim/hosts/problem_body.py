@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from moonshim.hosts.secret_spellings import spellings
 from moonshim.json_text import decode_object
 
 __all__ = ["Told", "masked", "read_body"]
@@ -25,11 +26,12 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd\ud800-\udfff]+"
 _SECRETS: Final = (
     (re.compile(r"\b(Bearer|Basic|Token)\s+[A-Za-z0-9._~+/*=-]{8,}", re.IGNORECASE), r"\1 …"),
     (re.compile(r"\bsk-[A-Za-z0-9_.*-]{4,}"), "sk-…"),
+    (re.compile(r"\bmsk_[A-Za-z0-9_.*-]{20,}"), "msk_…"),
     (re.compile(r"\b(gsk_|fw_|hf_|xai-|nvapi-|tgp_v1_)[A-Za-z0-9_.*-]{12,}"), r"\1…"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+"), "eyJ…"),
     (re.compile(r"""((?:api[_-]?key|x-api-key)["']?\s*[:=]\s*["']?)[^\s"',;&]{8,}""", re.IGNORECASE), r"\1…"),
 )
-_SIGNS: Final = ("bearer", "basic", "token", "sk-", "gsk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
+_SIGNS: Final = ("bearer", "basic", "token", "sk-", "sk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
 """Without one of these, none of the patterns above finds anything: that is seen much sooner."""
 # What hosts say when they only pass on what another one has said.
 _WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
@@ -47,8 +49,8 @@ class Told(Struct, frozen=True):
     """A status that the body itself names."""
 
 
-def read_body(body: bytes, status: int) -> Told:
-    """What is told; never raises, and the message is never empty.
+def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> Told:
+    """What is told; never raises, and the message is never empty. `secrets` are masked in the message.
 
     >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
     Told(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
@@ -60,18 +62,23 @@ def read_body(body: bytes, status: int) -> Told:
         data = data[5:].split(b"\n", 1)[0].strip()
     value = _first_object(data)
     told = _told(value, 0) if value is not None else Told(_text(body, status))
-    message = _shortened(masked(_UNPRINTABLE.sub("", told.message[:_READ])).strip())
+    # Before it is cut, since half a key is not known again; and behind it, since it may have been spelt in pieces.
+    text = _UNPRINTABLE.sub("", _without(told.message, secrets)[:_READ])
+    message = _shortened(masked(text, secrets).strip())
     if not message:
         message = f"the host answered {status} without a message"
     return Told(message, told.type, told.code, told.param, told.request_id, told.status)
 
 
-def masked(text: str) -> str:
-    """The text without the keys in it.
+def masked(text: str, secrets: Collection[str] = ()) -> str:
+    """The text without the keys in it: those that look like one, and `secrets`, whatever they look like.
 
     >>> masked("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
     'Incorrect API key provided: sk-… Bearer …'
+    >>> masked("nobody is called hunter2", ["hunter2"])
+    'nobody is called …'
     """
+    text = _without(text, secrets)
     if text.isascii():  # elsewhere there are letters that are `s` or `k` only to a pattern
         small = text.lower()
         for sign in _SIGNS:
@@ -84,6 +91,12 @@ def masked(text: str) -> str:
     return text
 
 
+def _without(text: str, secrets: Collection[str]) -> str:
+    for spelling in spellings(secrets) if secrets else ():
+        text = text.replace(spelling, "…")
+    return text
+
+
 def _first_object(data: bytes) -> Json | None:
     if data.startswith(b"["):  # one error, in a list
         data = data[1:].rstrip().removesuffix(b"]")
@@ -91,9 +104,9 @@ def _first_object(data: bytes) -> Json | None:
 
 
 def _text(body: bytes, status: int) -> str:
-    text = body[:_READ].decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace")  # all of it: it is cut when no key can be cut in two
     if _PAGE.match(text):
-        title = _TITLE.search(text)
+        title = _TITLE.search(text, 0, _READ)
         return f"the host answered {status} with a web page" + (f": {' '.join(title[1].split())}" if title else "")
     return text
 

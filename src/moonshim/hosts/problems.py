@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from moonshim.errors import Problem, ProblemKind
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.overflow import Overflow, read_overflow
 from moonshim.hosts.problem_body import Told, masked, read_body
 
-__all__ = ["DEFAULT_RETRY_SECONDS", "read_problem"]
+__all__ = ["DEFAULT_RETRY_SECONDS", "read_problem", "without"]
 
 DEFAULT_RETRY_SECONDS: Final = 5.0
 """Codex gives up at once when a 429 does not say how long to wait (CLIENTS)."""
@@ -69,11 +71,21 @@ _SECONDS: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*")
 _AGAIN: Final = re.compile(
     r"(?i)(?:try again|retry) (?:in|after) (?:([0-9]{1,4})m)?([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s\b|sec|minute)"
 )
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+_PRINTABLE: Final = re.compile(r"[ -~]+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "minute": 60.0}
 
 
-def read_problem(status: int, body: bytes, headers: Mapping[str, str], needs: Needs | None = None) -> Problem:
-    """What went wrong, in no dialect. Never raises; keys in the message are masked.
+def read_problem(
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str],
+    needs: Needs | None = None,
+    *,
+    secrets: Collection[str] = (),
+) -> Problem:
+    """What went wrong, in no dialect. Never raises; what looks like a key is masked, and so are `secrets`: what the
+    host was sent and may repeat.
 
     A status that is none of an error is taken from the body, or becomes 502. A prompt that is too long is a 400,
     whatever the host called it. 429, 503 and 529 always say how long to wait.
@@ -83,7 +95,7 @@ def read_problem(status: int, body: bytes, headers: Mapping[str, str], needs: Ne
     >>> problem.kind, problem.code, problem.retry_after
     ('overloaded', 'engine_overloaded_error', 3.0)
     """
-    told = read_body(body, status)
+    told = read_body(body, status, secrets)
     if not 400 <= status <= 599:
         status = told.status or 502
     names = {str(name).lower(): str(value) for name, value in headers.items()}
@@ -99,18 +111,42 @@ def read_problem(status: int, body: bytes, headers: Mapping[str, str], needs: Ne
         status=status,
         kind=kind,
         message=told.message,
-        code=_short(told.code or told.type),
-        param=_short(told.param),
-        request_id=_short(next((names[name] for name in _REQUEST_IDS if names.get(name)), told.request_id)),
+        code=_short(told.code or told.type, secrets),
+        param=_short(told.param, secrets),
+        request_id=next(_request_ids(names, told, secrets), None),
         retry_after=_retry_after(names, told.message, status),
         tokens=overflow.tokens,
         limit=limit,
     )
 
 
-def _short(word: str | None) -> str | None:
-    """A word of the host's, without keys, and no longer than a word is."""
-    return None if word is None else masked(word)[:_LONGEST_WORD]
+def without(problem: Problem, secrets: Collection[str]) -> Problem:
+    """The same problem, and none of these secrets in its words.
+
+    >>> problem = Problem(status=401, kind="authentication", message="who is hunter2?")
+    >>> without(problem, ["hunter2"]).message
+    'who is …?'
+    """
+    if not secrets:
+        return problem
+    words = {name: getattr(problem, name) for name in ("message", "code", "param", "request_id")}
+    told = {name: masked(word, secrets) for name, word in words.items() if word is not None}
+    if "request_id" in told and told["request_id"] != problem.request_id:
+        del told["request_id"]  # it goes into a header, and what is masked is no name of anything
+        problem = msgspec.structs.replace(problem, request_id=None)
+    return msgspec.structs.replace(problem, **told)
+
+
+def _short(word: str | None, secrets: Collection[str]) -> str | None:
+    """A word of the host's, without keys and on one line, and no longer than a word is."""
+    return None if word is None else _CONTROLS.sub(" ", masked(word, secrets))[:_LONGEST_WORD]
+
+
+def _request_ids(names: Mapping[str, str], told: Told, secrets: Collection[str]) -> Iterator[str]:
+    """Those that can be sent on in a header as they are; one that holds a key names nothing any longer."""
+    for word in (*(names.get(name) for name in _REQUEST_IDS), told.request_id):
+        if word and _PRINTABLE.fullmatch(word) and masked(word, secrets) == word:
+            yield word[:_LONGEST_WORD]
 
 
 def _kind(status: int, told: Told) -> ProblemKind:

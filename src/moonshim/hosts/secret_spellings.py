@@ -1,0 +1,59 @@
+"""The secrets of a call -> every way in which a host may spell them when it repeats what it was sent."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+__all__ = ["spellings"]
+
+SHORTEST: Final = 6
+"""What is shorter is a word that messages have in them anyway."""
+_SCHEMES: Final = frozenset({"bearer", "basic", "token", "apikey", "api-key", "key"})
+
+
+def spellings(secrets: Collection[str]) -> list[str]:
+    """The longest first: one may be a part of another.
+
+    >>> spellings(["Bearer ab/cdef"])[-1]
+    'ab/cdef'
+    >>> spellings(["short"])
+    []
+    """
+    found: set[str] = set()
+    for secret in secrets:
+        for part in _parts(secret.strip()):
+            if len(part) >= SHORTEST:
+                found.update(_spelt(part))
+    return sorted(found, key=lambda spelling: (-len(spelling), spelling))
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """The value of a header, the key in it, and the password in that."""
+    yield secret
+    scheme, _, key = secret.partition(" ")
+    key = key.strip()
+    if scheme.lower() not in _SCHEMES or not key:
+        return
+    yield key
+    if scheme.lower() == "basic":
+        try:
+            account = b64decode(key, validate=True).decode()
+        except ValueError:
+            return
+        yield account
+        yield account.partition(":")[2]
+
+
+def _spelt(secret: str) -> Iterator[str]:
+    yield secret
+    yield quote(secret, safe="", errors="replace")
+    yield quote_plus(secret, errors="replace")
+    data = secret.encode("utf-8", "replace")
+    yield msgspec.json.encode(data.decode())[1:-1].decode()
+    for plain in (data, data + b":", b":" + data):  # as the name or the password of an account without the other
+        yield b64encode(plain).decode()
