@@ -45,12 +45,15 @@ class TransformerFailed(MoonshimError):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"the transformer {name} failed: {why}")
-        self.name = name
+        self.name, self.why = name, why
 
     @classmethod
-    def raised(cls, name: str, error: Exception) -> TransformerFailed:
+    def raised(cls, name: str, error: BaseException) -> TransformerFailed:
         """What it raised is the cause. Its message stays there: it may have words of the conversation in it."""
-        why = str(error) if isinstance(error, _NoAnswer) else f"it raised {type(error).__name__}"
+        if isinstance(error, TransformerFailed):
+            name, why = error.name, error.why  # somebody nearer to it has said so
+        else:
+            why = str(error) if isinstance(error, _NoAnswer) else f"it raised {type(error).__name__}"
         failed = cls(name, why)
         failed.__cause__ = error
         return failed
@@ -145,7 +148,7 @@ class StageChain:
                 events = link.feed(events)
                 if any(isinstance(given, (Finished, Failed)) for given in events):
                     raise _NoAnswer("it ended the answer before its host did")
-            except Exception as error:
+            except BaseException as error:  # nothing is awaited here: no end of the process or the task comes this way
                 self.failure = TransformerFailed.raised(link.name, error)
                 return []
         return events if ending is None else [*events, ending]

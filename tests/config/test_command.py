@@ -184,3 +184,15 @@ def test_the_files_among_the_examples_can_be_used(name: str, capsys: pytest.Capt
 
 def test_the_example_file_is_the_one_that_is_printed() -> None:
     assert (ROOT / "examples" / "moonshim.toml").read_text("utf-8") == EXAMPLE
+
+
+@pytest.mark.parametrize("ending", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
+def test_a_plug_in_that_ends_the_process_is_a_problem_like_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    (tmp_path / "leaving.py").write_text(f"raise {ending}(7)\n")
+    file = tmp_path / "moonshim.toml"
+    file.write_text(f'{PROVIDER}transformer = {{ use = ["./leaving.py:Leaving"] }}\n')
+    code, _, said = run(capsys, "check")
+    assert (code, "1 problem" in said) == (1, True)
+    assert f"cannot be loaded: {ending}: 7" in said

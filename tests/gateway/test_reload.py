@@ -159,6 +159,42 @@ class TestReloading:
         assert used == ["second", "third"]
         assert results == [True, False, False, True]
 
+    @pytest.mark.parametrize(
+        "ending", ["SystemExit('bye')", "KeyboardInterrupt", "asyncio.CancelledError", "GeneratorExit"]
+    )
+    def test_a_plug_in_that_ends_the_process_changes_nothing_and_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+    ) -> None:
+        path = tmp_path / "moonshim.toml"
+        path.write_text(GOOD.format(name="first"))
+        (tmp_path / "leaving.py").write_text(f"import asyncio\nraise {ending}\n")
+        used: list[Config] = []
+        told: list[tuple[str, dict[str, object]]] = []
+        monkeypatch.setattr(logs, "event", lambda name, **fields: told.append((name, fields)))
+
+        async def main() -> None:
+            reloader = Reloader(load_config(path, {}), lambda: load_config(path, {}), used.append)
+            path.write_text(GOOD.format(name="second") + 'transformer = { use = ["./leaving.py:Leaving"] }\n')
+            assert not await reloader.reload("SIGHUP")
+
+        asyncio.run(main())
+        assert used == []
+        ((name, fields),) = told
+        assert name == "configuration_kept"
+        assert "leaving.py:Leaving' cannot be loaded: " in str(fields["problem"])
+        assert ending.partition("(")[0].rpartition(".")[2] in str(fields["problem"])
+
+    def test_a_fault_in_putting_it_to_use_keeps_what_is_served(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told: list[tuple[str, dict[str, object]]] = []
+        monkeypatch.setattr(logs, "event", lambda name, **fields: told.append((name, fields)))
+
+        def broken(config: Config) -> None:
+            raise KeyError("nobody thought of it")
+
+        assert not asyncio.run(Reloader(Config(), Config, broken).reload("SIGHUP"))
+        ((name, fields),) = told
+        assert (name, fields["problem"]) == ("configuration_kept", "KeyError: 'nobody thought of it'")
+
     def test_a_gateway_that_others_reach_does_not_lose_its_keys(self) -> None:
         settings = ServeSettings(host="0.0.0.0", loopback=False)
         used: list[Config] = []

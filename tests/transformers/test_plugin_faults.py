@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from moonshim import Mender
-from moonshim.errors import Refused
+from moonshim.errors import InvalidOption, Refused
 from moonshim.prepare import Prepared, prepare_request
 from moonshim.stage import TransformerFailed
 from moonshim.transformers import load_chain
@@ -106,3 +107,81 @@ def test_a_refusal_on_purpose_is_no_fault(plugin: Path) -> None:
     with pytest.raises(Refused, match="not on Sundays"):
         prepared(plugin, "refuse", told)
     assert told == []
+
+
+ENDINGS = ["SystemExit(3)", "KeyboardInterrupt()", "GeneratorExit()", "asyncio.CancelledError()", "Mute()"]
+"""What ends processes and tasks, when it is raised by somebody who may; and an error that cannot say what it is."""
+LEAVING = """\
+import asyncio
+
+class Mute(BaseException):
+    def __str__(self):
+        raise SystemExit(4)
+
+def leave(here):
+    if "{when}" == here:
+        raise {ending}
+
+leave("import")
+
+class Leaving:
+    def __init__(self):
+        leave("make")
+
+    def __getattr__(self, name):
+        leave("look")
+        raise AttributeError(name)
+
+    def prepare(self, request):
+        leave("prepare")
+        return request
+
+    def stages(self, plan):
+        leave("stages")
+        return [Stage()]
+
+class Stage:
+    def feed(self, event):
+        leave("feed")
+        return [event]
+
+    def flush(self):
+        leave("flush")
+        return []
+"""
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("when", ["import", "make"])
+def test_a_plug_in_that_ends_the_process_while_it_is_loaded_cannot_be_used(
+    tmp_path: Path, when: str, ending: str
+) -> None:
+    file = tmp_path / "leaving.py"
+    file.write_text(LEAVING.replace("{when}", when).replace("{ending}", ending))
+    with pytest.raises(InvalidOption, match=ending.partition("(")[0].rpartition(".")[2]):
+        load_chain([Use(f"{file}:Leaving")])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("when", ["prepare", "stages", "feed", "flush"])
+def test_a_plug_in_that_ends_the_process_ends_one_request(tmp_path: Path, when: str, ending: str) -> None:
+    file = tmp_path / "leaving.py"
+    file.write_text(LEAVING.replace("{when}", when).replace("{ending}", ending))
+    told: Told = []
+    chain = load_chain([Use(f"{file}:Leaving")], log=lambda *said: told.append(said))
+    asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    raised = ending.partition("(")[0].rpartition(".")[2]
+    try:
+        mender = Mender(plan=prepare_request(asked, host="moonshot", transformers=chain.transformers).plan)
+        client = (mender.feed(sse([chunk({"content": "Hi"}), chunk({}, finish="stop")])) + mender.flush()).decode()
+    except TransformerFailed as failed:
+        assert when in ("prepare", "stages")
+        client = str(failed)
+    assert f"the transformer leaving.py:Leaving failed: it raised {raised}" in client
+    assert [fields["raised"].partition(":")[0] for _, _, fields in told] == [raised]
+
+
+def test_a_pipe_is_no_plug_in(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    with pytest.raises(InvalidOption, match="is no file"):
+        load_chain([Use(f"{tmp_path / 'pipe.py'}:Mine")])

@@ -60,9 +60,12 @@ class Reloader:
                 if (reason := self._refuse(config)) is not None:
                     raise _Unusable(reason)
                 self._use(config)
-            except (MoonshimError, OSError) as error:
+            except Exception as error:  # whatever it is: the gateway serves, and somebody has to know
                 self._tell(False)
-                logs.event("configuration_kept", level="error", why=why, problem=str(error))
+                problem = (
+                    str(error) if isinstance(error, (MoonshimError, OSError)) else f"{type(error).__name__}: {error}"
+                )
+                logs.event("configuration_kept", level="error", why=why, problem=problem)
                 return False
             self._tell(True)
             kept = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._begun_with, name)]

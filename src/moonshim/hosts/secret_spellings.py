@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator
 from typing import Final
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -13,6 +12,7 @@ __all__ = ["spellings"]
 
 SHORTEST: Final = 6
 """What is shorter is a word that messages have in them anyway."""
+_UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _SCHEMES: Final = frozenset({"bearer", "basic", "token", "apikey", "api-key", "key"})
 
 
@@ -51,9 +51,9 @@ def _parts(secret: str) -> Iterator[str]:
 
 def _spelt(secret: str) -> Iterator[str]:
     yield secret
-    yield quote(secret, safe="", errors="replace")
-    yield quote_plus(secret, errors="replace")
     data = secret.encode("utf-8", "replace")
+    for unchanged in (_UNRESERVED, _UNRESERVED | frozenset(b"/")):  # in a query, and in a path
+        yield "".join(chr(byte) if byte in unchanged else f"%{byte:02X}" for byte in data)
     yield msgspec.json.encode(data.decode())[1:-1].decode()
     for plain in (data, data + b":", b":" + data):  # as the name or the password of an account without the other
         yield b64encode(plain).decode()

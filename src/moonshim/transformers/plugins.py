@@ -17,7 +17,7 @@ from typing import Any, Final
 from moonshim.conversation import Request
 from moonshim.errors import InvalidOption, MoonshimError, Refused
 from moonshim.events import Event
-from moonshim.stage import Stage, Transformer
+from moonshim.stage import Stage, Transformer, TransformerFailed
 from moonshim.transformers.log import Sink, standard_log
 
 __all__ = ["FAULT", "GROUP", "Plugin", "load_plugin", "nearest"]
@@ -33,6 +33,7 @@ FAULT: Final = "transformer_failed"
 class Plugin:
     """A transformer of somebody else; what it leaves out does nothing, and what it raises is told to the log.
 
+    All that it raises is a fault of its own, `SystemExit` and `CancelledError` too: it ends a request, not a gateway.
     Its `name`, which clients read in errors, is that of its file and class, without the folders of this machine.
     """
 
@@ -46,23 +47,22 @@ class Plugin:
             made: Request = self.inner.prepare(request) if hasattr(self.inner, "prepare") else request
         except Refused:
             raise  # on purpose
-        except Exception as error:
-            self.failed(error)
-            raise
+        except BaseException as error:
+            raise self.failed(error) from error
         return made
 
     def stages(self, plan: Any) -> list[Stage]:
         try:
             made: list[Stage] = self.inner.stages(plan) if hasattr(self.inner, "stages") else []
-        except Exception as error:
-            self.failed(error)
-            raise
+        except BaseException as error:
+            raise self.failed(error) from error
         return [_Watched(stage, self) for stage in made] if isinstance(made, list) else made
 
-    def failed(self, error: Exception) -> None:
-        """Tell whoever mends it where it was: the client is told the name alone."""
+    def failed(self, error: BaseException) -> TransformerFailed:
+        """Tell whoever mends it where it was. The client is told the name alone: by the error that is to be raised."""
         fields = {"transformer": self._place, "at": _where(error, self.inner), "raised": _shown(error)}
         self._log("error", FAULT, fields)
+        return TransformerFailed.raised(self.name, error)
 
 
 class _Watched:
@@ -76,19 +76,17 @@ class _Watched:
     def feed(self, event: Event) -> list[Event]:
         try:
             return self._stage.feed(event)
-        except Exception as error:
-            self._plugin.failed(error)
-            raise
+        except BaseException as error:
+            raise self._plugin.failed(error) from error
 
     def flush(self) -> list[Event]:
         try:
             return self._stage.flush()
-        except Exception as error:
-            self._plugin.failed(error)
-            raise
+        except BaseException as error:
+            raise self._plugin.failed(error) from error
 
 
-def _where(error: Exception, inner: Any) -> str:
+def _where(error: BaseException, inner: Any) -> str:
     """The file and the line: the last one in the plug-in's own file, or else the last one of all."""
     own = getattr(sys.modules.get(type(inner).__module__), "__file__", None)
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
@@ -110,6 +108,18 @@ def load_plugin(
 
     Raises `InvalidOption` for what is not there, cannot be loaded, or does not take these options.
     """
+    try:
+        inner = _made(name, options, folder, known)
+        if any(callable(getattr(inner, method, None)) for method in ("prepare", "stages")):
+            return Plugin(name, inner, log)
+    except MoonshimError:
+        raise
+    except BaseException as error:  # also what would end the process, as a script does that is no plug-in
+        raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_shown(error)}", field=name) from error
+    raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
+
+
+def _made(name: str, options: Mapping[str, Any], folder: Path | None, known: Iterable[str]) -> Any:
     if ":" in name:
         place, _, attribute = name.rpartition(":")
         made = _attribute(_module(name, place, folder), attribute, name)
@@ -118,26 +128,21 @@ def load_plugin(
     if not callable(made):
         raise InvalidOption(f"the transformer {name!r} is {type(made).__name__}, not a class", field=name)
     try:
-        inner = made(**options)
+        return made(**options)
     except MoonshimError:
         raise
     except TypeError as error:
-        raise InvalidOption(f"the transformer {name!r} does not take these options: {error}", field=name) from error
-    except Exception as error:
+        why = f"does not take these options: {error}"
+        raise InvalidOption(f"the transformer {name!r} {why}", field=name) from error
+    except BaseException as error:
         raise InvalidOption(f"the transformer {name!r} could not be made: {_shown(error)}", field=name) from error
-    if not any(callable(getattr(inner, method, None)) for method in ("prepare", "stages")):
-        raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
-    return Plugin(name, inner, log)
 
 
 def _entry_point(name: str, known: Iterable[str]) -> Any:
     offered: dict[str, EntryPoint] = {one.name: one for one in entry_points(group=GROUP)}
     if name not in offered:
         raise InvalidOption(f"there is no transformer {name!r}; {nearest(name, [*known, *offered])}", field=name)
-    try:
-        return offered[name].load()
-    except Exception as error:
-        raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_shown(error)}", field=name) from error
+    return offered[name].load()
 
 
 def _module(name: str, place: str, folder: Path | None) -> ModuleType:
@@ -145,14 +150,14 @@ def _module(name: str, place: str, folder: Path | None) -> ModuleType:
         return _from_file(place, folder) if place.endswith(".py") else importlib.import_module(place)
     except FileNotFoundError as error:
         raise InvalidOption(f"the transformer {name!r}: there is no file {error.filename}", field=name) from error
-    except Exception as error:
-        raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_shown(error)}", field=name) from error
 
 
 def _from_file(place: str, folder: Path | None) -> ModuleType:
     """The module in a file, read anew each time: a configuration is loaded again when somebody has changed it."""
     path = Path(place).expanduser()
     path = (folder / path if folder is not None else path).resolve()
+    if path.exists() and not path.is_file():
+        raise ImportError(f"{path} is no file")  # nobody may ever write into a pipe
     source = path.read_bytes()
     name = f"moonshim_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -191,5 +196,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {lower[close[0]]!r}?" if close else f"there is {', '.join(words) or 'nothing'}"
 
 
-def _shown(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _shown(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # its words are code of the plug-in too
+        return type(error).__name__
