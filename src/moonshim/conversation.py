@@ -8,7 +8,7 @@ untouched.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -29,6 +29,7 @@ __all__ = [
     "ToolChoice",
     "ToolResult",
     "Usage",
+    "token_count",
 ]
 
 Speaker: TypeAlias = Literal["system", "human", "ai", "tool"]
@@ -125,6 +126,19 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     raw: dict[str, Any] = {}
+
+
+_MOST_TOKENS: Final = 2**53
+"""What JSON carries without loss; no host has counted so far."""
+
+
+def token_count(value: Any) -> int | None:
+    """A number of tokens as a host told it. What cannot be one counts as not told: it would be added up for ever.
+
+    >>> token_count(12), token_count(-1), token_count(10**30), token_count(True), token_count("12")
+    (12, None, None, None, None)
+    """
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
 class ToolChoice(Struct, frozen=True, omit_defaults=True):

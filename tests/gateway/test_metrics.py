@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from moonshim.gateway import logs
 from moonshim.gateway.metrics import Metrics
 from moonshim.gateway.record import Record
 from moonshim.gateway.settings import ServeSettings
@@ -43,6 +47,31 @@ def samples(text: str) -> dict[str, float]:
 
 def told(metrics: Metrics) -> dict[str, float]:
     return samples(metrics.render().decode())
+
+
+@pytest.mark.parametrize("absurd", [-5, 10**400])
+def test_numbers_that_cannot_be_are_left_out_and_the_rest_is_counted(absurd: int) -> None:
+    metrics = Metrics()
+    record = finished(input_tokens=absurd, output_tokens=absurd, cached_tokens=absurd, seconds=-1.0)
+    record.first_byte_seconds = math.nan
+    metrics.begun(record)
+    metrics.observe(record)
+    found = told(metrics)
+    assert found["moonshim_requests_open"] == 0
+    assert not [name for name in found if name.startswith("moonshim_tokens_total")]
+    assert found['moonshim_request_seconds_sum{dialect="anthropic",provider="fireworks"}'] == 0
+    assert found['moonshim_repairs_total{rule="marker_call"}'] == 2
+
+
+def test_what_cannot_be_counted_is_told_once_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(logs, "event", lambda name, **fields: events.append(name))
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.begun(finished())
+        metrics.observe(finished(repairs={"marker_call": -1}))
+    assert events == ["metrics_failed"]
+    assert told(metrics)["moonshim_requests_open"] == 0
 
 
 def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Final
 
 from moonshim.formats import is_kimi_model, kimi_generation
+from moonshim.gateway import logs
 from moonshim.gateway.record import Record
 
 __all__ = ["Metrics", "model_family"]
@@ -15,6 +17,8 @@ _FIRST_BYTES: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60, 120, 600)
 _PROBES: Final = frozenset({"/", "/health", "/ready", "/metrics"})
 """Asked for by machines, every few seconds: not what anybody wants counted as requests."""
 _NOBODY: Final = "none"
+_MOST: Final = 2**53
+"""What is more than this no float adds up, and nobody has counted."""
 
 
 class Metrics:
@@ -62,6 +66,7 @@ class Metrics:
         self._breakers = gauge("breaker_open", "1 while a provider is left alone", "provider", together="livemax")
         self._open.set(0)
         self._children: dict[tuple[Any, ...], Any] = {}
+        self._failed = False
 
     def begun(self, record: Record) -> None:
         """A request has come; `observe` is told when it is over."""
@@ -69,22 +74,31 @@ class Metrics:
             self._open.inc()
 
     def observe(self, record: Record) -> None:
-        """A request is over."""
+        """A request is over. Never raises: what cannot be counted is left out."""
         if record.path in _PROBES:
             return
         self._open.dec()
+        try:
+            self._count(record)
+        except Exception as error:  # the answer is out, and its line in the log still to come
+            if not self._failed:
+                self._failed = True
+                logs.event("metrics_failed", level="error", problem=f"{type(error).__name__}: {error}")
+
+    def _count(self, record: Record) -> None:
         provider, dialect = record.provider or _NOBODY, record.dialect
         model = model_family(record.model or record.asked_model)
         self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()
-        self._child(self._seconds, dialect, provider).observe(record.seconds)
-        if record.first_byte_seconds is not None:
-            self._child(self._first_byte, dialect, provider).observe(record.first_byte_seconds)
+        for histogram, seconds in ((self._seconds, record.seconds), (self._first_byte, record.first_byte_seconds)):
+            # A clock that was put back makes seconds that never were.
+            if seconds is not None and math.isfinite(seconds):
+                self._child(histogram, dialect, provider).observe(max(0.0, seconds))
         for direction, tokens in (
             ("input", record.input_tokens),
             ("output", record.output_tokens),
             ("cached", record.cached_tokens),
         ):
-            if tokens:
+            if tokens and 0 < tokens <= _MOST:
                 self._child(self._tokens, provider, model, direction).inc(tokens)
         for rule, count in record.repairs.items():
             self._child(self._repairs, rule).inc(count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moonshim.conversation import Usage
+from moonshim.conversation import Usage, token_count
 from moonshim.dialects.anthropic.parts import Json
 
 __all__ = ["UsageReader", "write_usage"]
@@ -37,7 +37,7 @@ class UsageReader:
         prompt, cached = _count(raw, "input_tokens"), _count(raw, _READ)
         details = raw.get("output_tokens_details")
         return Usage(
-            None if prompt is None else prompt + (cached or 0) + (_count(raw, _CREATED) or 0),
+            None if prompt is None else token_count(prompt + (cached or 0) + (_count(raw, _CREATED) or 0)),
             _count(raw, "output_tokens"),
             cached,
             _count(details, "thinking_tokens") if isinstance(details, dict) else None,
@@ -46,8 +46,7 @@ class UsageReader:
 
 
 def _count(raw: Json, key: str) -> int | None:
-    value = raw.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return token_count(raw.get(key))
 
 
 def write_usage(usage: Usage | None) -> Json:

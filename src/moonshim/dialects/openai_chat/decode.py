@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from moonshim.conversation import Usage
+from moonshim.conversation import Usage, token_count
 from moonshim.dialects.openai_chat.delta import only_text, read_index, read_pieces, read_speech, reasoning_fields
 from moonshim.dialects.openai_chat.patch import host_error
 from moonshim.dialects.openai_chat.usage import told_usage
@@ -212,13 +212,9 @@ def read_usage(payload: Json) -> Usage | None:
         cached = prompt["cached_tokens"]
     thought = answer.get("reasoning_tokens") if isinstance(answer, dict) else None
     return Usage(
-        input_tokens=_count(raw.get("prompt_tokens")),
-        output_tokens=_count(raw.get("completion_tokens")),
-        cached_tokens=_count(cached),
-        reasoning_tokens=_count(thought),
+        input_tokens=token_count(raw.get("prompt_tokens")),
+        output_tokens=token_count(raw.get("completion_tokens")),
+        cached_tokens=token_count(cached),
+        reasoning_tokens=token_count(thought),
         raw=raw,
     )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) else None

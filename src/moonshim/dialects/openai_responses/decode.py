@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeAlias
 
-from moonshim.conversation import Usage
+from moonshim.conversation import Usage, token_count
 from moonshim.dialects.openai_responses.content import Json
 from moonshim.dialects.openai_responses.heard_items import HeardItem
 from moonshim.dialects.openai_responses.items import CALLS
@@ -245,10 +245,10 @@ def read_usage(response: Json) -> Usage | None:
         return None
     asked, answered = raw.get("input_tokens_details"), raw.get("output_tokens_details")
     return Usage(
-        input_tokens=_count(raw.get("input_tokens")),
-        output_tokens=_count(raw.get("output_tokens")),
-        cached_tokens=_count(asked.get("cached_tokens")) if isinstance(asked, dict) else None,
-        reasoning_tokens=_count(answered.get("reasoning_tokens")) if isinstance(answered, dict) else None,
+        input_tokens=token_count(raw.get("input_tokens")),
+        output_tokens=token_count(raw.get("output_tokens")),
+        cached_tokens=token_count(asked.get("cached_tokens")) if isinstance(asked, dict) else None,
+        reasoning_tokens=token_count(answered.get("reasoning_tokens")) if isinstance(answered, dict) else None,
         raw=raw,
     )
 
@@ -281,11 +281,7 @@ def _key(payload: Json, item: Json | None = None) -> Key:
     return id if isinstance(id, str) else None
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
-
-
 def _seconds(value: Any) -> int | None:
     if isinstance(value, float) and abs(value) < 1e18:
         return int(value)
-    return _count(value)
+    return value if isinstance(value, int) else None
