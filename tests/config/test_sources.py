@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(b"a = 1\nb = '\xff'")
     with pytest.raises(ConfigError, match=r"bad\.toml:2: this is not UTF-8"):
         load_config(tmp_path / "bad.toml", {})
-    with pytest.raises(ConfigError, match=r"Is a directory|Permission denied"):
+    with pytest.raises(ConfigError, match="this is no file, but a folder"):
         load_config(tmp_path, {})
     with pytest.raises(ConfigError, match="No such file"):
         load_config(tmp_path / "none.toml", {})
@@ -189,3 +190,57 @@ def test_store_and_secret_come_from_the_environment_too() -> None:
     config = from_environment(MOONSHOT_API_KEY="a", MOONSHIM_STORE="sqlite:x.db", MOONSHIM_SECRET="s" * 16)
     assert config.store == "sqlite:x.db"
     assert config.secret is not None
+
+
+def test_a_mark_at_the_start_of_a_key_file_is_no_part_of_the_key(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    file = tmp_path / "key"
+    file.write_bytes(b"\xef\xbb\xbfsk-from-a-file\r\n")
+    file.chmod(0o600)
+    config = toml(PROVIDER + 'api_key_file = "key"\n', folder=tmp_path)
+    assert [key.reveal() for key in config.providers[0].keys] == ["sk-from-a-file"]
+
+
+KEYS_THAT_ARE_NONE = [
+    "sk-hush\nsk-hush2",
+    "sk-hush\rx: y",
+    "sk-hush\x00",
+    "sk-hush\x9b",
+    "sk-hush\u200b",
+    "sk-hüsh-hush",
+]
+
+
+@pytest.mark.parametrize("key", KEYS_THAT_ARE_NONE)
+@pytest.mark.parametrize("written", ["api_key = '${K}'", "api_keys = ['sk-good', '${K}']", "api_key_env = 'K'"])
+def test_a_key_that_fits_into_no_header_is_told_and_not_repeated(key: str, written: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        toml(f"{PROVIDER}{written}\n", {"K": key})
+    (told,) = caught.value.problems
+    assert f"providers[0].{written.partition(' ')[0]}: the key from" in told
+    assert "hush" not in told
+
+
+@pytest.mark.parametrize("key", [b"sk-hush\x00", "sk-hüsh-hush".encode(), "sk-hush".encode("utf-16")])
+def test_a_key_in_a_file_is_held_to_the_same(tmp_path: Path, key: bytes) -> None:
+    (tmp_path / "key").write_bytes(key)
+    with pytest.raises(ConfigError) as caught:
+        toml(PROVIDER + 'api_key_file = "key"\n', folder=tmp_path)
+    assert "api_key_file: " in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", KEYS_THAT_ARE_NONE)
+def test_a_key_in_the_environment_is_held_to_the_same(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_from_environment({"MOONSHOT_API_KEY": key})
+    assert "environment: MOONSHOT_API_KEY: this cannot be a key" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    for path, kind in ((pipe, "a pipe"), (tmp_path, "a folder"), (Path(os.devnull), "a device or a socket")):
+        with pytest.raises(ConfigError, match=f"this is no file, but {kind}"):
+            load_config(path, {})

@@ -18,7 +18,7 @@ import pytest
 
 from moonshim.gateway import logs
 from moonshim.gateway.line_writer import LineWriter
-from moonshim.gateway.log_lines import WORDS, fields_of, human_line, json_line
+from moonshim.gateway.log_lines import WORDS, fields_of, human_line, json_line, without_secrets
 from moonshim.gateway.record import Record
 from tests.cli.command import ROOT, environment
 from tests.gateway.serving import wait_until
@@ -286,3 +286,21 @@ class TestAReaderThatStops:
         with process.stdout, process.stderr:
             assert process.stdout.read() == b"done\n"
             process.wait(10)
+
+
+@pytest.mark.parametrize("char", ["\x7f", "\x85", "\x9b", "\u2028", "\u2029", "\u202a", "\u202e", "\u2066", "\u2069"])
+def test_nothing_in_a_line_of_json_ends_it_turns_it_around_or_moves_a_cursor(char: str) -> None:
+    fields = {"event": "request", "model": f"a{char}b", char: "é \\"}
+    line = json_line(fields)
+    assert char not in line
+    assert f"a\\u{ord(char):04x}b" in line
+    assert json.loads(line) == fields
+
+
+def test_letters_of_any_language_stay_in_a_line_of_json() -> None:
+    assert json_line({"event": "月之暗面 é"}) == '{"event":"月之暗面 é"}'
+
+
+def test_a_key_of_the_gateway_that_was_pasted_as_a_model_is_masked() -> None:
+    key = "msk_" + "abcdefgh12345678" * 3
+    assert without_secrets(fields_of(finished(asked_model=key)))["asked_model"] == "msk_…"

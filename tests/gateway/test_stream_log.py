@@ -132,6 +132,18 @@ class TestTheFile:
         assert b"12345678" not in file.read_bytes()
         assert header_of(file).request is not None
 
+    def test_a_key_of_the_gateway_that_was_pasted_anywhere_does_not_reach_it(self, tmp_path: Path) -> None:
+        key = "msk_" + "abcdefgh12345678" * 3
+        body = BODY | {"model": key, "user": key}
+        logs = StreamLogs(tmp_path)
+        pasted = record(key)
+        pasted.model = pasted.client = key
+        logs.open(pasted, Sent(body)).close("ok")
+        logs.close()
+        (file,) = files(tmp_path)
+        assert "12345678" not in file.name + file.read_text()
+        assert header_of(file).model == "msk_…"
+
     def test_half_a_character_in_the_request_is_no_obstacle(self, tmp_path: Path) -> None:
         body = BODY | {"messages": [{"role": "user", "content": "half \ud83d"}]}
         (file,) = written(tmp_path, stream("Hello"), sent=Sent(body))

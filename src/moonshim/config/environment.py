@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from moonshim.config.alias_table import leads_somewhere
 from moonshim.config.endpoints import dialect_of
+from moonshim.config.key_places import key_fault
 from moonshim.config.model import Config, KeySource, Provider, Secret
 from moonshim.config.problems import ConfigError
 from moonshim.config.provider_table import address_fault
@@ -101,9 +102,9 @@ CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
 def config_from_environment(environ: Mapping[str, str]) -> Config | None:
     """Everything that the environment has a key for; None when there is no key at all.
 
-    Raises `ConfigError` for an address that is none, and for a `MOONSHIM_MODEL` that no provider has.
+    Raises `ConfigError` for an address or a key that is none, and for a `MOONSHIM_MODEL` that no provider has.
 
-    >>> config = config_from_environment({"MOONSHOT_API_KEY": "sk-…"})
+    >>> config = config_from_environment({"MOONSHOT_API_KEY": "sk-1"})
     >>> config.providers[0].name, config.aliases["claude-*"]
     ('moonshot', ('moonshot/kimi-k3',))
     """
@@ -145,10 +146,13 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> Provider:
     address = environ.get(host.address_variable, "").strip() or host.api_base_url
     if wrong := address_fault(address):
         raise ConfigError([f"environment: {host.address_variable}: {wrong}"])
+    key = environ[host.variable].strip()
+    if wrong := key_fault(key):
+        raise ConfigError([f"environment: {host.variable}: this cannot be a key: {wrong}"])
     provider = Provider(
         name=host.name,
         api_base_url=address,
-        keys=(Secret(environ[host.variable].strip()),),
+        keys=(Secret(key),),
         key_sources=(KeySource(host.variable),),
         dialect=cast(UpstreamDialect, dialect_of(address)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any, Final
@@ -32,6 +33,8 @@ def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
     """The configuration in a file. Paths in it begin at its folder."""
     file = File(path)
     try:
+        if not stat.S_ISREG(file.stat().st_mode):  # whoever opens a pipe waits for somebody who writes into it
+            raise ConfigError([f"{path}: this is no file, but {_kind(file)}"])
         with file.open("rb") as opened:
             data = opened.read(LARGEST + 1)
     except OSError as error:
@@ -44,6 +47,10 @@ def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: this is not UTF-8"]) from None
     return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
+
+
+def _kind(path: File) -> str:
+    return "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
 
 
 def parse_config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
@@ -75,6 +76,8 @@ WORDS: Final = {
 _COLOURS: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LEVEL_COLOURS: Final = {"debug": "dim", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
 _ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
+_UNSEEN: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is, and terminals and viewers obey: C1 controls, ends of lines, turns of direction."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -130,15 +133,22 @@ def without_secrets(value: Any) -> Any:
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
-    """
+    """One line, whoever reads it.
+
     >>> json_line({"event": "request", "status": 200})
     '{"event":"request","status":200}'
     """
     try:
-        return _encode(fields).decode()
+        line = _encode(fields).decode()
     except (TypeError, ValueError, UnicodeError):  # somebody logged what is no JSON, or half a character
         said = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
-        return _encode(said).decode()
+        line = _encode(said).decode()
+    # Such a character stands only inside of strings, where it may be written so; DEL is the only one in ASCII.
+    return line if line.isascii() and "\x7f" not in line else _UNSEEN.sub(_escaped, line)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:

@@ -211,8 +211,9 @@ class StreamLog:
 
     def _create(self, folder: Path) -> int:
         record, sent, began = self._header
+        request_id = without_secrets(record.request_id)  # clients choose it
         moment = datetime.fromtimestamp(began).astimezone()
-        stem = f"sse_{moment:%Y-%m-%d_%H-%M-%S}_{_UNSAFE.sub('-', record.request_id)[:64] or 'request'}"
+        stem = f"sse_{moment:%Y-%m-%d_%H-%M-%S}_{_UNSAFE.sub('-', request_id)[:64] or 'request'}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1
@@ -224,12 +225,12 @@ class StreamLog:
             except FileExistsError:  # a request that is asked again has several streams
                 number += 1
         header = StreamHeader(
-            request_id=record.request_id,
+            request_id=request_id,
             time=datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            client=record.client,
+            client=without_secrets(record.client),
             provider=record.provider,
             host=sent.needs.host,
-            model=record.model,
+            model=without_secrets(record.model),
             dialect=sent.needs.dialect,
             request=without_secrets(sent.body),
         )
