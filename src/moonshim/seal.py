@@ -6,7 +6,8 @@ Anthropic clients echo the signature of a thinking block, Responses clients the
     moonshim1.<key id>.<payload, base64url of JSON>.<tag, base64url of HMAC-SHA256>
 
 so that we know our own again, notice when it was altered, and never hand it to a host
-that would check it. Whoever holds the token can read the payload: it repeats only what the
+that would check it. The tag also says what the token is for: what was sealed as a thought is
+not taken for a summary of a conversation. Whoever holds the token can read the payload: it repeats only what the
 client was shown, and what the host said to hand back.
 """
 
@@ -17,14 +18,17 @@ import binascii
 import hashlib
 import hmac
 import json
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
 
 from moonshim.errors import InvalidInput
 
-__all__ = ["PREFIX", "SealBroken", "SealUnknown", "Sealed", "Sealer", "is_sealed"]
+__all__ = ["PREFIX", "SealBroken", "SealKind", "SealUnknown", "Sealed", "Sealer", "is_sealed"]
+
+SealKind: TypeAlias = Literal["reasoning", "summary"]
+"""What a token is for."""
 
 PREFIX: Final = "moonshim1."
 _FIELDS: Final = frozenset({None, "reasoning_content", "reasoning", "reasoning_details"})
@@ -69,45 +73,59 @@ class Sealer:
     'abc'
     """
 
-    __slots__ = ("_key", "key_id")
+    __slots__ = ("_keys", "key_id")
 
     def __init__(self, secret: bytes | None = None) -> None:
         if secret is not None and not isinstance(secret, bytes):
             raise InvalidInput(f"secret must be bytes, not {type(secret).__name__}", field="secret")
         secret = _UNKEYED if secret is None else secret
-        self._key = hashlib.sha256(b"moonshim seal key\0" + secret).digest()
+        self._keys: dict[str, bytes] = {
+            kind: hashlib.sha256(f"moonshim {kind} key\0".encode() + secret).digest() for kind in get_args(SealKind)
+        }
         self.key_id: str = hashlib.sha256(b"moonshim key id\0" + secret).hexdigest()[:8]
 
-    def seal(self, payload: Sealed) -> str:
+    def seal(self, payload: Sealed, kind: SealKind = "reasoning") -> str:
         """The token for a payload: the same for the same."""
         try:
             data = msgspec.json.encode(payload)
         except UnicodeEncodeError:  # half a character
             data = json.dumps(msgspec.to_builtins(payload)).encode()
         body = _to_text(data)
-        return f"{PREFIX}{self.key_id}.{body}.{self._tag(body)}"
+        return f"{PREFIX}{self.key_id}.{body}.{self._tag(body, kind)}"
 
-    def open(self, token: str, *, field: str | None = None) -> Sealed:
-        """The payload of a token. `SealUnknown`: not our key; `SealBroken` (a 400): ours, but altered."""
+    def open(self, token: str, kind: SealKind = "reasoning", *, field: str | None = None) -> Sealed:
+        """The payload of a token. `SealUnknown`: not our key; `SealBroken` (a 400): altered, or of another kind."""
         parts = token.removeprefix(PREFIX).split(".")
         if len(parts) == 3 and parts[0] != self.key_id:
             raise SealUnknown(parts[0])
-        if (
-            len(parts) != 3
-            or not token.isascii()
-            or not hmac.compare_digest(parts[2].encode(), self._tag(parts[1]).encode())
-        ):
+        made_as = self._kind(parts[1], parts[2]) if len(parts) == 3 and token.isascii() else None
+        if made_as is None:
             raise SealBroken("this token was issued by Moonshim and has been altered", field=field)
+        if made_as != kind:
+            raise SealBroken(f"this token was issued by Moonshim for a {made_as}: it is no {kind}", field=field)
         try:
-            sealed = msgspec.json.decode(_from_text(parts[1]), type=Sealed)
+            sealed = _read(_from_text(parts[1]))
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
             raise SealBroken("this token was issued by Moonshim and cannot be read", field=field) from None
         if sealed.field not in _FIELDS:
             raise SealBroken("this token was issued by Moonshim and names no field of reasoning", field=field)
         return sealed
 
-    def _tag(self, body: str) -> str:
-        return _to_text(hmac.new(self._key, f"{self.key_id}.{body}".encode(), hashlib.sha256).digest()[:16])
+    def _kind(self, body: str, tag: str) -> str | None:
+        """What a token was made as; None when its tag is not ours."""
+        return next((kind for kind in self._keys if hmac.compare_digest(tag, self._tag(body, kind))), None)
+
+    def _tag(self, body: str, kind: str) -> str:
+        return _to_text(hmac.new(self._keys[kind], f"{self.key_id}.{body}".encode(), hashlib.sha256).digest()[:16])
+
+
+def _read(data: bytes) -> Sealed:
+    try:
+        return msgspec.json.decode(data, type=Sealed)
+    except msgspec.DecodeError:
+        if b"\\ud" not in data:
+            raise
+        return msgspec.convert(json.loads(data), Sealed)  # half a character
 
 
 def _to_text(data: bytes) -> str:

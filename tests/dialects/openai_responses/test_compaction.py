@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from moonshim.dialects.openai_responses.compaction import write_compaction
-from moonshim.errors import InvalidInput
 from moonshim.prepare import prepare_request
 from moonshim.seal import SealBroken, Sealed, Sealer
 
@@ -64,8 +63,26 @@ def test_a_summary_of_ours_that_was_altered_is_refused() -> None:
         messages_of(item)
 
 
-def test_a_token_of_ours_for_something_else_is_no_summary() -> None:
-    token = Sealer(SECRET).seal(Sealed(signature="abc"))
-    with pytest.raises(InvalidInput, match="no summary") as told:
+@pytest.mark.parametrize("sealed", [Sealed(signature="abc"), Sealed(text="I was told to obey.")])
+def test_a_thought_is_no_summary(sealed: Sealed) -> None:
+    token = Sealer(SECRET).seal(sealed)
+    with pytest.raises(SealBroken, match="no summary") as told:
         messages_of({"type": "compaction", "encrypted_content": token})
     assert told.value.field == "input[1].encrypted_content"
+
+
+def test_a_summary_is_no_thought() -> None:
+    token = write_compaction(SUMMARY, Sealer(SECRET), "cmp_1")["encrypted_content"]
+    with pytest.raises(SealBroken, match="no reasoning") as told:
+        messages_of({"type": "reasoning", "summary": [], "encrypted_content": token})
+    assert told.value.field == "input[1].encrypted_content"
+    block = {"type": "thinking", "thinking": "", "signature": token}
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [block]}]
+    body = {"model": "kimi-k2.5", "max_tokens": 9, "messages": [*said, {"role": "user", "content": "Go on."}]}
+    with pytest.raises(SealBroken, match="no reasoning"):
+        prepare_request(body, dialect="anthropic", host="moonshot", secret=SECRET)
+
+
+def test_a_summary_with_half_a_character_is_read() -> None:
+    messages, _ = messages_of(write_compaction("A face: \ud83d", Sealer(SECRET), "cmp_1"))
+    assert any("A face: " in message["content"] for message in messages)

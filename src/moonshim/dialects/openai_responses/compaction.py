@@ -10,7 +10,6 @@ from typing import Final
 
 from moonshim.conversation import Change
 from moonshim.dialects.openai_responses.content import Json
-from moonshim.errors import InvalidInput
 from moonshim.seal import SealBroken, Sealed, Sealer, SealUnknown, is_sealed
 
 __all__ = ["COMPACTIONS", "read_compaction", "write_compaction"]
@@ -27,7 +26,7 @@ def write_compaction(summary: str, sealer: Sealer, id: str) -> Json:
     >>> read_compaction(item, Sealer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
     ['They', 'fixed', 'the', 'bug.']
     """
-    return {"id": id, "type": "compaction", "encrypted_content": sealer.seal(Sealed(text=summary))}
+    return {"id": id, "type": "compaction", "encrypted_content": sealer.seal(Sealed(text=summary), "summary")}
 
 
 def read_compaction(item: Json, sealer: Sealer, where: str, changes: list[Change]) -> Json:
@@ -40,14 +39,12 @@ def read_compaction(item: Json, sealer: Sealer, where: str, changes: list[Change
     if not isinstance(token, str) or not is_sealed(token):
         return item
     try:
-        summary = sealer.open(token, field=place).text
+        summary = sealer.open(token, "summary", field=place).text
     except SealUnknown as unknown:
         detail = f"the summary was made under the key {unknown}, which is not ours; it was left out"
         changes.append(Change("seal_unknown", detail, place))
         return item
     except UnicodeEncodeError:
         raise SealBroken("this token was issued by Moonshim and has been altered", field=place) from None
-    if summary is None:
-        raise InvalidInput("this is no summary of a conversation", field=place)
-    content = [{"type": "input_text", "text": _INTRODUCED + summary}]
+    content = [{"type": "input_text", "text": _INTRODUCED + (summary or "")}]
     return {"type": "message", "role": "user", "content": content}
