@@ -95,7 +95,7 @@ BODIES: dict[str, Json] = {
     ),
     "no input, as it continues": {"model": "m", "previous_response_id": "resp_1"},
     "null input, as it continues": {"model": "m", "input": None, "conversation": "c"},
-    "an empty list": body(input=[]),
+    "an empty list": body(input=[], instructions="Say hello."),
     "one user in a list": body(input=[{"role": "user", "content": "hi"}]),
     "a system prompt that is an item": body(
         input=[{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]
@@ -438,6 +438,12 @@ WRONG: dict[str, tuple[Any, str | None]] = {
     "a format": (body(text={"format": {"type": "xml"}}), "text.format.type"),
     "a schema": (body(text={"format": {"type": "json_schema", "schema": []}}), "text.format.schema"),
     "metadata": (body(metadata=[]), "metadata"),
+    "nothing at all": (body(input=[]), "input"),
+    "a reference to nothing": (body(input=[{"type": "item_reference"}]), "input[0]"),
+    "a reference to a number": (
+        body(input=[{"role": "user", "content": "hi"}, {"type": "item_reference", "id": 7}]),
+        "input[1]",
+    ),
 }
 
 

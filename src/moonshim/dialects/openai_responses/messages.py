@@ -70,6 +70,8 @@ class Reading:
         where = f"input[{self._number}]"
         self._number += 1
         kind = type_of(item, where)
+        if kind == "item_reference" and not isinstance(item.get("id"), str):
+            raise InvalidInput("an item_reference needs the id of an item", field=where)
         if kind in COMPACTIONS and self._sealer is not None:
             item = read_compaction(item, self._sealer, where, self.changes)
             kind = type_of(item, where)

@@ -154,10 +154,13 @@ def _parse_input(body: Json, names: Names, sealer: Sealer) -> tuple[list[Message
         places.append("instructions")
     if isinstance(given, str):
         return [*messages, Message("human", (Text(given),), _BARE)], [*places, "input"], []
-    if given is None and any(body.get(key) is not None for key in _WITHOUT_INPUT):
+    made_elsewhere = any(body.get(key) is not None for key in _WITHOUT_INPUT)
+    if given is None and made_elsewhere:
         return messages, places, []
     if not isinstance(given, list):
         raise InvalidInput("input must be a string or a list of items", field="input")
+    if not given and not messages and not made_elsewhere:
+        raise InvalidInput("input must be a string or a list of at least one item", field="input")
     reading = Reading(names, sealer)
     for item in given:
         reading.add(item)
