@@ -100,3 +100,31 @@ def test_a_conversation_is_shortened_and_goes_on() -> None:
             assert "encrypted_content" not in sent
 
     run(test())
+
+
+HALF = "half \ud83d"
+HALVES: dict[str, dict[str, Any]] = {
+    "instructions": {"instructions": HALF},
+    "metadata": {"metadata": {"a": HALF}},
+    "prompt_cache_key": {"prompt_cache_key": HALF},
+    "tools": {"tools": [{"type": "function", "name": "ls", "description": HALF, "parameters": {"type": "object"}}]},
+}
+
+
+@pytest.mark.parametrize("given", HALVES.values(), ids=HALVES.keys())
+def test_half_a_character_is_no_fault_and_what_is_not_kept_for_it_is_told(given: dict[str, Any]) -> None:
+    async def test() -> None:
+        # The client would refuse to send it otherwise than as an escape, which is what others do.
+        body = json.dumps({"model": MODEL, "input": "Thing.", **given}).encode()
+        headers = {"content-type": "application/json"}
+        async with Host(answer) as host, running(config_for(host.url)) as gateway, gateway.openai() as client:
+            http = client._client
+            short = await http.post(f"{gateway.url}/v1/responses/compact", content=body, headers=headers)
+            assert short.status_code == 200
+            assert [item["type"] for item in short.json()["output"]] == ["message", "compaction"]
+            made = await http.post(f"{gateway.url}/v1/responses", content=body, headers=headers)
+            assert made.status_code == 200
+            got = await http.get(f"{gateway.url}/v1/responses/{made.json()['id']}")
+            assert (got.status_code == 200) is ("responses" not in made.headers.get("x-moonshim-lost", ""))
+
+    run(test())

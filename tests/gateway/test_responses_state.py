@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +13,8 @@ import pytest
 
 from moonshim.errors import Refused
 from moonshim.gateway import responses_kept
+from moonshim.gateway.memory import key_space
+from moonshim.gateway.responses_kept import Turn
 from moonshim.gateway.responses_state import ResponsesState, completed_in
 from moonshim.prepare import render_problem
 from moonshim.store import Store, open_store
@@ -345,6 +347,148 @@ def test_an_input_item_can_be_referred_to_by_the_name_it_was_listed_with() -> No
     alone(test)
 
 
+# --- sizes ------------------------------------------------------------------------------------------------------
+
+LIMIT: Final = 100_000
+
+
+def bounded(test: Callable[[ResponsesState], Awaitable[None]]) -> None:
+    asyncio.run(_awaited(test(ResponsesState(MemoryStore(50_000_000), TTL, limit=LIMIT))))
+
+
+def references(answer: Json, times: int) -> list[Json]:
+    """So many to what was asked first."""
+    return [{"type": "item_reference", "id": f"msg_{answer['id'].removeprefix('resp_')}_i0"}] * times
+
+
+def is_too_much(told: tuple[int, Json]) -> bool:
+    status, error = told
+    return (status, error["param"]) == (400, "input") and "more than 100,000 bytes" in error["message"]
+
+
+def test_naming_an_item_again_and_again_makes_no_request_larger_than_the_limit() -> None:
+    async def test(state: ResponsesState) -> None:
+        client = Client(state)
+        first = await client.ask({"input": "x" * 10_000}, says="long")
+        await client.ask({"input": references(first, 9)}, says="yes")
+        assert sum(len(content) for _, content in client.said) >= 90_000
+        client.sent = {}
+        assert is_too_much(await refusal(client.ask({"input": references(first, 10)})))
+        assert is_too_much(
+            await refusal(client.ask({"input": [*references(first, 9), {"role": "user", "content": "y" * 9500}]}))
+        )
+        assert client.sent == {}
+
+    bounded(test)
+
+
+def test_what_was_named_in_earlier_requests_counts_as_often_as_it_is_said_again() -> None:
+    async def test(state: ResponsesState) -> None:
+        client = Client(state)
+        previous = first = await client.ask({"input": "x" * 10_000}, says="long")
+        for _ in range(2):
+            body = {"input": references(first, 4), "previous_response_id": previous["id"]}
+            previous = await client.ask(body, says="yes")
+        going_on: Json = {"previous_response_id": previous["id"]}
+        assert is_too_much(await refusal(client.ask({**going_on, "input": references(first, 4)})))
+        assert is_too_much(await refusal(client.ask({**going_on, "input": "y" * 20_000})))
+        await client.ask({**going_on, "input": "Go on."}, says="yes")
+        assert client.said[-1] == ("user", "Go on.")
+
+    bounded(test)
+
+
+def test_naming_items_of_many_large_responses_reads_no_more_than_the_limit() -> None:
+    async def test(state: ResponsesState) -> None:
+        client = Client(state)
+        answers = [await client.ask({"input": "x" * 30_000}, says="short") for _ in range(4)]
+        named = [{"type": "item_reference", "id": answer["output"][0]["id"]} for answer in answers]
+        said = {"role": "user", "content": "Which?"}
+        await client.ask({"input": [*named[:3], said]}, says="All.")
+        assert is_too_much(await refusal(client.ask({"input": [*named, said]})))
+
+    bounded(test)
+
+
+def test_what_was_named_again_and_again_is_listed_once() -> None:
+    async def test(state: ResponsesState) -> None:
+        client = Client(state)
+        first = await client.ask({"input": "x" * 1000}, says="long")
+        items = [*references(first, 50), {"role": "user", "content": "Go on."}, *references(first, 30)]
+        second = await client.ask({"input": items, "previous_response_id": first["id"]}, says="yes")
+        listed = await state.input_items("local", second["id"], limit=100, order="asc")
+        assert [len(item["content"][0]["text"]) for item in listed["data"]] == [1000, 4, 6]
+        pages, after = list[str](), None
+        while len(pages) < 10:
+            page = await state.input_items("local", second["id"], limit=1, after=after)
+            pages += [item["id"] for item in page["data"]]
+            after = page["last_id"]
+            if not page["has_more"]:
+                break
+        assert pages == [item["id"] for item in reversed(listed["data"])]
+
+    bounded(test)
+
+
+def test_a_chain_is_put_together_in_as_many_steps_as_it_has_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = list[int]()
+    items = Turn.items
+
+    def counted(turn: Turn) -> Iterable[Json]:
+        looked_at.append(1)
+        return items(turn)
+
+    async def test(state: ResponsesState) -> None:
+        client = Client(state)
+        previous = first = await client.ask({"input": "hi"}, says="hello")
+        for _ in range(20):
+            body = {"input": references(first, 1), "previous_response_id": previous["id"]}
+            previous = await client.ask(body, says="yes")
+        monkeypatch.setattr(Turn, "items", counted)
+        await client.ask({"input": "Go on.", "previous_response_id": previous["id"]}, says="yes")
+        await state.input_items("local", previous["id"])
+        assert len(looked_at) == 2 * 21
+
+    alone(test)
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------
+
+JUNK: Final = {
+    "no JSON": b"\x00\xff junk",
+    "text that is none": b'"\xff"',
+    "something else": b"7",
+    "a list of nothing": b"[]",
+    "items that are none": b"[[7],[null],[]]",
+    "one that is nested too deeply": b"[" * 100_000,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK.keys())
+@pytest.mark.parametrize("entry", ["turn", "response"])
+def test_an_entry_that_cannot_be_read_is_not_there(entry: str, junk: bytes) -> None:
+    async def run() -> None:
+        store = MemoryStore(50_000_000)
+        state = ResponsesState(store, TTL)
+        client = Client(state)
+        first = await client.ask({"input": "hi"}, says="hello")
+        second = await client.ask({"input": "again", "previous_response_id": first["id"]}, says="hello")
+        await store.put(f"{entry}:{key_space('local')}:{first['id']}", junk, TTL)
+        for asking in (state.get("local", first["id"]), state.input_items("local", first["id"])):
+            assert (await refusal(asking))[0] == 404
+        if entry == "response":  # only what is said about it
+            return
+        for previous in (first["id"], second["id"]):
+            status, error = await refusal(client.ask({"input": "x", "previous_response_id": previous}))
+            assert (status, error["code"]) == (400, "previous_response_not_found")
+        named = [{"type": "item_reference", "id": first["output"][0]["id"]}]
+        assert (await refusal(client.ask({"input": named})))[0] == 404
+        assert len((await state.input_items("local", second["id"]))["data"]) == 1
+
+    asyncio.run(run())
+
+
 # --- tenants ----------------------------------------------------------------------------------------------------
 
 
@@ -471,6 +615,11 @@ ENDS: Final[dict[str, tuple[bytes, Json | None]]] = {
     ),
     "a stream that was cut": (b'event: response.incomplete\ndata: {"response":{"id":"r"}}\n\n', {"id": "r"}),
     "a stream that failed": (b'event: response.failed\ndata: {"response":{"id":"r"}}\n\n', None),
+    "half a character": (b'{"object":"response","status":"completed","id":"r","instructions":"\\ud83d"}', {"id": "r"}),
+    "half a character in a stream": (
+        b'event: response.completed\ndata: {"response":{"id":"r","instructions":"\\ud83d"}}\n\n',
+        {"id": "r"},
+    ),
     "the middle of a stream": (
         b'event: response.output_text.delta\ndata: {"delta":"event: response.completed\\ndata: {}"}\n\n',
         None,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-import msgspec
-
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.exchange import exchange
 from moonshim.gateway.gate import Gate
 from moonshim.gateway.outlet import Outlet
 from moonshim.gateway.summary import compacted, summary_request
+from moonshim.json_text import decode_object
 from moonshim.seal import Sealer
 
 __all__ = ["compact"]
@@ -28,7 +27,7 @@ async def compact(gate: Gate, call: ClientCall) -> dict[str, Any]:
         call.body, call.outlet = body, client
         client.gone = client.gone or answer.gone
         answer.close()
-    return compacted(body, msgspec.json.decode(b"".join(answer.said)), Sealer(gate.secret))
+    return compacted(body, decode_object(b"".join(answer.said)) or {}, Sealer(gate.secret))
 
 
 class _Kept(Outlet):

@@ -16,13 +16,23 @@ import msgspec
 from msgspec import Struct
 
 from moonshim.gateway.memory import key_space
+from moonshim.json_text import decode_object
 from moonshim.store import Store
 
-__all__ = ["LINKS", "LONGEST_CHAIN", "ChainBroken", "ChainTooLong", "KeptResponses", "Turn", "response_of"]
+__all__ = [
+    "LARGEST_INPUT",
+    "LINKS",
+    "LONGEST_CHAIN",
+    "ChainBroken",
+    "ChainTooLong",
+    "KeptResponses",
+    "Turn",
+    "response_of",
+]
 
 LONGEST_CHAIN: Final = 2000
-_LARGEST_CHAIN: Final = 64 * 1024 * 1024
-"""Bytes: what the largest request may have."""
+LARGEST_INPUT: Final = 64 * 1024 * 1024
+"""Bytes: what the largest request may have, unless somebody says otherwise."""
 _LARGEST: Final = 32 * 1024 * 1024
 LINKS: Final = 64
 """How many of the responses before it a response names."""
@@ -33,14 +43,14 @@ _ITEM: Final = re.compile(r"[a-z]+_([a-zA-Z0-9_-]{1,250})_i?[0-9]{1,9}")
 class Turn(Struct, frozen=True, array_like=True):
     """What one response added to its conversation."""
 
-    input: list[Any]
-    output: list[Any]
+    input: list[dict[str, Any]]
+    output: list[dict[str, Any]]
     before: list[str]
     """The responses that it goes on from, nearest first, as many as are told."""
 
     def items(self) -> Iterable[dict[str, Any]]:
         """All that can be referred to."""
-        return (item for item in (*self.input, *self.output) if isinstance(item, dict))
+        return self.input + self.output
 
 
 class ChainBroken(Exception):
@@ -65,11 +75,16 @@ def response_of(item_id: str) -> str | None:
 
 
 class KeptResponses:
-    """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`."""
+    """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`.
 
-    def __init__(self, store: Store, ttl: float) -> None:
+    What cannot be read (another version has kept it, or nobody knows what it is) is not there.
+    """
+
+    def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
         self._store = store
         self._ttl = ttl
+        self._limit = limit
+        """How many bytes may be read for one request."""
 
     async def put(self, tenant: str, id: str, turn: Turn, about: dict[str, Any], rests_on: Sequence[str] = ()) -> bool:
         """Keep a response, and those that it rests on for as long. False: it is too large, or has no own name."""
@@ -91,16 +106,25 @@ class KeptResponses:
         if _ID.fullmatch(id) is None:
             return None
         space = key_space(tenant)
-        turn, about = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
-        if turn is None or about is None:
-            return None
-        return _TURN.decode(turn), msgspec.json.decode(about)
+        said, answered = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
+        turn, about = _turn(said), decode_object(answered or b"")
+        return None if turn is None or about is None else (turn, about)
 
     async def turns(self, tenant: str, ids: Sequence[str]) -> dict[str, Turn]:
         """Those of some responses that are there."""
         names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
-        found = await self._store.get_many([_turn_key(space, id) for id in names])
-        return {id: _TURN.decode(turn) for id, turn in zip(names, found, strict=True) if turn is not None}
+        turns, size = dict[str, Turn](), 0
+        if len(names) > LONGEST_CHAIN:
+            raise ChainTooLong
+        for start in range(0, len(names), LINKS):
+            asked = names[start : start + LINKS]
+            found = await self._store.get_many([_turn_key(space, id) for id in asked])
+            size += sum(map(len, filter(None, found)))
+            if size > self._limit:
+                raise ChainTooLong
+            read = zip(asked, map(_turn, found), strict=True)
+            turns |= {id: turn for id, turn in read if turn is not None}
+        return turns
 
     async def chain(self, tenant: str, id: str) -> dict[str, Turn]:
         """A response and all that it goes on from, the newest first."""
@@ -110,13 +134,13 @@ class KeptResponses:
             raise ChainBroken
         while asked:
             found = await self._store.get_many([_turn_key(space, one) for one in asked])
-            for one, turn in zip(asked, found, strict=True):
+            size += sum(map(len, filter(None, found)))
+            if len(chain) + len(found) > LONGEST_CHAIN or size > self._limit:
+                raise ChainTooLong
+            for one, turn in zip(asked, map(_turn, found), strict=True):
                 if turn is None or one in chain:
                     raise ChainBroken
-                chain[one] = _TURN.decode(turn)
-                size += len(turn)
-            if len(chain) > LONGEST_CHAIN or size > _LARGEST_CHAIN:
-                raise ChainTooLong
+                chain[one] = turn
             asked = chain[asked[-1]].before
         return chain
 
@@ -126,6 +150,13 @@ class KeptResponses:
         space = key_space(tenant)
         gone = await asyncio.gather(self._store.delete(_turn_key(space, id)), self._store.delete(_about_key(space, id)))
         return any(gone)
+
+
+def _turn(said: bytes | None) -> Turn | None:
+    try:
+        return None if said is None else _TURN.decode(said)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _turn_key(space: str, id: str) -> str:

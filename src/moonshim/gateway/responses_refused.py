@@ -6,7 +6,7 @@ from typing import Any
 
 from moonshim.errors import Problem, Refused
 
-__all__ = ["refused", "refused_conversation", "refused_for_now", "refused_response", "shown"]
+__all__ = ["refused", "refused_conversation", "refused_for_now", "refused_response", "refused_size", "shown"]
 
 
 def shown(id: str) -> str:
@@ -28,6 +28,14 @@ def refused_conversation(conversation: Any, *, both: bool) -> Refused:
         )
     id = conversation.get("id") if isinstance(conversation, dict) else conversation
     return refused(f"Conversation with id {shown(str(id))} not found.", status=404, param="conversation")
+
+
+def refused_size(limit: int) -> Refused:
+    return refused(
+        "This request stands for too much: with all that it goes on from and refers to, its input has more than"
+        f" {limit:,} bytes. Refer to less, compact the conversation, or send what matters of it as input.",
+        param="input",
+    )
 
 
 def refused_for_now() -> Refused:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -11,6 +12,7 @@ from moonshim.dialects.openai_responses import continued, resolve_references
 from moonshim.dialects.openai_responses.request import CONTINUES
 from moonshim.gateway.record import Record
 from moonshim.gateway.responses_kept import (
+    LARGEST_INPUT,
     LINKS,
     LONGEST_CHAIN,
     ChainBroken,
@@ -24,8 +26,10 @@ from moonshim.gateway.responses_refused import (
     refused_conversation,
     refused_for_now,
     refused_response,
+    refused_size,
     shown,
 )
+from moonshim.json_text import decode_object, encode
 from moonshim.store import Store, StoreUnavailable
 
 __all__ = ["ResponsesState", "completed_in"]
@@ -43,12 +47,16 @@ _MOST_LISTED: Final = 100
 class ResponsesState:
     """What was answered, as long as it is kept. No tenant meets what is another's.
 
+    No request becomes larger than `limit` bytes by what it goes on from and refers to, however
+    often it names an item: its size is counted before it is made.
+
     A request that cannot do without the store is refused when the store is down; one whose
     answer cannot be kept is answered, and `record.lost` says `responses`.
     """
 
-    def __init__(self, store: Store, ttl: float) -> None:
-        self._kept = KeptResponses(store, ttl)
+    def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
+        self._kept = KeptResponses(store, ttl, limit)
+        self._limit = limit
 
     # --- a request ---------------------------------------------------------------------------------------------
 
@@ -74,11 +82,18 @@ class ResponsesState:
             if previous is None and all(id.startswith("rs_") for id in named):
                 return body
             raise refused_for_now() from None
-        whole = _replaced(body, turns, named)
+        except ChainTooLong:
+            raise refused_size(self._limit) from None
+        known = _known(turns)
+        _check_known(named, known)
+        before, given = _unresolved(chain), body.get("input")
+        if not _fits(itertools.chain(before, given if isinstance(given, list) else (given,)), known, self._limit):
+            raise refused_size(self._limit)
+        whole = resolve_references(body, known.get)
         given = whole.get("input")
         return continued(
             whole,
-            _items(chain, turns),
+            _resolved(before, known),
             own=len(given) if isinstance(given, list) else int(isinstance(given, str)),
             references={str(place): id for place, id in _places(body.get("input"))},
             chain=list(chain),
@@ -149,7 +164,10 @@ class ResponsesState:
     async def input_items(
         self, tenant: str, id: str, *, limit: int = 20, order: Order = "desc", after: str | None = None
     ) -> Json:
-        """The items that a response was made from, those of the responses before it too, a page at a time."""
+        """The items that a response was made from, those of the responses before it too, a page at a time.
+
+        What was referred to again and again is listed once.
+        """
         if not 1 <= limit <= _MOST_LISTED:
             raise refused(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
         turn, _ = await self._found(tenant, id)
@@ -160,7 +178,7 @@ class ResponsesState:
             raise refused_for_now() from None
         except (ChainBroken, ChainTooLong):  # then what is known
             chain, turns = {}, {id: turn}
-        items = [*_items(chain, turns), *_named_items(turn.input, turns)]
+        items = _each_once(_resolved([*_unresolved(chain), *turn.input], _known(turns)))
         if order == "desc":
             items.reverse()
         start = 0
@@ -192,38 +210,33 @@ def completed_in(out: bytes) -> Json | None:
     {'id': 'resp_1'}
     """
     if out.startswith(b"{"):
-        whole = _decoded(out)
+        whole = decode_object(out) or {}
         return whole if whole.get("object") == "response" and whole.get("status") in _ENDED else None
     for status in _ENDED:
         # A payload is one line, and in text a line feed is escaped: only the event itself has this line.
         at = out.rfind(b"event: response." + status.encode() + b"\n")
         if at >= 0 and (at == 0 or out[at - 1 : at] == b"\n"):
             line = out.find(b"data: ", at)
-            response = _decoded(out[line + 6 : out.find(b"\n", line)]).get("response") if line >= 0 else None
+            whole = (decode_object(out[line + 6 : out.find(b"\n", line)]) if line >= 0 else None) or {}
+            response = whole.get("response")
             return response if isinstance(response, dict) else None
     return None
-
-
-def _decoded(data: bytes) -> Json:
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 # --- items ------------------------------------------------------------------------------------------------------
 
 
+def _named_by(item: Any) -> str | None:
+    """The item that a reference stands for; None for what is no reference."""
+    if not isinstance(item, dict) or not isinstance(id := item.get("id"), str):
+        return None
+    return id if item.get("type") == _REFERENCE or (item.get("type") is None and "role" not in item) else None
+
+
 def _places(items: Any) -> list[tuple[int, str]]:
     """Where references stand, and to what."""
-    return [
-        (place, item["id"])
-        for place, item in enumerate(items if isinstance(items, list) else ())
-        if isinstance(item, dict)
-        and isinstance(item.get("id"), str)
-        and (item.get("type") == _REFERENCE or (item.get("type") is None and "role" not in item))
-    ]
+    named = enumerate(map(_named_by, items if isinstance(items, list) else ()))
+    return [(place, id) for place, id in named if id is not None]
 
 
 def _references(items: Any) -> list[str]:
@@ -239,11 +252,8 @@ def _known(turns: Mapping[str, Turn]) -> dict[str, Json]:
     }
 
 
-def _replaced(body: Json, turns: Mapping[str, Turn], named: list[str]) -> Json:
-    """The body with what it names; an item that is said or called, and that nobody knows, is a 404."""
-    if not named:
-        return body
-    known = _known(turns)
+def _check_known(named: Iterable[str], known: Mapping[str, Json]) -> None:
+    """An item that is said or called, and that nobody knows, is a 404."""
     for id in named:
         if id not in known and not id.startswith("rs_"):
             raise refused(
@@ -252,24 +262,52 @@ def _replaced(body: Json, turns: Mapping[str, Turn], named: list[str]) -> Json:
                 status=404,
                 param="input",
             )
-    replaced: Json = resolve_references(body, known.get)
-    return replaced
 
 
-def _items(chain: Mapping[str, Turn], turns: Mapping[str, Turn]) -> list[Json]:
-    """All that was said in a chain (the newest first), in the order in which it was said."""
-    return [
-        item
-        for turn in reversed(list(chain.values()))
-        for item in (*_named_items(turn.input, turns), *_said(turn.output))
-    ]
+def _unresolved(chain: Mapping[str, Turn]) -> list[Json]:
+    """All that was said in a chain (the newest first), in the order in which it was said, as it is kept."""
+    return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *_said(turn.output))]
 
 
-def _named_items(items: list[Any], turns: Mapping[str, Turn]) -> list[Json]:
-    if not _places(items):
-        return items
-    resolved: list[Json] = resolve_references({"input": items}, _known(turns).get)["input"]
+def _resolved(items: list[Json], known: Mapping[str, Json]) -> list[Json]:
+    resolved: list[Json] = resolve_references({"input": items}, known.get)["input"]
     return resolved
+
+
+def _fits(items: Iterable[Any], known: Mapping[str, Json], limit: int) -> bool:
+    """Whether items have at most so many bytes once their references are resolved; an item is measured once."""
+    sizes, size = dict[str, int](), 0
+    for item in items:
+        id = _named_by(item)
+        if id is None or id not in known:
+            size += _size(item)
+        else:
+            if id not in sizes:
+                sizes[id] = _size(known[id])
+            size += sizes[id]
+        if size > limit:
+            return False
+    return True
+
+
+def _size(item: Any) -> int:
+    try:
+        return len(encode(item))
+    except RecursionError:
+        raise refused("input is nested too deeply.", param="input") from None
+
+
+def _each_once(items: Sequence[Json]) -> list[Json]:
+    """A page goes on behind an identifier, so each may stand in a list only once."""
+    listed, seen = list[Json](), set[str]()
+    for item in items:
+        id = item.get("id")
+        if isinstance(id, str):
+            if id in seen:
+                continue
+            seen.add(id)
+        listed.append(item)
+    return listed
 
 
 def _listed(item: Json) -> Json:
