@@ -5,11 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.hosts.problem_body import _SECRETS, masked
+from moonshim.hosts.problem_body import _SECRETS, masked, masked_bytes
 
 SECRETS = [
     "Bearer 0123456789abcdef",
@@ -87,3 +88,11 @@ def test_a_secret_that_is_part_of_another_leaves_nothing_of_it() -> None:
 
 def test_a_short_value_is_a_word_like_any_other() -> None:
     assert masked("this is true", ["true", ""]) == "this is true"
+
+
+def test_frames_of_an_error_lose_the_key_and_stay_json() -> None:
+    key = 'pl"ain\\key-0123'
+    frame = {"type": "response.failed", "error": {"message": f"bad key {key}, given as {quote(key)}", "code": key}}
+    clean = masked_bytes(msgspec.json.encode(frame), [key, "response.failed", "message"])
+    told = {"type": "response.failed", "error": {"message": "bad key …, given as …", "code": "…"}}
+    assert msgspec.json.decode(clean) == told

@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.hosts.secret_spellings import spellings
 from moonshim.json_text import decode_object
 
-__all__ = ["Told", "masked", "read_body"]
+__all__ = ["Told", "masked", "masked_bytes", "read_body"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -33,6 +33,7 @@ _SECRETS: Final = (
 )
 _SIGNS: Final = ("bearer", "basic", "token", "sk-", "sk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
 """Without one of these, none of the patterns above finds anything: that is seen much sooner."""
+_PROTOCOL_WORD: Final = re.compile(r"[A-Za-z_./ -]+")
 # What hosts say when they only pass on what another one has said.
 _WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
 
@@ -89,6 +90,20 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
+
+
+def masked_bytes(data: bytes, secrets: Collection[str]) -> bytes:
+    """Frames of JSON that tell of an error, without these secrets; they stay JSON.
+
+    A secret of letters alone is left: it could be a word of the protocol (`response.failed`).
+
+    >>> print(masked_bytes(b'{"error":"who is hunter2?"}', ["hunter2", "error"]).decode())
+    {"error":"who is …?"}
+    """
+    for spelling in spellings(secrets):
+        if _PROTOCOL_WORD.fullmatch(spelling) is None:
+            data = data.replace(spelling.encode("utf-8", "replace"), b"\xe2\x80\xa6")
+    return data
 
 
 def _without(text: str, secrets: Collection[str]) -> str:
