@@ -64,13 +64,13 @@ def test_numbers_that_cannot_be_are_left_out_and_the_rest_is_counted(absurd: int
 
 
 def test_what_cannot_be_counted_is_told_once_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-    monkeypatch.setattr(logs, "event", lambda name, **fields: events.append(name))
+    faults: list[str] = []
+    monkeypatch.setattr(logs, "fault", lambda record, error: faults.append(record.request_id))
     metrics = Metrics()
     for _ in range(2):
         metrics.begun(finished())
         metrics.observe(finished(repairs={"marker_call": -1}))
-    assert events == ["metrics_failed"]
+    assert faults == ["req_1"]
     assert told(metrics)["moonshim_requests_open"] == 0
 
 

@@ -83,7 +83,7 @@ class Metrics:
         except Exception as error:  # the answer is out, and its line in the log still to come
             if not self._failed:
                 self._failed = True
-                logs.event("metrics_failed", level="error", problem=f"{type(error).__name__}: {error}")
+                logs.fault(record, error)
 
     def _count(self, record: Record) -> None:
         provider, dialect = record.provider or _NOBODY, record.dialect
