@@ -15,7 +15,7 @@ import msgspec
 from moonshim.dialect import NUMBER, TEXT, Template
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import PARKED_LIMIT, Choice, ChunkMender, Released
-from moonshim.repair.answer import UNREAD, Fed, is_named_hold
+from moonshim.repair.answer import UNREAD, Fed, named_part
 from moonshim.shapes import PlainShape, Shape, learn_shape, plain_shape
 from moonshim.sse import Frame, event_line
 from moonshim.translating import Translator
@@ -93,7 +93,7 @@ class ShortWay:
         if not held:
             return out + raw
         self._waiting.append((raw, len(text), min(len(held), len(text))))
-        named = len(held) if is_named_hold(held) else 0
+        named = named_part(held)
         if sum(size for _, size, _ in self._waiting) - named > PARKED_LIMIT:
             self.hand_over()
             return [Released(Frame(out, None)), *self._chunks.part()]

@@ -18,7 +18,7 @@ from moonshim.repair.native import NativeCalls
 from moonshim.repair.native_watch import NativeWatch
 from moonshim.repair.slip import Listener, Observer, Parking, Slip
 
-__all__ = ["UNREAD", "Answer", "Fed", "is_named_hold"]
+__all__ = ["UNREAD", "Answer", "Fed", "named_part"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
@@ -274,7 +274,7 @@ class Answer:
     def named_hold(self) -> int:
         """How many characters wait under a name of their own, besides the beginning of a marker."""
         held = [grammar.held for grammar in self._grammars.values()]
-        return sum(len(text) for text in held if is_named_hold(text))
+        return sum(map(named_part, held))
 
     def leave(self) -> None:
         """No frame waits any longer for text that is held back."""
@@ -385,9 +385,12 @@ def _is_surely_a_marker(held: str) -> bool:
     return held.startswith(_SURELY_MARKERS) or (held.startswith("<|") and len(held) >= _SURELY_A_MARKER)
 
 
-def is_named_hold(held: str) -> bool:
-    """Whether this may be a bare header, or is a tag of K3 with its attributes."""
-    return held[:1].isalnum() or held.startswith(("<|open|>", "<|close|>"))
+def named_part(held: str) -> int:
+    """How many characters may be a bare header, or are a tag of K3 with its attributes."""
+    if held[:1].isalnum():
+        # Behind a bare header a marker may begin: that waits under no name of its own.
+        return len(held.partition("<")[0])
+    return len(held) if held.startswith(("<|open|>", "<|close|>")) else 0
 
 
 def _leading_speech(channel: Channel, found: list[Found]) -> tuple[Channel, str, list[Found]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from moonshim.errors import InvalidInput
 from moonshim.store import FRESH, MOST_ENTRIES
-from moonshim.store.sqlite_thread import DatabaseThread
+from moonshim.store.sqlite_thread import DatabaseThread, StoreBusy
 
 __all__ = ["SCHEMA_VERSION", "SqliteStore"]
 
@@ -39,6 +40,9 @@ _OVER: Final = (
     "DELETE FROM counter WHERE rowid IN (SELECT rowid FROM counter WHERE expires <= ? LIMIT ?)",
     "DELETE FROM lease WHERE (key, holder) IN (SELECT key, holder FROM lease WHERE expires <= ? LIMIT ?)",
 )
+_OPENINGS: Final = 5
+"""How often a file is tried again at the start that others have; each try waits for them as long as `patience`."""
+_PAUSE: Final = 0.2
 _SWEEP_EVERY: Final = 64
 """Writes."""
 _SWEPT: Final = 4 * _SWEEP_EVERY
@@ -65,7 +69,15 @@ class SqliteStore:
             raise InvalidInput(f"the SQLite of this Python is {sqlite3.sqlite_version}: 3.35 is needed", field="store")
         store = cls(path, clock, patience)
         try:
-            await store._database.run(_try_to_write, writes=True, opens=True)
+            for left in range(_OPENINGS, -1, -1):
+                try:
+                    await store._database.run(_try_to_write, writes=True, opens=True)
+                    break
+                except StoreBusy:
+                    # Several workers make the file at once, and changing its journal waits for nobody.
+                    if not left:
+                        raise
+                    await asyncio.sleep(_PAUSE)
         except BaseException:
             await store.close()
             raise

@@ -22,7 +22,7 @@ from msgspec import Struct
 from moonshim.errors import InvalidInput
 from moonshim.store import StoreUnavailable
 
-__all__ = ["DatabaseThread", "Job"]
+__all__ = ["DatabaseThread", "Job", "StoreBusy"]
 
 Result = TypeVar("Result")
 Job: TypeAlias = Callable[[sqlite3.Connection], Result]
@@ -42,6 +42,10 @@ class _Asked(Struct):
     """Whoever opens a store is told when the file is another one than was meant."""
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+
+
+class StoreBusy(StoreUnavailable):
+    """Another process has the file just now: making it, mostly."""
 
 
 class DatabaseThread:
@@ -127,7 +131,8 @@ class DatabaseThread:
             return InvalidInput(f"{self._path}: {error}", field=error.field)
         if isinstance(error, FileNotFoundError):
             return StoreUnavailable(f"the store {self._path}: there is no folder {self._path.parent.parent}")
-        return StoreUnavailable(f"the store {self._path} failed: {_word(error)}")
+        busy = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        return (StoreBusy if busy else StoreUnavailable)(f"the store {self._path} failed: {_word(error)}")
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is not None and not self._is_there():
