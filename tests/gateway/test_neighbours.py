@@ -8,10 +8,12 @@ import json
 from typing import Any
 
 import aiohttp
+import pytest
+from msgspec.structs import replace
 
-from moonshim.config import Config, GatewayKey
+from moonshim.config import Config, GatewayKey, Secret
 from moonshim.gateway.auth import new_key
-from tests.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
 from tests.gateway.running import MODEL, config_for, running
 from tests.playing import Call, Thought, chat_answer
 
@@ -97,3 +99,41 @@ def test_counting_tokens_counts_as_a_request() -> None:
             assert statuses == [200, 200, 429]
 
     run(test())
+
+
+def test_a_host_that_repeats_its_key_tells_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+    """In an error, before the answer and in the middle of it, to every client and to the log."""
+    secrets = ("plainsecret12345", "teamsecretvalue99")
+    error = {"error": {"message": f"bad key {secrets[0]} of {secrets[1]}", "code": secrets[0], "type": "server_error"}}
+
+    async def refuses(peer: Peer, asked: Asked) -> None:
+        if json.loads(asked.body).get("stream"):
+            said = b'data: {"choices": [{"index": 0, "delta": {"content": "Hi. "}}]}\n\n'
+            await peer.send(chunked(), chunks(said, b"data: " + json.dumps(error).encode() + b"\n\n"))
+        else:
+            await peer.send(whole(json.dumps(error | {"request_id": secrets[0]}).encode(), status="401 No"))
+
+    async def test() -> None:
+        async with Host(refuses) as host:
+            config = config_for(host.url)
+            provider = replace(config.providers[0], keys=(Secret(secrets[0]),), headers={"x-team": secrets[1]})
+            async with (
+                running(replace(config, providers=(provider,))) as gateway,
+                aiohttp.ClientSession(gateway.url) as client,
+            ):
+                for path, body in (
+                    ("chat/completions", {"messages": ASKED}),
+                    ("messages", {"messages": ASKED, "max_tokens": 9}),
+                    ("responses", {"input": "hi"}),
+                ):
+                    for stream in (False, True):
+                        async with client.post(
+                            f"/v1/{path}", json={"model": MODEL, "stream": stream, **body}
+                        ) as answer:
+                            told = await answer.text() + str(answer.headers)
+                            assert "bad key" in told
+                            assert not [secret for secret in secrets if secret in told]
+
+    run(test())
+    logged = "".join(capfd.readouterr())
+    assert not [secret for secret in secrets if secret in logged]

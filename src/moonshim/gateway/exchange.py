@@ -34,7 +34,8 @@ from moonshim.gateway.record import Outcome, Record
 from moonshim.gateway.request_headers import headers_for_host
 from moonshim.gateway.response_headers import to_client
 from moonshim.gateway.responses_state import completed_in
-from moonshim.hosts.problems import read_problem
+from moonshim.hosts.problem_body import masked_bytes
+from moonshim.hosts.problems import read_problem, without
 from moonshim.json_text import encode
 from moonshim.prepare import Asked, Prepared, read_request
 from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_reply
@@ -178,6 +179,8 @@ class _Asking:
         provider = target.provider
         one_key = len(provider.keys) < 2
         self._key = gate.provider_keys.key_for(provider, "" if one_key else _conversation(call.tenant, asked))
+        self._secrets: tuple[str, ...] = ()
+        """What the host is sent, and may repeat in an error."""
         self._sent = False
         """Something of the answer went out: nobody else can be asked now."""
         self._filed = False
@@ -226,11 +229,13 @@ class _Asking:
 
     async def _open(self) -> Answer:
         provider = self._target.provider
+        streams = self.prepared.body.get("stream") is True
+        headers = headers_for_host(self._call, self._target, self._key, streams=streams)
+        keys = (headers[name] for name in ("authorization", "x-api-key") if name in headers)
+        self._secrets = (*provider.headers.values(), *keys)
         call = Call(
             url=endpoint_of(provider),
-            headers=headers_for_host(
-                self._call, self._target, self._key, streams=self.prepared.body.get("stream") is True
-            ),
+            headers=headers,
             body=encode(self.prepared.body),
             timeouts=provider.timeouts,
             proxy=provider.proxy,
@@ -248,7 +253,7 @@ class _Asking:
             body = b""
         finally:
             answer.close()
-        problem = read_problem(answer.status, body, answer.headers, self.prepared.needs)
+        problem = read_problem(answer.status, body, answer.headers, self.prepared.needs, secrets=self._secrets)
         raise HostFailed(problem, another_key=self._gate.provider_keys.failed(provider, self._key, problem))
 
     def _goes(self, comes: Form) -> Form:
@@ -271,6 +276,8 @@ class _Asking:
                 out = reading.feed(data)
                 ending = reading.ending
                 if out:
+                    if isinstance(ending, Failed):
+                        out = masked_bytes(out, self._secrets)
                     if ending is not None:
                         await self._file(reading, out)
                         self._outlet.told_end |= any(word in out for word in _GOODBYES[self._call.dialect.name])
@@ -339,6 +346,8 @@ class _Asking:
 
     async def _end(self, answer: Answer, reading: Reading) -> None:
         last = reading.flush()
+        if isinstance(reading.ending, Failed):
+            last = masked_bytes(last, self._secrets)
         record = self._record
         if reading.problem is not None:
             self._fail_unless_sent(reading.problem)
@@ -365,6 +374,7 @@ class _Asking:
             self._call.tokens = tokens_of(reading.usage, self._asked.request, reading.message, whole=whole)
 
     def _fail_unless_sent(self, problem: Problem) -> None:
+        problem = without(problem, self._secrets)
         if not self._sent:
             # Another host would not help a plug-in that raises.
             raise Refused(problem) if problem.code == TransformerFailed.code else HostFailed(problem)
@@ -386,6 +396,7 @@ class _Asking:
 
     def _note(self, problem: Problem, outcome: Outcome) -> None:
         """How an answer ended that had begun; what was noted first stays."""
+        problem = without(problem, self._secrets)
         record = self._record
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else outcome
