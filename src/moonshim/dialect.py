@@ -112,3 +112,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """What is sent behind the last payload."""
     heartbeat: bytes
     """What tells a client that waits that somebody is still there, and nothing else."""
+    goodbyes: tuple[bytes, ...]
+    """What clients of a stream go away behind, without waiting for its last byte."""

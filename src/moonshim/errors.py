@@ -17,7 +17,7 @@ MoonshimError
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -50,6 +50,9 @@ ProblemKind: TypeAlias = Literal[
     "timeout",
     "server",
 ]
+
+
+SHORT_LIMIT: Final = 300
 
 
 class MoonshimError(Exception):
@@ -132,6 +135,11 @@ class Problem(Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     limit: int | None = None
     """Of an overflow: how many tokens the prompt has, and how many it may have, as far as the host said."""
+
+    @property
+    def in_short(self) -> str:
+        """For a line of a log."""
+        return f"{self.code or self.kind}: {self.message}"[:SHORT_LIMIT]
 
 
 class Refused(MoonshimError):

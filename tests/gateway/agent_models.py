@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -79,7 +80,7 @@ class Wire:
             return Reply(response.status, {name.lower(): value for name, value in response.headers.items()}, data)
 
 
-class Agent:
+class Agent(ABC):
     """A loop: `turn` asks and gives the calls (identifier, name, arguments), `give` has their results."""
 
     def __init__(self, wire: Wire, model: str) -> None:
@@ -87,11 +88,11 @@ class Agent:
         self.history: list[Json] = []
         self.text = ""
 
-    async def turn(self) -> list[tuple[str, str, str]]:
-        raise NotImplementedError
+    @abstractmethod
+    async def turn(self) -> list[tuple[str, str, str]]: ...
 
-    def give(self, results: Results) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def give(self, results: Results) -> None: ...
 
 
 # --- Claude Code ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ package gives it. `drops`: those that keep only text and calls, and forget what 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -76,7 +77,7 @@ class Packages:
         return _CONVERSATIONS[dialect](self, model, **given)
 
 
-class Conversation:
+class Conversation(ABC):
     """A history in the dialect of its package. `turn` asks; `ask` and `give` say what comes next."""
 
     def __init__(
@@ -93,14 +94,14 @@ class Conversation:
         self.tools = tools or {}
         self.history: list[Any] = []
 
-    def ask(self, text: str, image: str | None = None) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def ask(self, text: str, image: str | None = None) -> None: ...
 
-    def give(self, results: list[tuple[Call, Result]]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def give(self, results: list[tuple[Call, Result]]) -> None: ...
 
-    async def turn(self) -> Answered:
-        raise NotImplementedError
+    @abstractmethod
+    async def turn(self) -> Answered: ...
 
 
 def _url(image: str) -> str:

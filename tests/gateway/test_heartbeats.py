@@ -225,9 +225,12 @@ def test_a_whole_answer_has_none() -> None:
             await sending(answer_of("openai_chat"))(peer, asked)
 
         async with scene(late, heartbeat_seconds=SECONDS) as one:
-            async with one.connected() as connection:
+            async with one.connected() as connection, one.connected() as streamed:
                 connection.send("openai_chat", body_of("openai_chat", stream=False))
-                await asyncio.sleep(3 * SECONDS)
+                streamed.send("openai_chat", body_of("openai_chat"))
+                await streamed.head()
+                # As long as it takes a stream beside it to hear some.
+                await streamed.until(lambda body: beats_in("openai_chat", body) >= 3)
                 let_go.set()
                 await connection.head()
                 reply = await connection.rest()

@@ -57,12 +57,6 @@ _ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
 _LAST_WORDS_SECONDS: Final = 10.0
 """How long a host may be silent behind the end of its answer, before that is taken for all."""
-_GOODBYES: Final[dict[str, tuple[bytes, ...]]] = {
-    "openai_chat": (b"data: [DONE]",),
-    "anthropic": (b"event: message_stop",),
-    "openai_responses": (b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
-}
-"""What clients go away behind, without waiting for the last byte."""
 _CONTENT_TYPES: Final[dict[Form, bytes]] = {
     "sse": b"text/event-stream; charset=utf-8",
     "ndjson": b"application/x-ndjson",
@@ -129,7 +123,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
         problem = attempts.problem
         if problem is None:
             raise Refused(attempts.unavailable(gate.clock()))
-        record.outcome, record.error = "upstream_error", _in_short(problem)
+        record.outcome, record.error = "upstream_error", problem.in_short
         told = next(target for target, failure in failures if failure is problem)
         record.provider, record.model = told.provider.name, told.model
         return await _tell(call, asking, Refused(_of_provider(problem, told.provider.name)))
@@ -141,7 +135,7 @@ async def _tell(call: ClientCall, asking: _Asking | None, error: MoonshimError) 
     if asking is None or not call.outlet.started:
         raise error
     if call.record.outcome == "ok":
-        call.record.outcome, call.record.error = "failed", _in_short(problem_of(error))
+        call.record.outcome, call.record.error = "failed", problem_of(error).in_short
     await call.outlet.finish(asking.broken_off(problem_of(error)))
 
 
@@ -280,7 +274,7 @@ class _Asking:
                         out = masked_bytes(out, self._secrets)
                     if ending is not None:
                         await self._file(reading, out)
-                        self._outlet.told_end |= any(word in out for word in _GOODBYES[self._call.dialect.name])
+                        self._outlet.told_end |= any(word in out for word in self._call.dialect.goodbyes)
                     if not self._sent:
                         await self._begin(answer, reading, out)
                     await self._outlet.write(out)
@@ -400,7 +394,7 @@ class _Asking:
         record = self._record
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else outcome
-            record.error = _in_short(problem)
+            record.error = problem.in_short
         self.host_broke = record.outcome == "broken"
 
     async def _file(self, reading: Reading, out: bytes) -> None:
@@ -429,10 +423,6 @@ def problem_in(error: Exception, record: Record) -> Problem:
     logs.fault(record, error)
     record.outcome, record.error = "failed", type(error).__name__
     return Problem(status=500, kind="server", message="this is a fault of Moonshim; its log says more")
-
-
-def _in_short(problem: Problem) -> str:
-    return f"{problem.code or problem.kind}: {problem.message}"[:300]
 
 
 def _is_comment(out: bytes) -> bool:

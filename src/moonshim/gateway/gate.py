@@ -151,14 +151,16 @@ class Gate:
             model=attempt.target.model,
             attempt=attempt.number,
             status=problem.status,
-            problem=f"{problem.code or problem.kind}: {problem.message}"[:300],
+            problem=problem.in_short,
         )
 
     def note_unread_markers(self, target: Target, plan: Plan, message: Message) -> None:
         """Once for each provider: its chain leaves calls as text, and that is rarely what people meant."""
         if plan.options.manual_tool_parsing or not is_kimi_model(target.model) or target.provider.name in self._noted:
             return
-        if any(isinstance(part, Text | Reasoning) and "<|tool_call" in part.text for part in message.parts):
+        tokens = plan.options.tool_tokens
+        spoken = [part.text for part in message.parts if isinstance(part, Text | Reasoning)]
+        if any(tokens.call_begin in text or tokens.section_begin in text for text in spoken):
             self._noted.add(target.provider.name)
             logs.event(
                 "markers_left_as_text",

@@ -118,7 +118,7 @@ class Endpoint:
     async def _tell(self, outlet: Outlet, record: Record, problem: Problem) -> None:
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
-            record.error = f"{problem.code or problem.kind}: {problem.message}"[:300]
+            record.error = problem.in_short
         headers = _json_headers(record)
         if problem.retry_after is not None:
             headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))

@@ -28,5 +28,6 @@ ANTHROPIC: Final = Dialect(
     render_problem=render_problem,
     names_events=True,
     done=None,
+    goodbyes=(b"event: message_stop",),
     heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
 )

@@ -60,5 +60,6 @@ OPENAI_CHAT: Final = Dialect(
     render_problem=render_problem,
     names_events=False,
     done=b"[DONE]",
+    goodbyes=(b"data: [DONE]",),
     heartbeat=b": heartbeat\n\n",
 )

@@ -30,5 +30,6 @@ OPENAI_RESPONSES: Final = Dialect(
     render_problem=render_problem,
     names_events=True,
     done=None,
+    goodbyes=(b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
     heartbeat=b": heartbeat\n\n",
 )
