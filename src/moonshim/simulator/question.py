@@ -1,0 +1,99 @@
+"""What a model is asked, whatever dialect it came in: values that the scripted model and the renderers read."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+__all__ = ["Call", "Json", "Offered", "Question", "Result", "Role", "Turn", "Wire"]
+
+Json: TypeAlias = dict[str, Any]
+Wire: TypeAlias = Literal["openai_chat", "anthropic"]
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+class Call(Struct, frozen=True):
+    """A call of the history, as the client sent it back."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Result(Struct, frozen=True):
+    """What a tool returned. `name` is that of the call with the same id; empty when there is none."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One message. Results of Messages stand in a turn of role `tool`, with the text that came beside them."""
+
+    role: Role
+    text: str = ""
+    reasoning: str | None = None
+    """None: the client sent none; empty: it sent an empty one."""
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+    tools: tuple[Offered, ...] = ()
+    """Tools that a system message brings (K3)."""
+
+
+class Offered(Struct, frozen=True):
+    """A tool that may be called."""
+
+    name: str
+    description: str = ""
+    schema: Json = {}
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A request that no rule refused."""
+
+    wire: Wire
+    model: str
+    """Without what was added to it: `kimi-k2.5`, where `kimi-k2.5+split-bytes` was asked for."""
+    generation: str
+    """`k2`, `k2-thinking`, `k2.5`, `k2.6`, `k2.7`, `k3`, `k3.1`, or `other` for a model that is no Kimi."""
+    turns: tuple[Turn, ...]
+    tools: tuple[Offered, ...] = ()
+    """Every tool: those of the request, then those that messages bring."""
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of a tool."""
+    thinking: bool = True
+    stream: bool = False
+    wants_usage: bool = True
+    """Whether a stream should tell its usage (`stream_options.include_usage`); Messages always does."""
+    max_tokens: int | None = None
+    body: Json = {}
+    """The request as it came."""
+
+    @property
+    def family(self) -> str:
+        """`k2`, `k3` or `other`: which grammar the model writes."""
+        return self.generation[:2] if self.generation != "other" else "other"
+
+    @property
+    def words(self) -> str:
+        """What the user said last."""
+        return next((turn.text for turn in reversed(self.turns) if turn.role == "user"), "")
+
+    @property
+    def since(self) -> tuple[Turn, ...]:
+        """The turns behind the user's last words: what this answer goes on from."""
+        asked = max((at for at, turn in enumerate(self.turns) if turn.role == "user"), default=-1)
+        return self.turns[asked + 1 :]
+
+    @property
+    def round(self) -> int:
+        """Which answer to the user's last words this will be; the first is 1."""
+        return 1 + sum(turn.role == "assistant" for turn in self.since)
+
+    @property
+    def history(self) -> tuple[Call, ...]:
+        """Every call so far, in order."""
+        return tuple(call for turn in self.turns for call in turn.calls)

@@ -1,0 +1,1 @@
+"""A request -> the first reason for which the real API refuses it, in the order of its checks."""

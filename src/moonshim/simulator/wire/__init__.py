@@ -1,0 +1,1 @@
+"""An answer -> payloads of a dialect -> frames of bytes."""
