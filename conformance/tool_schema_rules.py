@@ -14,7 +14,7 @@ from conformance.checked import Checked
 from conformance.replies import Json
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_flavour import moonshot_schema
-from tests.strict_kimi.schema_rules import Limits, check_schema
+from moonshim.simulator.rules.schema_rules import Limits, check_schema
 
 __all__ = ["area_of", "check", "key_of"]
 

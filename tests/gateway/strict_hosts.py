@@ -1,6 +1,6 @@
 """Requests of the gateway -> answers of a Kimi that takes nothing but what Kimi takes, in both dialects of hosts.
 
-Every request is judged by the rules of `tests.strict_kimi` before it is answered. What they refuse
+Every request is judged by the rules of `moonshim.simulator.rules` before it is answered. What they refuse
 is answered with a 400, as the hosts do, and noted.
 """
 
@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from moonshim.config import Provider, Secret
+from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
 from tests.streams import chunk
-from tests.strict_kimi.request_rules import check_chat, check_messages
 
 __all__ = ["ROWS", "Playing", "Row", "StrictKimi", "Turn", "answered", "as_answer", "signature_of", "turns_of"]
 

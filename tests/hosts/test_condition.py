@@ -16,9 +16,9 @@ from moonshim.hosts.detect import needs_for
 from moonshim.hosts.needs import Needs
 from moonshim.hosts.table import HOSTS
 from moonshim.options import KimiOptions
+from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.hosts.chats import Json, ai, body, call, parsed, rules, tool, user
 from tests.profiles import examples
-from tests.strict_kimi.request_rules import check_chat, check_messages
 
 MODELS: Final = {
     "k2": "kimi-k2-0905-preview",

@@ -15,10 +15,10 @@ from moonshim.hosts.detect import needs_for
 from moonshim.hosts.needs import Needs
 from moonshim.options import KimiOptions
 from moonshim.seal import Sealer
+from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.hosts.chats import Json
 from tests.hosts.test_condition import LENIENT, MODELS, entries, turns, written
 from tests.profiles import examples
-from tests.strict_kimi.request_rules import check_chat, check_messages
 
 _ids = st.sampled_from(["a", "b", "toolu_1", "x.y"])
 _words = st.sampled_from(["", "hi", "go"])

@@ -1,6 +1,6 @@
 """Whatever a client sends, every host and generation gets a request that it accepts, and nothing is lost on the way.
 
-The judge is `tests.strict_kimi`, which knows nothing of the code that prepares requests.
+The judge is `moonshim.simulator.rules`, which knows nothing of the code that prepares requests.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from moonshim.errors import InvalidInput
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.table import HOSTS
 from moonshim.prepare import Prepared, prepare_request
+from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.hosts.nasty import Json, Nasty, Refused
 from tests.hosts.nasty_requests import NASTY, REFUSED
 from tests.hosts.nasty_words import arguments_said, names_said, parts_of_body, words_said
 from tests.hosts.told import TELLERS, Turn, turns
 from tests.profiles import examples
-from tests.strict_kimi.request_rules import check_chat, check_messages
 
 MODELS: Final = {
     "k2": "kimi-k2-0905-preview",

@@ -19,7 +19,7 @@ from moonshim.hosts.table import DIALECTS, GENERATIONS, HOSTS
 from moonshim.options import KimiOptions
 from moonshim.registry import dialect_named
 from moonshim.seal import Sealer
-from tests.strict_kimi.request_rules import check_chat, check_messages
+from moonshim.simulator.rules.request_rules import check_chat, check_messages
 
 Json = dict[str, Any]
 OPTIONS = KimiOptions()

@@ -16,7 +16,7 @@ import pytest
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_flavour import moonshot_schema
 from moonshim.hosts.schema_merge import same
-from tests.strict_kimi.schema_rules import check_schema
+from moonshim.simulator.rules.schema_rules import check_schema
 
 Json = dict[str, Any]
 SIZE = "schema exceeds the maximum allowed size of 120000 bytes"

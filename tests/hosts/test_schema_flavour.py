@@ -10,7 +10,7 @@ import pytest
 
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_flavour import moonshot_schema
-from tests.strict_kimi.schema_rules import check_schema
+from moonshim.simulator.rules.schema_rules import check_schema
 
 Json = dict[str, Any]
 NULL = {"type": "null"}

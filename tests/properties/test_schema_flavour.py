@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from moonshim.errors import CannotExpress
 from moonshim.hosts.schema_flavour import moonshot_schema, rewritten
 from moonshim.hosts.schema_plain import is_plain
+from moonshim.simulator.rules.schema_rules import check_schema
 from tests.hosts.plain_schema import allows
 from tests.hosts.schemas import NAMES, root_schemas, values
-from tests.strict_kimi.schema_rules import check_schema
 
 
 @given(root_schemas)

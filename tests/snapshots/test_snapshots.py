@@ -16,7 +16,7 @@ import pytest
 
 from moonshim import prepare_request
 from moonshim.registry import UPSTREAM_DIALECTS
-from tests.strict_kimi.request_rules import check_chat, check_messages
+from moonshim.simulator.rules.request_rules import check_chat, check_messages
 
 HERE: Final = Path(__file__).parent
 CLIENTS: Final = sorted(path.stem for path in (HERE / "requests").glob("*.json"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.strict_kimi.block_rules import check_block_messages
-from tests.strict_kimi.contracts import Contract, Json, contract
-from tests.strict_kimi.message_rules import check_chat_messages, check_partial
-from tests.strict_kimi.sampling_rules import (
+from moonshim.simulator.rules.block_rules import check_block_messages
+from moonshim.simulator.rules.contracts import Contract, Json, contract
+from moonshim.simulator.rules.message_rules import check_chat_messages, check_partial
+from moonshim.simulator.rules.sampling_rules import (
     chat_thinking,
     check_sampling,
     check_stop,
@@ -20,8 +20,8 @@ from tests.strict_kimi.sampling_rules import (
     check_tokens,
     messages_thinking,
 )
-from tests.strict_kimi.schema_rules import check_schema
-from tests.strict_kimi.tool_rules import check_choice, check_dynamic_tools, check_messages_tools, check_tools
+from moonshim.simulator.rules.schema_rules import check_schema
+from moonshim.simulator.rules.tool_rules import check_choice, check_dynamic_tools, check_messages_tools, check_tools
 
 __all__ = ["check_chat", "check_messages"]
 

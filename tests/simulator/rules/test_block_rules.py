@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.strict_kimi.request_rules import check_messages
+from moonshim.simulator.rules.request_rules import check_messages
 
 Json = dict[str, Any]
 TEXT = {"type": "text", "text": "Hi"}

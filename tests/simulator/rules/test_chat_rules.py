@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.strict_kimi.request_rules import check_chat
-from tests.strict_kimi.tool_rules import INVALID_NAME
+from moonshim.simulator.rules.request_rules import check_chat
+from moonshim.simulator.rules.tool_rules import INVALID_NAME
 
 Json = dict[str, Any]
 K2 = ("k2", "k2-thinking", "k2.5", "k2.6", "k2.7")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.strict_kimi.contracts import Contract, Json
+from moonshim.simulator.rules.contracts import Contract, Json
 
 __all__ = ["chat_thinking", "check_sampling", "check_stop", "check_thinking", "check_tokens", "messages_thinking"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.strict_kimi.schema_rules import Limits, check_schema
+from moonshim.simulator.rules.schema_rules import Limits, check_schema
 
 
 def of(schema: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tests.strict_kimi.schema_endings import check_references, depth_behind
-from tests.strict_kimi.schema_words import LIMITS, Json, Limits, Path, Refused, check_known, check_words
+from moonshim.simulator.rules.schema_endings import check_references, depth_behind
+from moonshim.simulator.rules.schema_words import LIMITS, Json, Limits, Path, Refused, check_known, check_words
 
 __all__ = ["LIMITS", "Limits", "check_schema"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.strict_kimi.contracts import Contract, Json
+from moonshim.simulator.rules.contracts import Contract, Json
 
 __all__ = ["check_arguments", "check_chat_messages", "check_partial", "unanswered"]
 

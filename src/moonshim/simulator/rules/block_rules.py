@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.strict_kimi.contracts import Contract, Json
-from tests.strict_kimi.message_rules import check_arguments, unanswered
+from moonshim.simulator.rules.contracts import Contract, Json
+from moonshim.simulator.rules.message_rules import check_arguments, unanswered
 
 __all__ = ["check_block_messages"]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.strict_kimi.contracts import Contract
-from tests.strict_kimi.schema_rules import check_schema
+from moonshim.simulator.rules.contracts import Contract
+from moonshim.simulator.rules.schema_rules import check_schema
 
 __all__ = [
     "INVALID_NAME",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.strict_kimi.schema_words import Json, Path, Refused
+from moonshim.simulator.rules.schema_words import Json, Path, Refused
 
 __all__ = ["check_references", "depth_behind", "references"]
 
