@@ -21,9 +21,9 @@ from moonshim.config import LOOKED_FOR, Config, parse_config
 from moonshim.config.environment import with_overrides
 from moonshim.config.finding import VARIABLE
 from moonshim.gateway.gate import Gate
-from moonshim.gateway.listening import is_loopback
 from moonshim.gateway.routes import routes_of
 from moonshim.gateway.settings import ServeSettings, refusal
+from moonshim.serving.listening import is_loopback
 from moonshim.store import store_kind
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"

@@ -26,8 +26,8 @@ import sys
 import msgspec
 from moonshim.errors import MoonshimError
 from moonshim.gateway import logs
-from moonshim.gateway.listening import bind
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.settings import ServeSettings, opening
+from moonshim.serving.listening import bind
 
 settings = msgspec.json.decode(sys.argv[1], type=ServeSettings)
 logs.configure(settings.log_level)
@@ -36,9 +36,10 @@ try:
         from moonshim.gateway.workers import supervise
         code = supervise(settings, lambda port: print(port, flush=True))
     else:
-        from moonshim.gateway.server import run
+        from moonshim.serving.server import run
         sockets = bind(settings.host, settings.port)
-        code = run(settings, sockets, ready=lambda: print(sockets[0].getsockname()[1], flush=True))
+        ready = lambda: print(sockets[0].getsockname()[1], flush=True)
+        code = run(opening(settings), sockets, graceful_seconds=settings.graceful_seconds, ready=ready)
 except MoonshimError as error:
     print(error, file=sys.stderr)
     code = 1

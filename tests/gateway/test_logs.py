@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +15,10 @@ from typing import IO, Any
 import pytest
 
 from moonshim.gateway import logs
-from moonshim.gateway.line_writer import LineWriter
-from moonshim.gateway.log_lines import WORDS, fields_of, human_line, json_line, without_secrets
+from moonshim.gateway.log_lines import WORDS, fields_of, human_line
 from moonshim.gateway.record import Record
-from tests.cli.command import ROOT, environment
-from tests.gateway.serving import wait_until
+from moonshim.serving.log_lines import without_secrets
+from tests.cli.command import ROOT
 
 pty = pytest.importorskip("pty")
 
@@ -237,68 +234,6 @@ class TestForPrograms:
         assert len(lines(tmp_path)) == 4
         assert "0123456789" not in (tmp_path / "log").read_text()
         assert "abcdefgh12345678" not in (tmp_path / "log").read_text()
-
-    @pytest.mark.parametrize("value", [{1, 2}, "half \ud83d a character", b"\xff", 10**400, object])
-    def test_whatever_is_logged_becomes_json(self, value: Any) -> None:
-        assert json.loads(json_line({"event": "odd", "value": value}))["event"] == "odd"
-
-
-class TestAReaderThatStops:
-    def test_whoever_logs_does_not_wait_and_is_told_what_was_dropped(self) -> None:
-        reads, writes = os.pipe()
-        writer = LineWriter(writes, limit=10, tell_dropped="dropped {}".format)
-        line = "x" * 4000
-        for _ in range(100):  # a pipe takes 64 KiB, the queue ten more lines
-            writer.write(line)
-        dropped = wait_until(lambda: writer.dropped, "the queue is full")
-        assert 50 < dropped < 100
-        told = b""
-        while b"dropped" not in told:
-            told += os.read(reads, 65536)
-        assert f"dropped {dropped}" in told.decode()
-        writer.close()
-        os.close(writes)
-        os.close(reads)
-
-    def test_a_reader_that_is_gone_ends_nothing(self) -> None:
-        reads, writes = os.pipe()
-        os.close(reads)
-        writer = LineWriter(writes)
-        for _ in range(100):
-            writer.write("nobody reads this")
-        writer.close()
-        os.close(writes)
-        assert not writer._thread.is_alive()
-
-    def test_a_process_ends_though_its_log_is_not_read(self) -> None:
-        program = (
-            "from moonshim.gateway import logs\n"
-            "logs.configure('info')\n"
-            "for _ in range(2000): logs.event('x' * 100)\n"
-            "logs.close()\n"
-            "print('done', flush=True)\n"
-        )
-        process = subprocess.Popen(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-        )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with process.stdout, process.stderr:
-            assert process.stdout.read() == b"done\n"
-            process.wait(10)
-
-
-@pytest.mark.parametrize("char", ["\x7f", "\x85", "\x9b", "\u2028", "\u2029", "\u202a", "\u202e", "\u2066", "\u2069"])
-def test_nothing_in_a_line_of_json_ends_it_turns_it_around_or_moves_a_cursor(char: str) -> None:
-    fields = {"event": "request", "model": f"a{char}b", char: "é \\"}
-    line = json_line(fields)
-    assert char not in line
-    assert f"a\\u{ord(char):04x}b" in line
-    assert json.loads(line) == fields
-
-
-def test_letters_of_any_language_stay_in_a_line_of_json() -> None:
-    assert json_line({"event": "月之暗面 é"}) == '{"event":"月之暗面 é"}'
 
 
 def test_a_key_of_the_gateway_that_was_pasted_as_a_model_is_masked() -> None:

@@ -71,7 +71,8 @@ def main(argv: Sequence[str]) -> int:
 
 def _serve(settings: ServeSettings, config: Config) -> int:
     from moonshim.gateway import logs
-    from moonshim.gateway.listening import bind
+    from moonshim.gateway.settings import opening
+    from moonshim.serving.listening import bind
 
     logs.configure(settings.log_level)
     try:
@@ -79,18 +80,23 @@ def _serve(settings: ServeSettings, config: Config) -> int:
             from moonshim.gateway.workers import supervise
 
             return supervise(settings, lambda port: _announce(settings, config, port))
-        from moonshim.gateway.server import run
+        from moonshim.serving.server import run
 
         sockets = bind(settings.host, settings.port)
         port = sockets[0].getsockname()[1]
-        return run(settings, sockets, ready=lambda: _announce(settings, config, port))
+        return run(
+            opening(settings),
+            sockets,
+            graceful_seconds=settings.graceful_seconds,
+            ready=lambda: _announce(settings, config, port),
+        )
     finally:
         logs.close()
 
 
 def _announce(settings: ServeSettings, config: Config, port: int) -> None:
     """The one line on standard output. It comes when the port answers."""
-    from moonshim.gateway.listening import url_of
+    from moonshim.serving.listening import url_of
 
     paint = console.Paint(sys.stdout)
     providers = ", ".join(provider.name for provider in config.providers)
@@ -122,8 +128,8 @@ def _version() -> str:
 
 
 def _settings(given: Any) -> tuple[ServeSettings, Config]:
-    from moonshim.gateway.listening import CannotListen, is_loopback
     from moonshim.gateway.settings import ServeSettings, refusal
+    from moonshim.serving.listening import CannotListen, is_loopback
 
     path, config = _configuration(given)
     host = _first(given.host, config.host, HOST)

@@ -18,8 +18,8 @@ import uvicorn
 
 from moonshim.config import Config, Provider
 from moonshim.config.environment import CLIENTS_OWN, with_overrides
-from moonshim.gateway.listening import bind, url_of
-from moonshim.gateway.server import AppServer
+from moonshim.serving.listening import bind, url_of
+from moonshim.serving.server import AppServer
 
 __all__ = ["MODELS", "Demo", "demo_app", "demo_config", "start_demo"]
 

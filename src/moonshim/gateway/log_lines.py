@@ -1,18 +1,16 @@
-"""A finished request -> the fields of its log line; and fields -> one line for a person, or one of JSON."""
+"""A finished request of the gateway -> the fields of its log line, and these -> the line that a person reads."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from moonshim.gateway.record import Record
-from moonshim.hosts.problem_body import masked
+from moonshim.serving import log_lines as plain_lines
+from moonshim.serving.log_lines import painter, safe, seconds_shown
 
-__all__ = ["REQUEST", "WORDS", "fields_of", "human_line", "json_line", "without_secrets"]
+__all__ = ["REQUEST", "WORDS", "fields_of", "human_line"]
 
 REQUEST: Final = "request"
 """The name of the event that a finished request is."""
@@ -73,12 +71,7 @@ WORDS: Final = {
 }
 """What a person calls the repairs of `docs/repairs.md`: several rules share a word, so that the line stays short."""
 
-_COLOURS: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_LEVEL_COLOURS: Final = {"debug": "dim", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
 _ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
-_UNSEEN: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What JSON leaves as it is, and terminals and viewers obey: C1 controls, ends of lines, turns of direction."""
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def fields_of(record: Record) -> dict[str, Any]:
@@ -115,62 +108,15 @@ def fields_of(record: Record) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value or name in _ALWAYS or isinstance(value, (int, float))}
 
 
-def without_secrets(value: Any) -> Any:
-    """The same value, and no text in it holds a key.
-
-    >>> without_secrets({"error": "401: bad key sk-abcdefgh12345", "status": 401})
-    {'error': '401: bad key sk-…', 'status': 401}
-    """
-    match value:
-        case str():
-            return masked(value) if len(value) >= 8 else value
-        case dict():
-            return {name: without_secrets(one) for name, one in value.items()}
-        case list() | tuple():
-            return [without_secrets(one) for one in value]
-        case _:
-            return value
-
-
-def json_line(fields: Mapping[str, Any]) -> str:
-    """One line, whoever reads it.
-
-    >>> json_line({"event": "request", "status": 200})
-    '{"event":"request","status":200}'
-    """
-    try:
-        line = _encode(fields).decode()
-    except (TypeError, ValueError, UnicodeError):  # somebody logged what is no JSON, or half a character
-        said = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
-        line = _encode(said).decode()
-    # Such a character stands only inside of strings, where it may be written so; DEL is the only one in ASCII.
-    return line if line.isascii() and "\x7f" not in line else _UNSEEN.sub(_escaped, line)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
-
-
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
-    """One line for a person: a request in the form that the README shows, everything else as `event name=value`.
+    """One line for a person: a request in the form that the README shows, everything else as everywhere.
 
-    >>> human_line({"event": "draining", "requests": 2, "seconds": 600.0}, colour=False)
-    'waiting for 2 answers to end; Ctrl-C again ends at once'
+    >>> human_line({"event": "request", "client": "curl", "model": "k3", "status": 200, "seconds": 1.5}, colour=False)
+    'curl → k3 200 1.5s'
     """
-    paint = _painted if colour else _plain
-    if fields.get("event") == REQUEST:
-        return _request_line(fields, paint)
-    if fields.get("event") == "draining" and (count := fields.get("requests")):
-        answers = "1 answer" if count == 1 else f"{count} answers"
-        return f"waiting for {answers} to end; Ctrl-C again ends at once"
-    level = str(fields.get("level", "info"))
-    shown = [paint(_LEVEL_COLOURS.get(level, "dim"), level), _safe(str(fields.get("event", "")))]
-    block = fields.get("exception")
-    for name, value in fields.items():
-        if name not in {"event", "level", "time", "exception"}:
-            shown.append(paint("dim", f"{name}=") + _safe(_text(value)))
-    line = " ".join(shown)
-    return "\n".join([line, *map(_safe, str(block).splitlines())]) if block else line
+    if fields.get("event") != REQUEST:
+        return plain_lines.human_line(fields, colour=colour)
+    return _request_line(fields, painter(colour))
 
 
 def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
@@ -178,7 +124,11 @@ def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
     model = fields.get("model") or fields.get("asked_model") or fields.get("path", "")
     where = f"{provider}/{model}" if provider else str(model)
     shade = "green" if 200 <= status < 400 else "yellow" if 400 <= status < 500 else "red"
-    parts = [_safe(f"{fields.get('client')} → {where}"), paint(shade, str(status)), _seconds(fields.get("seconds", 0))]
+    parts = [
+        safe(f"{fields.get('client')} → {where}"),
+        paint(shade, str(status)),
+        seconds_shown(fields.get("seconds", 0)),
+    ]
     tokens, output = fields.get("input_tokens"), fields.get("output_tokens")
     if tokens is not None or output is not None:
         parts.append(f"{_short(tokens)}/{_short(output)} tok")
@@ -186,7 +136,7 @@ def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
         parts.append(f"cache {round(100 * cached / tokens)}%")
     line = " ".join(parts)
     for shade, note in _notes(fields):
-        line += f" · {paint(shade, _safe(note))}"
+        line += f" · {paint(shade, safe(note))}"
     return line
 
 
@@ -209,19 +159,6 @@ def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     return notes
 
 
-def _seconds(seconds: float) -> str:
-    """
-    >>> [_seconds(value) for value in (0.0123, 0.9996, 3.21, 75.0, 605.0)]
-    ['12ms', '1.0s', '3.2s', '75.0s', '10m05s']
-    """
-    if seconds < 0.9995:
-        return f"{round(seconds * 1000)}ms"
-    if seconds < 99.95:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest:02}s"
-
-
 def _short(number: int | None) -> str:
     """
     >>> [_short(value) for value in (None, 830, 1234, 12_345, 999_999, 1_234_567)]
@@ -234,22 +171,3 @@ def _short(number: int | None) -> str:
             value = number / unit
             return f"{value:.1f}{name}" if value < 9.95 else f"{value:.0f}{name}"
     return str(number)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
-
-
-def _safe(text: str) -> str:
-    """Nothing that a client sends moves the cursor or changes colours."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def _painted(colour: str, text: str) -> str:
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
-
-
-def _plain(colour: str, text: str) -> str:
-    return text

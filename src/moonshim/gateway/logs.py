@@ -1,149 +1,41 @@
-"""What happens in the gateway -> structlog -> one line each: for a person on a terminal, JSON in a pipe."""
+"""What happens in the gateway -> the log that every server of ours has, and a line for each request that is over."""
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
-import traceback
-from collections.abc import MutableMapping
-from contextvars import ContextVar
-from datetime import UTC, datetime
-from typing import IO, Any, Final
+from typing import IO, Final
 
-import structlog
-
-from moonshim.gateway.line_writer import LineWriter
-from moonshim.gateway.log_lines import REQUEST, fields_of, human_line, json_line, without_secrets
+from moonshim.gateway.log_lines import REQUEST, fields_of, human_line
 from moonshim.gateway.record import Record
+from moonshim.serving import logs
+from moonshim.serving.logs import close, event
 
-__all__ = ["LEVELS", "close", "concerns", "configure", "event", "fault", "tell"]
-
-LEVELS: Final = ("debug", "info", "warning", "error")
+__all__ = ["close", "concerns", "configure", "event", "fault", "tell"]
 
 _LOUDNESS: Final = {
-    "ok": logging.INFO,
-    "refused": logging.INFO,
-    "client_gone": logging.INFO,
-    "upstream_error": logging.WARNING,
-    "broken": logging.WARNING,
-    "failed": logging.ERROR,
+    "ok": "info",
+    "refused": "info",
+    "client_gone": "info",
+    "upstream_error": "warning",
+    "broken": "warning",
+    "failed": "error",
 }
-_CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
-"""What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
-
-_NAMED: Final = {"Invalid HTTP request received.": "http_invalid"}
-"""What uvicorn says of somebody who speaks no HTTP: events have names, which can be looked for."""
-
-_asking: ContextVar[str | None] = ContextVar("request_id", default=None)
-_log: Any = structlog.get_logger("moonshim")
-_writer: LineWriter | None = None
 
 
 def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int | None = None) -> None:
-    """From now on everything that is logged in this process goes to `stream` (standard error).
-
-    `worker` is said in every line, when there are several.
-    """
-    global _log, _writer
-    close()
-    stream = stream or sys.stderr
-    on_terminal = stream is not None and stream.isatty()
-    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    number = logging.getLevelName(level.upper())
-
-    def render(logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
-        if on_terminal:
-            line = human_line(without_secrets(fields), colour=colour)
-            return line if worker is None else f"[worker {worker}] {line}"
-        head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
-        return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
-
-    def tell_dropped(count: int) -> str:
-        return render(None, "", {"event": "log_lines_dropped", "count": count, "level": "warning"})
-
-    if stream is not None:
-        encoding = (getattr(stream, "encoding", None) if on_terminal else None) or "utf-8"
-        _writer = LineWriter(stream.fileno(), encoding=encoding, tell_dropped=tell_dropped)
-    structlog.configure(
-        processors=[structlog.processors.add_log_level, _with_traceback, render],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: _Lines(),
-        cache_logger_on_first_use=False,
-    )
-    # Bound here, not anew for every line.
-    _log = structlog.get_logger("moonshim").bind()
-    _take_over(number)
+    """From now on everything that is logged in this process goes to `stream` (standard error)."""
+    logs.configure(level, stream, worker=worker, human=human_line)
 
 
 def tell(record: Record) -> None:
     """A request is over."""
-    _log.log(_LOUDNESS.get(record.outcome, logging.INFO), REQUEST, **fields_of(record))
+    logs.event(REQUEST, level=_LOUDNESS.get(record.outcome, "info"), **fields_of(record))
 
 
 def concerns(record: Record) -> None:
     """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
-    _asking.set(record.request_id)
-
-
-def event(name: str, *, level: str = "info", **fields: Any) -> None:
-    """Anything else that somebody should know."""
-    if (request := _asking.get()) is not None:
-        fields.setdefault("request_id", request)
-    _log.log(logging.getLevelName(level.upper()), name, **fields)
+    logs.concerns(record.request_id)
 
 
 def fault(record: Record, error: BaseException) -> None:
     """Something of ours failed: where, for whoever mends it. The request's own line follows."""
-    _log.error("fault", request_id=record.request_id, path=record.path, exc_info=error)
-
-
-def close() -> None:
-    """What was logged is written, as far as somebody reads it."""
-    global _writer
-    writer, _writer = _writer, None
-    if writer is not None:
-        writer.close()
-
-
-class _Lines:
-    """Where structlog hands over a finished line: the writer of the moment, or nobody."""
-
-    def msg(self, line: str) -> None:
-        if _writer is not None:
-            _writer.write(line)
-
-    debug = info = warning = error = critical = log = msg
-
-
-def _with_traceback(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    error = fields.pop("exc_info", None)
-    if error is True:
-        error = sys.exception()
-    if isinstance(error, tuple):
-        error = error[1]
-    if isinstance(error, BaseException):
-        fields["exception"] = "".join(traceback.format_exception(error)).rstrip()
-    return fields
-
-
-class _Bridge(logging.Handler):
-    """What libraries log through the standard library comes out with everything else."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            fields = {"logger": record.name} | ({"exc_info": record.exc_info} if record.exc_info else {})
-            message = record.getMessage()
-            _log.log(record.levelno, _NAMED.get(message, "library"), message=message, **fields)
-        except Exception:
-            self.handleError(record)
-
-
-def _take_over(level: int) -> None:
-    root = logging.getLogger()
-    for handler in [one for one in root.handlers if isinstance(one, _Bridge)]:
-        root.removeHandler(handler)
-    root.addHandler(_Bridge())
-    root.setLevel(level)
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(max(level, logging.WARNING) if level > logging.DEBUG else logging.DEBUG)
+    logs.fault(error, request_id=record.request_id, path=record.path)

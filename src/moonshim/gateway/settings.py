@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
 from moonshim.config import Config
 from moonshim.store import store_kind
 
-__all__ = ["GRACEFUL_SECONDS", "ServeSettings", "refusal"]
+if TYPE_CHECKING:
+    from moonshim.serving.server import Service
+
+__all__ = ["GRACEFUL_SECONDS", "Factory", "ServeSettings", "opening", "refusal"]
 
 GRACEFUL_SECONDS: Final = 600.0
 """How long running answers may take after SIGTERM: as long as a host may take for its first byte."""
@@ -32,6 +37,16 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     graceful_seconds: float = GRACEFUL_SECONDS
     loopback: bool = True
     """Whether the address can be reached from this machine only."""
+
+
+Factory: TypeAlias = "Callable[[ServeSettings, int], Awaitable[Service]]"
+
+
+def opening(settings: ServeSettings, worker: int = 0) -> Callable[[], Awaitable[Service]]:
+    """What opens the service, in the process that serves it."""
+    module, _, name = settings.factory.partition(":")
+    factory: Factory = getattr(import_module(module), name)
+    return lambda: factory(settings, worker)
 
 
 def refusal(config: Config, settings: ServeSettings) -> str | None:

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from moonshim.gateway.log_lines import without_secrets
 from moonshim.gateway.record import Record
 from moonshim.gateway.stream_header import OUTCOME_AT, StreamHeader, StreamOutcome, render_header, render_outcome
+from moonshim.serving.log_lines import without_secrets
 
 __all__ = ["StreamLog", "StreamLogs"]
 

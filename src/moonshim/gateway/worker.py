@@ -10,9 +10,10 @@ import msgspec
 
 from moonshim.errors import MoonshimError
 from moonshim.gateway import logs
-from moonshim.gateway.listening import bind
-from moonshim.gateway.server import run
+from moonshim.gateway.settings import opening
 from moonshim.gateway.workers import ENVIRONMENT, READY, WorkerOrders
+from moonshim.serving.listening import bind
+from moonshim.serving.server import run
 
 __all__ = ["main"]
 
@@ -25,7 +26,13 @@ def main() -> int:
     logs.configure(settings.log_level, worker=orders.number)
     try:
         sockets = bind(settings.host, settings.port, shared=True)
-        return run(settings, sockets, worker=orders.number, ready=lambda: lifeline.sendall(READY), lifeline=lifeline)
+        return run(
+            opening(settings, orders.number),
+            sockets,
+            graceful_seconds=settings.graceful_seconds,
+            ready=lambda: lifeline.sendall(READY),
+            lifeline=lifeline,
+        )
     except MoonshimError as error:
         logs.event("cannot_serve", level="error", reason=str(error))
         return 1

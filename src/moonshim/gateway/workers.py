@@ -18,9 +18,9 @@ import msgspec
 
 from moonshim.errors import MoonshimError
 from moonshim.gateway import logs
-from moonshim.gateway.listening import bind, free_port
-from moonshim.gateway.server import reachable, until_it_answers
 from moonshim.gateway.settings import ServeSettings
+from moonshim.serving.listening import bind, free_port
+from moonshim.serving.server import reachable, until_it_answers
 
 __all__ = ["ENVIRONMENT", "READY", "WorkerOrders", "WorkersFailed", "supervise"]
 

@@ -1,4 +1,4 @@
-"""A real server with the gateway's protocol, and raw sockets to attack it with."""
+"""A real server with the protocol of our servers, and raw sockets to attack it with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from moonshim.gateway.protocol import BoundedProtocol
+from moonshim.serving.protocol import BoundedProtocol
 
 PATIENCE: Final = 20.0
 """Seconds that a test waits for what must happen, on a machine that is busy with other things."""

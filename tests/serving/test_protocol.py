@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from moonshim.config import Limits
-from moonshim.gateway.protocol import MOST_HEADERS, BoundedProtocol, protocol_with
-from tests.gateway.raw_server import RawServer, read_all, read_answer, send_until_answered, status_of, wait_until
+from moonshim.serving.protocol import MOST_HEADERS, BoundedProtocol, protocol_with
+from tests.serving.raw_server import RawServer, read_all, read_answer, send_until_answered, status_of, wait_until
 
 HEADER_BYTES = 16 * 1024
 PATIENT = protocol_with(Limits(header_bytes=HEADER_BYTES, header_seconds=60.0))

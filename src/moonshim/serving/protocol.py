@@ -5,7 +5,7 @@ every state in which a client owes us something has a deadline, and every state 
 
     waiting for headers     `header_seconds` from the connection's opening, or from the first byte of a next request
     headers, trailers       `header_bytes`, `MOST_HEADERS`
-    the body                is the application's (`gateway.body`); once that has answered, `LINGER_SECONDS`
+    the body                is the application's; once that has answered, `LINGER_SECONDS`
     a refused client        has `LINGER_SECONDS` to read why, whatever it still sends
 
 A connection serves one request at a time. What a client sends behind a request before it has the answer (pipelining)
@@ -122,7 +122,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if version not in ("1.1", "1.0"):
             self._stop(400, _NOT_HTTP)
         if not self.url.startswith(b"/"):
-            self._stop(400, "the target of a request must be a path here: this is a gateway, not a proxy")
+            self._stop(400, "the target of a request must be a path here: this is no proxy")
         hosts = 0
         for name, value in self.headers:
             hosts += name == b"host"

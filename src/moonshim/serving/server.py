@@ -9,16 +9,16 @@ import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias
 
 import uvicorn
 
 from moonshim.config import Limits
-from moonshim.gateway import logs
-from moonshim.gateway.settings import ServeSettings
+from moonshim.serving import logs
+from moonshim.serving.listening import bind, url_of
+from moonshim.serving.protocol import protocol_with
 
-__all__ = ["AppServer", "Factory", "Service", "reachable", "run", "serve", "until_it_answers"]
+__all__ = ["AppServer", "Inside", "Service", "reachable", "run", "serve", "serve_inside", "until_it_answers"]
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_SECONDS: Final = 75
@@ -29,6 +29,7 @@ READY_SECONDS: Final = 30.0
 """Who does not answer for so long is told of."""
 YOUNG_OBJECTS: Final = 10_000
 """How many are made between two searches for rings of garbage."""
+_USUAL: Final = Limits()
 
 
 class Service(Protocol):
@@ -49,7 +50,7 @@ class Service(Protocol):
     async def close(self) -> None: ...
 
 
-Factory: TypeAlias = Callable[[ServeSettings, int], Awaitable[Service]]
+Opening: TypeAlias = Callable[[], Awaitable[Service]]
 
 
 class AppServer(uvicorn.Server):
@@ -99,14 +100,14 @@ class AppServer(uvicorn.Server):
 
 
 def run(
-    settings: ServeSettings,
+    opening: Opening,
     sockets: list[socket.socket],
     *,
-    worker: int = 0,
+    graceful_seconds: float = 0.0,
     ready: Callable[[], None] | None = None,
     lifeline: socket.socket | None = None,
 ) -> int:
-    """Serve until a signal; the exit code. `ready` is called when the port answers.
+    """Serve what `opening` opens until a signal; the exit code. `ready` is called when the port answers.
 
     Where there is a `lifeline`, its other end belongs to the process that started this one: when that is gone, this
     one ends too.
@@ -118,22 +119,21 @@ def run(
             ready()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(serve(settings, sockets, worker=worker, ready=settled, lifeline=lifeline))
+        serving = serve(opening, sockets, graceful_seconds=graceful_seconds, ready=settled, lifeline=lifeline)
+        return runner.run(serving)
 
 
 async def serve(
-    settings: ServeSettings,
+    opening: Opening,
     sockets: list[socket.socket],
     *,
-    worker: int = 0,
+    graceful_seconds: float = 0.0,
     ready: Callable[[], None] | None = None,
     lifeline: socket.socket | None = None,
 ) -> int:
     """The same, in a loop that runs already."""
-    module, _, name = settings.factory.partition(":")
-    factory: Factory = getattr(import_module(module), name)
-    service = await factory(settings, worker)
-    server = AppServer(_configuration(service.app, _protocol(service.limits)), settings.graceful_seconds)
+    service = await opening()
+    server = AppServer(_configuration(service.app, service.limits), graceful_seconds)
     waiting: set[asyncio.Task[None]] = set()
 
     def stop() -> None:
@@ -155,6 +155,31 @@ async def serve(
             task.cancel()
         await service.close()
     return 0
+
+
+class Inside:
+    """An application that is served in this loop, beside whatever else runs here, at `url` until it is closed."""
+
+    def __init__(self, url: str, server: AppServer, running: asyncio.Task[None]) -> None:
+        self.url = url
+        self._server, self._running = server, running
+
+    async def close(self) -> None:
+        """Answers that are still under way are cut off."""
+        self._server.should_exit = True
+        await self._running
+
+
+async def serve_inside(app: Any, *, host: str = "127.0.0.1", port: int = 0, limits: Limits = _USUAL) -> Inside:
+    """Serve an ASGI application without a lifespan; it answers when this returns."""
+    sockets = bind(host, port)
+    server = AppServer(_configuration(app, limits))
+    running = asyncio.create_task(server.serve(sockets))
+    while not server.started and not running.done():
+        await asyncio.sleep(0.001)
+    if running.done():
+        running.result()
+    return Inside(url_of(host, sockets[0].getsockname()[1]), server, running)
 
 
 def _leave_alone_what_stays() -> None:
@@ -211,10 +236,10 @@ def reachable(bound: socket.socket) -> tuple[str, int]:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
 
 
-def _configuration(app: Any, protocol: Any) -> uvicorn.Config:
+def _configuration(app: Any, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol,
+        http=protocol_with(limits),
         interface="asgi3",
         loop="none",
         ws="none",
@@ -227,12 +252,6 @@ def _configuration(app: Any, protocol: Any) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=LAST_SECONDS,
     )
-
-
-def _protocol(limits: Limits) -> Any:
-    from moonshim.gateway.protocol import protocol_with
-
-    return protocol_with(limits)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
