@@ -6,7 +6,9 @@ The walk of an answer, and where a fault can act on it:
     speech   Answer -> Answer                       what is said, in which channel, under which ids
     chunks   [payload] -> [payload]                 the stream, parsed
     whole    payload -> payload                     the answer that comes at once
-    frames   [bytes] -> [bytes | Stall | CUT]       the stream on its way out
+    frames   [bytes] -> [bytes | Stall | CUT]       the stream on its way out; an answer that comes at once is one frame
+
+Beside any of them, `headers` are what the answer's headers say instead.
 """
 
 from __future__ import annotations
@@ -66,6 +68,9 @@ class Fault(Struct, frozen=True, kw_only=True):
     """What an answer must have for the fault to show; without it the answer is as it should be."""
     fatal: bool = False
     """Nobody can mend it: an error is the right end."""
+    lost: bool = False
+    """What was meant is gone, and nothing shows it: the answer is well formed, and not what it should be."""
+    headers: dict[str, str] = {}
     status: Status | None = None
     speech: Speech | None = None
     chunks: Chunks | None = None
