@@ -67,7 +67,13 @@ class Answer(Struct, frozen=True, kw_only=True):
     tally: Tally = Tally()
     cut: Cut = "tokens"
     reasoning_field: str = "reasoning_content"
-    """Chat: `reasoning_content`, `reasoning` or `reasoning_details`."""
+    """Chat: `reasoning_content`, `reasoning`, `reasoning_details`, or `reasoning_summary` (details as Kimi Code's K3)."""
+    usage_in: tuple[str, ...] = ("choice", "last", "cached_tokens", "details")
+    """Chat: where tokens are told. `choice`: in that of the finish; `last`: in a chunk of their own, when asked for."""
+    signature: str = ""
+    """What signs the thoughts; empty: nothing does."""
+    stopped_by: str | None = None
+    """The stop sequence that ended the text."""
     question: Question
     meant: Meant
     extra: dict[str, Any] = {}

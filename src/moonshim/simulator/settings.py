@@ -46,3 +46,5 @@ class SimulatorSettings(Struct, frozen=True, kw_only=True):
     tokens_per_second: float = 0.0
     """0: as fast as they are read."""
     first_token_ms: float = 0.0
+    body_bytes: int = 100 * 2**20
+    """A request that is larger is refused (413)."""
