@@ -6,11 +6,20 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Call", "Json", "Offered", "Question", "Result", "Role", "Turn", "Wire"]
+__all__ = ["Call", "Json", "Media", "Offered", "Part", "Question", "Result", "Role", "Turn", "Wire"]
 
 Json: TypeAlias = dict[str, Any]
 Wire: TypeAlias = Literal["openai_chat", "anthropic"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+class Media(Struct, frozen=True):
+    """A picture or a film. What is in it nobody here looks at."""
+
+    kind: Literal["image", "video"] = "image"
+
+
+Part: TypeAlias = "str | Media"
 
 
 class Call(Struct, frozen=True):
@@ -28,19 +37,27 @@ class Result(Struct, frozen=True):
     name: str
     text: str
     is_error: bool = False
+    parts: tuple[Part, ...] = ()
+    """Text and media in their order; empty when there is only the text."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
     """One message. Results of Messages stand in a turn of role `tool`, with the text that came beside them."""
 
     role: Role
+    name: str = ""
+    """Whose words they are, where the client says so: a template writes it in the place of the role."""
     text: str = ""
+    parts: tuple[Part, ...] = ()
+    """Text and media in their order; empty when there is only the text."""
     reasoning: str | None = None
     """None: the client sent none; empty: it sent an empty one."""
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
     tools: tuple[Offered, ...] = ()
     """Tools that a system message brings (K3)."""
+    partial: bool = False
+    """An answer that has been begun, and that the model goes on with (`partial` in the last message)."""
 
 
 class Offered(Struct, frozen=True):
@@ -49,6 +66,8 @@ class Offered(Struct, frozen=True):
     name: str
     description: str = ""
     schema: Json = {}
+    declared: Json = {}
+    """Chat: the entry of `tools` as it came, with what the three above do not say (`strict`, a built-in type)."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
