@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path as File
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from moonshim.config.alias_table import check_aliases, read_aliases
 from moonshim.config.environment import config_from_environment, with_overrides
+from moonshim.config.files import read_text, read_values
 from moonshim.config.gateway_keys import read_gateway_keys
-from moonshim.config.json_file import NotJson, read_json
 from moonshim.config.model import Config, Limits, Provider, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
 from moonshim.config.provider_table import Defaults, read_provider, read_timeouts
 from moonshim.config.reading import Table
 from moonshim.config.router_file import FromRouter, is_router_file, read_router_keys
 from moonshim.config.settings_tables import GATEWAY_KEYS, read_gateway, read_numbers
-from moonshim.config.toml_lines import toml_lines
 
 __all__ = ["load_config", "parse_config"]
-
-LARGEST: Final = 4 * 1024 * 1024
-_JSON_BEGINS: Final = re.compile(r"\s*(?:\{|\[\s*\{|//|/\*)")
-_TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
     """The configuration in a file. Paths in it begin at its folder."""
     file = File(path)
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):  # whoever opens a pipe waits for somebody who writes into it
-            raise ConfigError([f"{path}: this is no file, but {_kind(file)}"])
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
-    except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror or error}"]) from None
-    if len(data) > LARGEST:
-        raise ConfigError([f"{path}: a configuration has at most {LARGEST:,} bytes"])
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError([f"{path}:{line}: this is not UTF-8"]) from None
+    text = read_text(path)
     return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
-
-
-def _kind(path: File) -> str:
-    return "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
 
 
 def parse_config(
@@ -62,33 +38,12 @@ def parse_config(
     >>> parse_config(text, suffix=".json", environ={}, source="moonshim.json").providers
     (Provider('vllm'),)
     """
-    value, lines = _values(text, suffix, source)
+    value, lines = read_values(text, suffix=suffix, source=source)
     problems = Problems(source, lines)
     config = _Reading(problems, environ, folder).config(value)
     if problems.errors:
         raise ConfigError(problems.errors, problems.notes)
     return with_overrides(config, environ)
-
-
-def _values(text: str, suffix: str, source: str) -> tuple[Any, dict[Path, int]]:
-    """What the text says, and where."""
-    known = {".toml": False, ".json": True, ".jsonc": True, ".json5": True}
-    if known.get(suffix.lower(), _JSON_BEGINS.match(text) is not None):
-        try:
-            return read_json(text)
-        except NotJson as error:
-            raise ConfigError([f"{source}:{error.line}:{error.column}: {error}"]) from None
-    import tomllib
-
-    try:
-        return tomllib.loads(text), toml_lines(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        message = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep"
-        found = _TOML_PLACE.search(message)
-        place = (
-            f":{found[1]}:{found[2]}" if found and found[1] else f":{max(1, len(text.splitlines()))}" if found else ""
-        )
-        raise ConfigError([f"{source}{place}: {_TOML_PLACE.sub('', message)}"]) from None
 
 
 class _Reading:
