@@ -125,6 +125,15 @@ def test_the_longest_pattern_counts() -> None:
     assert [router.targets(name)[0].model for name in ("o5", "gpt-x", "gpt-5-mini")] == ["one", "two", "three"]
 
 
+def test_a_pattern_passes_a_name_on_to_a_provider_that_takes_any() -> None:
+    aliases = {"*+*": ("vllm/*", "moonshot/*", "moonshot/kimi-k3")}
+    router = Router(Config(providers=CONFIG.providers, aliases=aliases))
+    targets = [(target.provider.name, target.model) for target in router.targets("Kimi-K2.5+Fast")]
+    assert targets == [("vllm", "Kimi-K2.5+Fast"), ("moonshot", "kimi-k3")], "moonshot lists what it has"
+    with pytest.raises(Refused):
+        router.targets("Kimi-K2.5+Fast", allowed=["glm-*"])
+
+
 class TestNotFound:
     def message(self, router: Router, name: str, *allowed: str) -> str:
         with pytest.raises(Refused) as caught:

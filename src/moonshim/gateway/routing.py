@@ -15,6 +15,8 @@ __all__ = ["Router"]
 _LONGEST_NAME: Final = 512
 """A longer name is nobody's: it is neither searched for nor compared."""
 _SHOWN: Final = 80
+_ANY: Final = "*"
+"""In the place of a model that an alias stands for: the name that was asked for."""
 _SUGGESTED: Final = 5
 
 
@@ -32,7 +34,7 @@ class Router:
     2. `provider/model` or `provider,model`; a provider without a list of models takes any
     3. a model of this name: at every provider that lists it, in the order of the configuration, one behind the other
     4. one of these three, with capital letters for small ones or the other way round
-    5. an alias that is a pattern (`claude-*`), the longest first, then likewise
+    5. an alias that is a pattern (`claude-*`), the longest first, then likewise; one to `provider/*` passes the name on
     """
 
     def __init__(self, config: Config) -> None:
@@ -97,7 +99,7 @@ class Router:
         for word, fold in ((name, str), (name.lower(), str.lower)):
             for pattern in self._patterns:
                 if fnmatchcase(word, fold(pattern)):
-                    return _Found(name, self._aliases[pattern])
+                    return _Found(name, [_as_asked(target, name) for target in self._aliases[pattern]])
         return None
 
     def _model(self, name: str, any_case: bool) -> _Found | None:
@@ -164,6 +166,10 @@ class _Words:
         if any_case:
             return self._lower.get(word.lower())
         return word if word in self._words else None
+
+
+def _as_asked(target: Target, name: str) -> Target:
+    return Target(target.provider, name) if target.model == _ANY else target
 
 
 def _allowed(found: _Found, allowed: Sequence[str]) -> list[Target]:
