@@ -126,7 +126,7 @@ def test_the_longest_pattern_counts() -> None:
 
 
 def test_a_pattern_passes_a_name_on_to_a_provider_that_takes_any() -> None:
-    aliases = {"*+*": ("vllm/*", "moonshot/*", "moonshot/kimi-k3")}
+    aliases: dict[str, tuple[str, ...]] = {"*+*": ("vllm/*", "moonshot/*", "moonshot/kimi-k3")}
     router = Router(Config(providers=CONFIG.providers, aliases=aliases))
     targets = [(target.provider.name, target.model) for target in router.targets("Kimi-K2.5+Fast")]
     assert targets == [("vllm", "Kimi-K2.5+Fast"), ("moonshot", "kimi-k3")], "moonshot lists what it has"
