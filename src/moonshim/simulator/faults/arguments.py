@@ -1,0 +1,190 @@
+"""Arguments of calls as the model means them -> as hosts send them: encoded twice, unescaped, repeated, cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Fault, Speech
+
+__all__ = ["FAULTS"]
+
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CONTROL: Final = re.compile(r"\\(?:\\|u00[01][0-9a-fA-F]|[ntrbf])")
+_ESCAPABLE: Final = frozenset('"\\/bfnrtu')
+
+
+# --- one text to another -----------------------------------------------------------------------------------------
+
+
+def _encoded_twice(arguments: str) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _nested(arguments: str) -> str:
+    """Lists and objects among the values become JSON in a string."""
+    given = _object(arguments)
+    if given is None or not any(isinstance(value, (list, dict)) for value in given.values()):
+        return arguments
+    return _dumps({key: _dumps(value) if isinstance(value, (list, dict)) else value for key, value in given.items()})
+
+
+def _raw_controls(arguments: str) -> str:
+    r"""
+    >>> _raw_controls(r'{"a": "1\n2\\n"}')
+    '{"a": "1\n2\\\\n"}'
+    """
+    return _STRING.sub(lambda found: _CONTROL.sub(_raw_control, found.group()), arguments)
+
+
+def _raw_control(found: re.Match[str]) -> str:
+    escape = found.group()
+    return escape if escape == "\\\\" else str(json.loads(f'"{escape}"'))
+
+
+def _odd_escapes(arguments: str) -> str:
+    r"""A backslash that was meant as one is not doubled, where JSON has no such escape: `\v`, `\x1b`, `\d`.
+
+    >>> print(_odd_escapes(r'{"pattern": "\\d+ \\n"}'))
+    {"pattern": "\d+ \\n"}
+    """
+    return _STRING.sub(lambda found: _undouble(found.group()), arguments)
+
+
+def _undouble(string: str) -> str:
+    made, at = [], 0
+    while at < len(string):
+        pair = string[at : at + 2]
+        if pair == "\\\\" and string[at + 2 : at + 3] not in _ESCAPABLE:
+            made.append("\\")
+        else:
+            made.append(pair if pair.startswith("\\") else string[at])
+        at += 2 if pair.startswith("\\") else 1
+    return "".join(made)
+
+
+def _emptied(arguments: str) -> str:
+    return "" if _object(arguments) == {} else arguments
+
+
+def _unclosed(arguments: str) -> str:
+    return arguments.rstrip().removesuffix("}")
+
+
+def _halved(arguments: str) -> str:
+    return arguments[: max(len(arguments) // 2, 1)]
+
+
+def _object(arguments: str) -> dict[str, Any] | None:
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return given if isinstance(given, dict) else None
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def _each(change: Callable[[str], str], *, only_last: bool = False, finish: str | None = None) -> Speech:
+    def speech(answer: Answer) -> Answer:
+        if not answer.calls:
+            return answer
+        first = len(answer.calls) - 1 if only_last else 0
+        changed = (replace(call, arguments=change(call.arguments)) for call in answer.calls[first:])
+        return replace(answer, calls=(*answer.calls[:first], *changed), finish=finish or answer.finish)
+
+    return speech
+
+
+def _row(name: str, about: str, speech: Speech, seen: str = "", **more: Any) -> Fault:
+    return Fault(
+        name=f"arguments-{name}", group="arguments", about=about, seen=seen, needs="calls", speech=speech, **more
+    )
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    _row(
+        "encoded-twice",
+        "the arguments are a JSON string that has the object in it",
+        _each(_encoded_twice),
+        "kimi-cli#2406",
+    ),
+    _row(
+        "nested-encoded",
+        "lists and objects among the arguments are JSON in a string",
+        _each(_nested),
+        "kimi-cli#2406",
+    ),
+    _row(
+        "raw-controls",
+        "line breaks and other control characters stand in strings as they are",
+        _each(_raw_controls),
+        "kimi-cli#1378",
+    ),
+    _row(
+        "odd-escapes",
+        r"a backslash is not doubled, as in `\v` and `\x1b`, which JSON does not have",
+        _each(_odd_escapes),
+        "kimiflare#52",
+    ),
+    _row(
+        "trailing-brace",
+        "one closing brace too many stands behind the arguments",
+        _each(lambda arguments: arguments + "}"),
+        "opencode#20650",
+    ),
+    _row(
+        "trailing-junk",
+        "something that is no JSON stands behind the arguments",
+        _each(lambda arguments: arguments + ' "}} <|im_end|>'),
+        "opencode#20650",
+    ),
+    _row(
+        "twice",
+        "the arguments come twice, one copy right behind the other",
+        _each(lambda arguments: arguments + arguments),
+        "opencode#20650",
+    ),
+    _row(
+        "behind-empty",
+        "an empty object comes before the arguments",
+        _each(lambda arguments: "{}" + arguments),
+        "proxies that put the start and the deltas of Messages together",
+    ),
+    _row(
+        "empty",
+        "a call without arguments has an empty text for them, which is no JSON",
+        _each(_emptied),
+        "hosts that send deltas only where there is something to send",
+    ),
+    _row(
+        "unclosed",
+        "the last brace of the arguments is missing, though the answer is not over its limit",
+        _each(_unclosed),
+        "vllm#41739",
+        fatal=True,
+    ),
+    _row(
+        "cut-off",
+        "the answer is over its limit in the arguments of its last call",
+        _each(_halved, only_last=True, finish="length"),
+        fatal=True,
+    ),
+    _row(
+        "garbage",
+        "the arguments are the beginning of an object and then nonsense",
+        _each(lambda arguments: '{"filePath":": [.'),
+        "opencode#20650",
+        fatal=True,
+    ),
+)

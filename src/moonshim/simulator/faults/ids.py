@@ -1,0 +1,148 @@
+"""Calls under the identifiers and names that they should have -> under those that each host gives them instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer, NativeCall
+from moonshim.simulator.fault import Fault, Speech
+from moonshim.simulator.ids import ID_PROFILES, IdPlace
+from moonshim.simulator.question import Json
+
+__all__ = ["FAULTS"]
+
+
+# --- what an identifier is instead -------------------------------------------------------------------------------
+
+
+def _places(answer: Answer) -> list[IdPlace]:
+    first = len(answer.question.history)
+    return [
+        IdPlace(name=call.name, number=first + at, position=at, answer_id=answer.id)
+        for at, call in enumerate(answer.calls)
+    ]
+
+
+def _under(profile: Callable[[IdPlace], str]) -> Speech:
+    def speech(answer: Answer) -> Answer:
+        named = zip(answer.calls, _places(answer), strict=True)
+        return replace(answer, calls=tuple(replace(call, id=profile(place)) for call, place in named))
+
+    return speech
+
+
+def _said_again(answer: Answer) -> Answer:
+    """The count was wound back: identifiers that the history has already come again, the oldest first."""
+    used = list(dict.fromkeys(call.id for call in answer.question.history if call.id))
+    again = tuple(replace(call, id=id_) for call, id_ in zip(answer.calls, used, strict=False))
+    return replace(answer, calls=(*again, *answer.calls[len(again) :]))
+
+
+def _same(answer: Answer) -> Answer:
+    return replace(answer, calls=tuple(replace(call, id=answer.calls[0].id) for call in answer.calls))
+
+
+# --- what a name is instead --------------------------------------------------------------------------------------
+
+
+def _named(name: Callable[[NativeCall], str]) -> Speech:
+    return lambda answer: replace(answer, calls=tuple(replace(call, name=name(call)) for call in answer.calls))
+
+
+def _name_in_id(answer: Answer) -> Answer:
+    """The parser has left the whole of it in the identifier."""
+    canonical = _under(ID_PROFILES["k2"])(answer)
+    return _named(lambda call: "")(canonical)
+
+
+# --- identifiers that are not there at all -----------------------------------------------------------------------
+
+
+def _without_ids(payload: Json, answer: Answer) -> Json:
+    """Wherever a call is told, in either dialect: `tool_calls` of a message or delta, `tool_use` of a block."""
+    return {key: _bare(key, value) for key, value in payload.items()}
+
+
+def _bare(key: str, value: Any) -> Any:
+    if key == "tool_calls" and isinstance(value, list):
+        return [_unnamed(entry) for entry in value]
+    if isinstance(value, dict):
+        if value.get("type") == "tool_use":
+            return _unnamed(value)
+        return {inner: _bare(inner, part) for inner, part in value.items()} if key in _OUTSIDE else value
+    if isinstance(value, list) and key in _OUTSIDE:
+        return [_bare(key, part) for part in value]
+    return value
+
+
+_OUTSIDE: Final = frozenset({"choices", "content", "content_block", "delta", "message"})
+
+
+def _unnamed(entry: Any) -> Any:
+    return {key: value for key, value in entry.items() if key != "id"} if isinstance(entry, dict) else entry
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def _row(name: str, about: str, seen: str, speech: Speech | None, **more: Any) -> Fault:
+    return Fault(name=name, group="ids", about=about, seen=seen, speech=speech, **{"needs": "calls", **more})
+
+
+_PROFILES: Final = {
+    "k2": ("`functions.name:number`, counted over the conversation", "K2 itself, vllm, sglang"),
+    "moonshot-k2": ("`name:number`, counted over the conversation", "Moonshot, for K2"),
+    "moonshot-k3": ("`name_number`, counted over the conversation", "Moonshot, for K3; smg#2103"),
+    "fireworks-k3": ("`name:number`, counted anew in each answer, so that they come again", "fireconnect#16"),
+    "openai": ("`call_` and hexadecimals", "several hosts"),
+    "vllm": ("`chatcmpl-tool-` and hexadecimals", "vllm, for K3"),
+    "anthropic": ("`toolu_` and hexadecimals", "gateways that speak Messages"),
+    "kimi-anthropic": ("`tool_` and letters", "openclaw#41297"),
+}
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    *(
+        _row(f"ids-{name}", f"calls are named {form}", seen, _under(ID_PROFILES[name]))
+        for name, (form, seen) in _PROFILES.items()
+    ),
+    _row("ids-number", "calls are named by a number alone", "sglang#23950", _under(lambda place: str(place.number))),
+    _row(
+        "ids-call-number",
+        "calls are named `call00003`",
+        "sglang#25362",
+        _under(lambda place: f"call{place.number:05}"),
+    ),
+    _row(
+        "ids-underscores",
+        "calls are named `functions_Bash_0`",
+        "kimi-cli#2527",
+        _under(lambda place: f"functions_{place.name}_{place.number}"),
+    ),
+    _row("ids-said-again", "identifiers of earlier calls come again, as after a rewind", "cindy#1001", _said_again),
+    _row("ids-same", "parallel calls all have one identifier", "openclaw#84730", _same, needs="parallel"),
+    _row("ids-empty", "the identifier is an empty text", "openclaw#65924", _under(lambda place: "")),
+    _row(
+        "ids-missing",
+        "calls have no identifier at all",
+        "hosts whose parser found none",
+        None,
+        chunks=lambda chunks, answer: [_without_ids(chunk, answer) for chunk in chunks],
+        whole=_without_ids,
+    ),
+    _row(
+        "name-dotted",
+        "the name is `functions.Bash`",
+        "kimi-cli#2527",
+        _named(lambda call: f"functions.{call.name}"),
+    ),
+    _row(
+        "name-underscored",
+        "the name is `functions_Bash`",
+        "kimi-cli#2527",
+        _named(lambda call: f"functions_{call.name}"),
+    ),
+    _row("name-in-id", "the name is empty, and stands in the identifier", "forgecode#1141", _name_in_id),
+)

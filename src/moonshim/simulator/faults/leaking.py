@@ -1,0 +1,101 @@
+"""An answer whose parser failed -> the same answer with its calls as raw text; what the leaks of all families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer, Cut, NativeCall
+from moonshim.simulator.fault import Speech
+from moonshim.simulator.question import Call, Json
+from moonshim.simulator.slots import Place, Slot, canonical
+
+__all__ = ["Channel", "Write", "empty_list", "empty_lists", "leak", "leak_half", "leaked", "raw_calls"]
+
+Channel: TypeAlias = Literal["text", "reasoning"]
+Write: TypeAlias = Callable[[Sequence[Call]], str]
+"""Calls -> the raw text in which the model wrote them."""
+
+
+def raw_calls(answer: Answer, slot: Slot = canonical) -> tuple[Call, ...]:
+    """The calls as the model wrote them, before any parser: the number goes on from the history."""
+    first = len(answer.question.history)
+    names = [_name(answer, at, call) for at, call in enumerate(answer.calls)]
+    places = [Place(name, first + at, answer.id) for at, name in enumerate(names)]
+    return tuple(
+        Call(slot(place), place.name, call.arguments) for place, call in zip(places, answer.calls, strict=True)
+    )
+
+
+def leaked(
+    answer: Answer,
+    raw: str,
+    *,
+    into: Channel = "text",
+    finish: str = "stop",
+    calls: tuple[NativeCall, ...] = (),
+    cut: Cut | None = None,
+) -> Answer:
+    """The raw text behind what is in the channel already; `calls` are those that the parser did find."""
+    told = replace(answer, calls=calls, finish=finish, cut=cut or answer.cut)
+    if into == "text":
+        return replace(told, text=answer.text + raw)
+    return replace(told, reasoning=answer.reasoning + raw)
+
+
+def leak(
+    write: Write,
+    *,
+    into: Channel = "text",
+    finish: str = "stop",
+    slot: Slot = canonical,
+    native: bool = False,
+    cut: Cut | None = None,
+) -> Speech:
+    """Every call leaks. `native`: the parser found them as well, so that each comes twice."""
+
+    def speech(answer: Answer) -> Answer:
+        if not answer.calls:
+            return answer
+        kept = answer.calls if native else ()
+        return leaked(answer, write(raw_calls(answer, slot)), into=into, finish=finish, calls=kept, cut=cut)
+
+    return speech
+
+
+def leak_half(write: Write, *, into: Channel = "text") -> Speech:
+    """The first half leaks, the others are found: so they still come in their order."""
+
+    def speech(answer: Answer) -> Answer:
+        half = len(answer.calls) // 2
+        if not half:
+            return answer
+        raw = write(raw_calls(answer)[:half])
+        return leaked(answer, raw, into=into, finish="tool_calls", calls=answer.calls[half:])
+
+    return speech
+
+
+def _name(answer: Answer, at: int, call: NativeCall) -> str:
+    """The model has written a name, even where the host has lost it."""
+    return call.name or (answer.meant.calls[at].name if at < len(answer.meant.calls) else "")
+
+
+def empty_lists(chunks: list[Json], answer: Answer) -> list[Json]:
+    """Chat: the last delta has a list of calls, and none in it."""
+    return [_told(chunk, "delta", answer) for chunk in chunks]
+
+
+def empty_list(payload: Json, answer: Answer) -> Json:
+    """The same in an answer that comes at once."""
+    return _told(payload, "message", answer)
+
+
+def _told(payload: Json, field: str, answer: Answer) -> Json:
+    choices = payload.get("choices")
+    if answer.calls or not answer.meant.calls or not choices or not choices[0].get("finish_reason"):
+        return payload
+    first = choices[0] | {field: (choices[0].get(field) or {}) | {"tool_calls": []}}
+    return payload | {"choices": [first, *choices[1:]]}

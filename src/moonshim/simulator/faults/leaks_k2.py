@@ -1,0 +1,299 @@
+"""Answers of K2 models -> what hosts make of them whose parser lets the markers of calls and thoughts through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Fault, Speech
+from moonshim.simulator.faults.leaking import (
+    empty_list,
+    empty_lists,
+    leak,
+    leak_half,
+    leaked,
+    raw_calls,
+)
+from moonshim.simulator.marks import (
+    ARGUMENT_BEGIN,
+    CALL_BEGIN,
+    CALL_END,
+    SECTION_BEGIN,
+    SECTION_END,
+    k2_call,
+    k2_section,
+)
+from moonshim.simulator.question import Call
+from moonshim.simulator.slots import SLOTS
+
+__all__ = ["FAULTS"]
+
+_SINGULAR: Final = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
+
+
+# --- how a section is written ------------------------------------------------------------------------------------
+
+
+def _bare(calls: Sequence[Call]) -> str:
+    return "".join(k2_call(call) for call in calls)
+
+
+def _unended(calls: Sequence[Call]) -> str:
+    return SECTION_BEGIN + _bare(calls)
+
+
+def _half(calls: Sequence[Call]) -> str:
+    """Neither the last call nor the section ends."""
+    return _unended(calls).removesuffix(CALL_END)
+
+
+def _no_call_ends(calls: Sequence[Call]) -> str:
+    return "".join(k2_call(call).removesuffix(CALL_END) for call in calls)
+
+
+def _singular(calls: Sequence[Call]) -> str:
+    return _SINGULAR[0] + _bare(calls) + _SINGULAR[1]
+
+
+def _spaced(calls: Sequence[Call]) -> str:
+    written = "\n".join(f"{CALL_BEGIN} {call.id} {ARGUMENT_BEGIN}\n{call.arguments}\n{CALL_END}" for call in calls)
+    return f"\n{SECTION_BEGIN}\n{written}\n{SECTION_END}\n"
+
+
+def _sections(calls: Sequence[Call]) -> str:
+    return "".join(k2_section([call]) for call in calls)
+
+
+def _wrapped(calls: Sequence[Call]) -> str:
+    """The name is in the arguments, which are one level deeper."""
+    return k2_section(
+        replace(call, arguments=f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}')
+        for call in calls
+    )
+
+
+def _beside(calls: Sequence[Call]) -> str:
+    """The name is in the arguments, beside the others; where one of them has that key already, the call is wrapped."""
+    return SECTION_BEGIN + "".join(_with_name(call) for call in calls) + SECTION_END
+
+
+def _with_name(call: Call) -> str:
+    try:
+        given = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict) or "name" in given:
+        return _wrapped([call]).removeprefix(SECTION_BEGIN).removesuffix(SECTION_END)
+    rest = call.arguments.strip().removeprefix("{").lstrip() or "}"
+    comma = "" if rest == "}" else ", "
+    return k2_call(replace(call, arguments=f'{{"name": {json.dumps(call.name)}{comma}{rest}'))
+
+
+# --- answers whose text does not just come before the section ----------------------------------------------------
+
+
+def _behind(answer: Answer) -> Answer:
+    if not answer.calls:
+        return answer
+    return replace(leaked(answer, ""), text=k2_section(raw_calls(answer)) + answer.text)
+
+
+def _among(answer: Answer) -> Answer:
+    """The text comes in pieces: before the section, in it before each call, and behind it."""
+    calls = raw_calls(answer)
+    if not calls:
+        return answer
+    first, *inner, last = _pieces(answer.text, len(calls) + 2)
+    section = "".join(piece + k2_call(call) for piece, call in zip(inner, calls, strict=True))
+    return replace(leaked(answer, ""), text=f"{first}{SECTION_BEGIN}{section}{SECTION_END}{last}")
+
+
+def _pieces(text: str, count: int) -> list[str]:
+    """
+    >>> _pieces("I look at it.", 3)
+    ['I lo', 'ok a', 't it.']
+    """
+    size = len(text) // count
+    return [text[at * size : (at + 1) * size] for at in range(count - 1)] + [text[(count - 1) * size :]]
+
+
+def _swallowed(answer: Answer) -> Answer:
+    """`</think>` never came: everything is a thought."""
+    if not answer.calls:
+        return answer
+    raw = answer.text + k2_section(raw_calls(answer))
+    return replace(leaked(answer, raw, into="reasoning"), text="")
+
+
+def _cut_off(answer: Answer) -> Answer:
+    """The last call stops in the middle of its arguments."""
+    calls = raw_calls(answer)
+    if not calls:
+        return answer
+    kept = calls[-1].arguments[: len(calls[-1].arguments) // 2]
+    raw = SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + kept
+    return leaked(answer, raw, finish="length")
+
+
+# --- thoughts ----------------------------------------------------------------------------------------------------
+
+
+def _think_end(answer: Answer) -> Answer:
+    return replace(answer, text="</think>" + answer.text) if answer.reasoning else answer
+
+
+def _think_tags(answer: Answer) -> Answer:
+    if not answer.reasoning:
+        return answer
+    return replace(answer, text=f"<think>{answer.reasoning}</think>{answer.text}", reasoning="")
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def _row(name: str, about: str, speech: Speech, seen: str = "", **more: Any) -> Fault:
+    given = {"needs": "calls", "families": ("k2",), **more}
+    return Fault(name=name, group="leaks", about=about, seen=seen, speech=speech, **given)
+
+
+_SLOTTED: Final = {
+    "number": ("a number", "sglang#23950, vllm#46127"),
+    "call-number": ("`call00003`", "sglang#25362"),
+    "call-hex": ("`call_` and hexadecimals", "Kimi-K2-Instruct on Hugging Face, discussion 48"),
+    "glued": ("`functionsexec5`", "sglang#21377"),
+    "no-colon": ("`functions.exec5`", "sglang#21377"),
+    "underscores": ("`functions_get_weather_1`", "exo#2281"),
+    "dots": ("`functions.exec.5`", ""),
+    "no-number": ("`functions.exec`", ""),
+    "name-colon": ("`search:0`", "Moonshot's own identifiers, sent to a self-host"),
+    "name-underscore": ("`Bash_0`", "identifiers of K3, sent to a self-host"),
+    "newline": ("a name with a line break in it", "vllm#38441"),
+    "white-space": ("the right form with white space around it", "vllm#38441"),
+}
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    _row("markers-in-content", "the calls stand in the text, with their markers", leak(k2_section)),
+    _row(
+        "markers-in-content-called",
+        "the calls stand in the text; the answer says that it calls, and its list of calls is empty",
+        leak(k2_section, finish="tool_calls"),
+        "Kimi-K2-Instruct on Hugging Face, discussion 48",
+        chunks=empty_lists,
+        whole=empty_list,
+    ),
+    _row(
+        "markers-in-reasoning",
+        "the calls stand in the thought, which the model did not close before them",
+        leak(k2_section, into="reasoning"),
+        "Kimi-K2#89, vllm#32216",
+    ),
+    _row(
+        "think-never-closed",
+        "thought, text and calls all stand in the reasoning: the thought was never closed",
+        _swallowed,
+        "Kimi-K2#89",
+    ),
+    _row(
+        "call-without-section",
+        "the calls stand in the text, and no section begins before them",
+        leak(_bare),
+        "Kimi-K2#89, vllm#32216",
+    ),
+    _row(
+        "call-without-section-in-reasoning",
+        "the calls stand in the thought, and no section begins before them",
+        leak(_bare, into="reasoning"),
+        "Kimi-K2#89, vllm#32216",
+    ),
+    _row("section-without-end", "the section in the text never ends", leak(_unended), "llama.cpp"),
+    _row("section-half", "neither the last call nor the section in the text ends", leak(_half), "llama.cpp"),
+    _row(
+        "calls-without-ends",
+        "the calls stand in the thought with no section, and none of them ends",
+        leak(_no_call_ends, into="reasoning"),
+        "llama.cpp",
+    ),
+    _row(
+        "singular-section",
+        "the section is begun by `<|tool_call_section_begin|>`, without the s",
+        leak(_singular),
+        "llama.cpp#17376",
+    ),
+    _row("spaced-markers", "white space and line breaks stand between the markers", leak(_spaced)),
+    _row("text-behind-markers", "the text comes behind the section that leaked", _behind),
+    _row("text-among-markers", "pieces of the text stand before, in and behind the section", _among, "vllm#28543"),
+    _row("two-sections", "each call stands in a section of its own", leak(_sections), "dynamo"),
+    _row(
+        "markers-and-native",
+        "each call comes twice: with markers in the text, and as a call",
+        leak(k2_section, finish="tool_calls", native=True),
+    ),
+    _row(
+        "markers-in-reasoning-and-native",
+        "each call comes twice: with markers in the thought, and as a call",
+        leak(k2_section, into="reasoning", finish="tool_calls", native=True),
+    ),
+    _row(
+        "markers-half-native",
+        "of several calls the first half leaks into the text, and the others are found",
+        leak_half(k2_section),
+        needs="parallel",
+    ),
+    _row(
+        "markers-in-lumps",
+        "several markers and what is between them come in one chunk",
+        leak(k2_section, cut="lumps"),
+        "vllm#38274",
+    ),
+    _row(
+        "markers-by-character",
+        "the markers come one character at a time",
+        leak(k2_section, cut="characters"),
+        "llama.cpp",
+    ),
+    *(
+        _row(
+            f"slot-{name}",
+            f"in the place of the identifier stands {form}, and the calls leak into the text",
+            leak(k2_section, slot=SLOTS[name]),
+            seen,
+        )
+        for name, (form, seen) in _SLOTTED.items()
+    ),
+    _row(
+        "slot-call-hex-wrapped",
+        'in the place of the identifier stands `call_…`; the arguments are `{"name": …, "arguments": …}`',
+        leak(_wrapped, slot=SLOTS["call-hex"]),
+        "vllm#32146",
+    ),
+    _row(
+        "slot-call-hex-beside",
+        "in the place of the identifier stands `call_…`; the name is one of the arguments",
+        leak(_beside, slot=SLOTS["call-hex"]),
+        "vllm#32146",
+    ),
+    _row(
+        "markers-cut-off",
+        "the answer is over its limit in the arguments of a call that leaks",
+        _cut_off,
+        fatal=True,
+    ),
+    _row(
+        "think-end-in-content",
+        "the text begins with `</think>`",
+        _think_end,
+        "vllm#36207",
+        needs="reasoning",
+    ),
+    _row(
+        "think-tags-in-content",
+        "the thought stands in the text, between its tags",
+        _think_tags,
+        "hosts without a reasoning parser",
+        needs="reasoning",
+    ),
+)
