@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from moonshim.simulator.question import Wire
 from moonshim.simulator.rules.block_rules import check_block_messages
 from moonshim.simulator.rules.contracts import Contract, Json, contract
 from moonshim.simulator.rules.message_rules import check_chat_messages, check_partial
+from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.sampling_rules import (
     chat_thinking,
     check_sampling,
@@ -23,10 +25,22 @@ from moonshim.simulator.rules.sampling_rules import (
 from moonshim.simulator.rules.schema_rules import check_schema
 from moonshim.simulator.rules.tool_rules import check_choice, check_dynamic_tools, check_messages_tools, check_tools
 
-__all__ = ["check_chat", "check_messages"]
+__all__ = ["check", "check_chat", "check_messages"]
 
 _FORMATS: Final = ("text", "json_object", "json_schema")
 _SEALED: Final = ("signature", "encrypted", "encrypted_content", "data")
+
+
+def check(
+    body: Any, *, wire: Wire, generation: str, host: str, assume: frozenset[str] = frozenset()
+) -> Objection | None:
+    """The first reason for which the host refuses a request; nothing when it takes it."""
+    found = (
+        check_messages(body, generation=generation, host=host)
+        if wire == "anthropic"
+        else check_chat(body, generation=generation, host=host)
+    )
+    return Objection(found[0]) if found else None
 
 
 def check_chat(body: Json, *, generation: str, host: str = "moonshot") -> list[str]:
