@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
-
-import msgspec
 
 from moonshim.simulator.question import Call
 
@@ -70,11 +69,10 @@ def k3_close(tag: str) -> str:
 def k3_call(call: Call, index: int) -> str:
     """`index` counts from 1 in each message. Arguments that are no JSON object stand as they are."""
     try:
-        values = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
-    except msgspec.MsgspecError:
-        inside = f"{k3_open('json', type='object')}{call.arguments}{k3_close('json')}"
-    else:
+        values = json.loads(call.arguments) if call.arguments.strip() else {}
         inside = "".join(_argument(key, value) for key, value in values.items())
+    except (ValueError, AttributeError, RecursionError):
+        inside = f"{k3_open('json', type='object')}{call.arguments}{k3_close('json')}"
     return k3_open("call", tool=call.name, index=str(index)) + inside + k3_close("call")
 
 
@@ -89,6 +87,7 @@ def k3_tools(calls: Iterable[Call]) -> str:
 
 
 def _argument(key: str, value: Any) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    # Moonshot's encoder writes what is no text with Python's own spaces, unlike the tools that it declares.
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     kind = _KINDS.get(type(value), "null")
     return k3_open("argument", key=key, type=kind) + text + k3_close("argument")

@@ -1,0 +1,87 @@
+"""A question -> what it asks of the prompt besides its turns: tools, effort, kept thoughts, a choice, a format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from moonshim.simulator.question import Json, Offered, Question
+
+__all__ = ["answer_format", "choice", "declared", "effort", "keeps_thoughts", "offered_at_first", "written"]
+
+_EFFORTS: Final = {"low": "low", "medium": "high", "high": "high", "xhigh": "max", "max": "max"}
+"""Kimi Code documents the two that are no names of its own; the platform takes any other for none."""
+_COMPACT: Final = (",", ":")
+
+
+def written(value: Any, *, in_order: bool = False) -> str:
+    """Compact JSON as the encoders of Moonshot write it: nothing escaped that need not be.
+
+    >>> written({"b": "ü", "a": [1, 2]}), written({"b": 1, "a": {"d": 1, "c": 2}}, in_order=True)
+    ('{"b":"ü","a":[1,2]}', '{"a":{"c":2,"d":1},"b":1}')
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=_COMPACT, sort_keys=in_order)
+    except RecursionError:
+        return '"nested too deeply to be shown"'
+
+
+def offered_at_first(question: Question) -> tuple[Offered, ...]:
+    """The tools of the request itself, without those that its messages bring later."""
+    later = sum(len(turn.tools) for turn in question.turns)
+    return question.tools[: len(question.tools) - later]
+
+
+def declared(tools: Iterable[Offered]) -> list[Json]:
+    """As entries of Chat's `tools`. Those of Messages are brought into that form; inferred, as their host shows none.
+
+    >>> declared([Offered("ls", "List", {"type": "object"})])
+    [{'type': 'function', 'function': {'name': 'ls', 'description': 'List', 'parameters': {'type': 'object'}}}]
+    """
+    return [tool.declared or _entry(tool) for tool in tools]
+
+
+def _entry(tool: Offered) -> Json:
+    said: Json = {"name": tool.name}
+    if tool.description:
+        said["description"] = tool.description
+    if tool.schema:
+        said["parameters"] = tool.schema
+    return {"type": "function", "function": said}
+
+
+def effort(question: Question) -> str:
+    """`low`, `high` or `max`. What `thinking` says goes before `reasoning_effort`; nothing at all means `max`."""
+    body = question.body
+    places = (
+        _inside(body, "thinking").get("effort"),
+        _inside(body, "chat_template_kwargs").get("thinking_effort"),
+        body.get("reasoning_effort"),
+        _inside(body, "output_config").get("effort"),
+    )
+    asked = next((place for place in places if place is not None), None)
+    return _EFFORTS.get(asked, "max") if isinstance(asked, str) else "max"
+
+
+def keeps_thoughts(question: Question) -> bool:
+    """`thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
+    kept = _inside(question.body, "thinking").get("keep") == "all"
+    return kept or _inside(question.body, "chat_template_kwargs").get("preserve_thinking") is True
+
+
+def choice(question: Question) -> str:
+    """`required`, `none`, or nothing: a tool that is named is not told to the model, whatever its name is."""
+    given = question.body.get("tool_choice")
+    named = isinstance(given, dict) and given.get("type") in ("function", "tool")
+    return question.tool_choice if question.tool_choice in ("required", "none") and not named else ""
+
+
+def answer_format(question: Question) -> Json:
+    """`response_format` of Chat; Messages has nothing that is known to reach the model."""
+    return _inside(question.body, "response_format") if question.wire == "openai_chat" else {}
+
+
+def _inside(body: Json, key: str) -> Json:
+    value = body.get(key)
+    return value if isinstance(value, dict) else {}

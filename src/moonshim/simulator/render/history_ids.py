@@ -1,0 +1,70 @@
+"""Turns -> the same with the ids that a K2 would have written, and the list of those that it would not have."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.simulator.question import Call, Result, Turn
+
+__all__ = ["Numbered", "numbered", "rename_ids"]
+
+
+class Numbered(Struct, frozen=True):
+    """An id that the client sent, of a call or of its result, and the one that the model itself would have written."""
+
+    place: int
+    """The turn that it stands in."""
+    sent: str
+    right: str
+    """Empty for a result that belongs to no call."""
+
+
+def rename_ids(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """As Moonshot does it: `functions.name:index`, where the index counts all calls of the conversation from 0.
+
+    A result follows its call; one that belongs to no call keeps what it has.
+
+    >>> asked = Turn(role="assistant", calls=(Call("call_9f", "ls", "{}"),))
+    >>> told = Turn(role="tool", results=(Result("call_9f", "ls", "a.py"),))
+    >>> [turn.calls or turn.results for turn in rename_ids((asked, told))]
+    [(Call(id='functions.ls:0', name='ls', arguments='{}'),),
+     (Result(call_id='functions.ls:0', name='ls', text='a.py', is_error=False, parts=()),)]
+    """
+    right = iter(numbered(turns))
+    return tuple(_renamed(turn, right) if turn.calls or turn.results else turn for turn in turns)
+
+
+def numbered(turns: tuple[Turn, ...]) -> list[Numbered]:
+    """Every id of the history in its order, those of a turn's calls before those of its results."""
+    return list(_walk(turns))
+
+
+def _walk(turns: tuple[Turn, ...]) -> Iterator[Numbered]:
+    count = 0
+    # An id that comes again names the oldest call that has no result yet, or else the last one.
+    waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+    for place, turn in enumerate(turns):
+        for call in turn.calls:
+            right = f"functions.{call.name}:{count}"
+            waiting[call.id].append(right)
+            count += 1
+            yield Numbered(place, call.id, right)
+        for result in turn.results:
+            names = waiting.get(result.call_id)
+            right = "" if not names else names.popleft() if len(names) > 1 else names[0]
+            yield Numbered(place, result.call_id, right)
+
+
+def _renamed(turn: Turn, right: Iterator[Numbered]) -> Turn:
+    def named(value: Call) -> Call:
+        return msgspec.structs.replace(value, id=next(right).right)
+
+    def answered(value: Result) -> Result:
+        return msgspec.structs.replace(value, call_id=next(right).right or value.call_id)
+
+    calls = tuple(map(named, turn.calls))
+    return msgspec.structs.replace(turn, calls=calls, results=tuple(map(answered, turn.results)))

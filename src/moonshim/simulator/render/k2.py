@@ -1,0 +1,110 @@
+"""A question -> the prompt of K2, K2-Thinking, K2.5, K2.6 or K2.7: one grammar, in which ids stand as they were sent.
+
+Known from their templates: K2-Thinking, and the shape of K2. Of K2.5, K2.6 and K2.7 the templates were not read but
+quoted and rebuilt by others; these agree on how tools are declared, on what becomes of thoughts, and on how the prompt
+ends. Inferred: that JSON is compact where tools are declared as JSON, and all of an answer that was begun (`partial`).
+`tool_choice` and `response_format` do not reach the prompt of these models, as far as is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from moonshim.simulator.marks import k2_section
+from moonshim.simulator.question import Question
+from moonshim.simulator.render.asked import declared, keeps_thoughts, offered_at_first, written
+from moonshim.simulator.render.history_ids import rename_ids
+from moonshim.simulator.render.messages import Message, messages_of
+from moonshim.simulator.render.typescript import typescript_of
+
+__all__ = ["render_k2"]
+
+_END: Final = "<|im_end|>"
+_MIDDLE: Final = "<|im_middle|>"
+_OPENINGS: Final = {"user": "<|im_user|>", "assistant": "<|im_assistant|>"}
+_SYSTEM: Final = "<|im_system|>"
+_MEDIA: Final = {
+    "image": "<|media_start|>image<|media_content|><|media_pad|><|media_end|>\n",
+    "video": "<|media_start|>video<|media_content|><|media_pad|><|media_end|>\n",
+}
+_MEDIA_25: Final = {
+    "image": "<|media_begin|>image<|media_content|><|media_pad|><|media_end|>\n",
+    "video": "<|kimi_k25_video_placeholder|>\n",
+}
+
+
+class _Manner(Struct, frozen=True, kw_only=True):
+    """How the template of one generation differs from the others."""
+
+    system: str = "You are Kimi, an AI assistant created by Moonshot AI."
+    """What is said when the client has no system message first; empty: nothing."""
+    thinks: Literal["", "itself", "opened"] = "opened"
+    """Answers have no thoughts; the model opens them itself; the prompt has opened them already."""
+    keeps: Literal["since", "asked", "always"] = "since"
+    """Thoughts are kept since the last answer without calls; or all of them when asked for; or always."""
+    typescript: bool = True
+    media: Mapping[str, str]
+
+
+_MANNERS: Final[dict[str, _Manner]] = {
+    "k2": _Manner(thinks="", typescript=False, media=_MEDIA),
+    "k2-thinking": _Manner(thinks="itself", typescript=False, media=_MEDIA),
+    "k2.5": _Manner(media=_MEDIA_25),
+    "k2.6": _Manner(keeps="asked", media=_MEDIA_25),
+    "k2.7": _Manner(keeps="always", system="", media=_MEDIA_25),
+}
+
+
+def render_k2(question: Question, *, renamed: bool) -> str:
+    manner = _MANNERS.get(question.generation, _MANNERS["k2"])
+    messages = messages_of(rename_ids(question.turns) if renamed else question.turns, manner.media)
+    thinking = question.thinking or manner.thinks == "itself" or manner.keeps == "always"
+    forgotten = _forgotten(messages, manner, question) if thinking else len(messages)
+    lines = [_declaration(question, manner)]
+    if manner.system and (not messages or messages[0].role != "system"):
+        lines.append(f"{_SYSTEM}system{_MIDDLE}{manner.system}{_END}")
+    lines += [_message(message, manner, kept=at >= forgotten) for at, message in enumerate(messages)]
+    if messages and messages[-1].partial:
+        return "".join(lines).removesuffix(_END)
+    return "".join(lines) + f"<|im_assistant|>assistant{_MIDDLE}" + _opening(manner, thinking=thinking)
+
+
+def _opening(manner: _Manner, *, thinking: bool) -> str:
+    if manner.thinks != "opened":
+        return ""
+    return "<think>" if thinking else "<think></think>"
+
+
+def _declaration(question: Question, manner: _Manner) -> str:
+    tools = declared(offered_at_first(question))
+    if not tools:
+        return ""
+    # Where there is TypeScript, keys are put in order first, also for the JSON that takes its place.
+    said = typescript_of(tools) if manner.typescript else ""
+    return f"{_SYSTEM}tool_declare{_MIDDLE}{said or written(tools, in_order=manner.typescript)}{_END}"
+
+
+def _forgotten(messages: list[Message], manner: _Manner, question: Question) -> int:
+    """How many messages from the first on are history: their thoughts are not shown again."""
+    if manner.keeps == "always" or (manner.keeps == "asked" and keeps_thoughts(question)):
+        return 0
+    final = (at for at in range(len(messages) - 1, -1, -1) if _is_final(messages[at]))
+    return next(final, -1) + 1
+
+
+def _is_final(message: Message) -> bool:
+    return message.role == "assistant" and not message.calls and not message.partial
+
+
+def _message(message: Message, manner: _Manner, *, kept: bool) -> str:
+    head = f"{_OPENINGS.get(message.role, _SYSTEM)}{message.name or message.role}{_MIDDLE}"
+    if message.role == "tool":
+        return f"{head}## Return of {message.call_id}\n{message.content}{_END}"
+    if message.role != "assistant":
+        return f"{head}{message.content}{_END}"
+    thoughts = f"<think>{message.reasoning if kept else ''}</think>" if manner.thinks else ""
+    calls = k2_section(message.calls) if message.calls else ""
+    return f"{head}{thoughts}{message.content}{calls}{_END}"

@@ -1,0 +1,140 @@
+"""A question -> the prompt of K3 and K3.1 in XTML, into which no id of a call ever comes.
+
+Known from Moonshot's encoder and its ports: all but the following. Inferred: an answer that was begun (`partial`) is
+left open. Where the encoder would fail, what there is stands in the prompt: a result that belongs to no call is named
+as the call at its position is, or not at all; arguments that are JSON but no object stand in a `json` element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from moonshim.simulator.marks import k3_close, k3_open, k3_tools
+from moonshim.simulator.question import Call, Json, Question
+from moonshim.simulator.render.asked import answer_format, choice, declared, effort, offered_at_first, written
+from moonshim.simulator.render.messages import Message, messages_of
+
+__all__ = ["render_k3"]
+
+_MEDIA: Final = {"image": "<|media_pad|>", "video": "<|media_pad|>"}
+_END: Final = k3_close("message") + "<|end_of_msg|>"
+_TOOLS: Final = "# Tools\nHere are the available tools, described in JSONSchema.\n\n```json\n{}\n```"
+_MORE_TOOLS: Final = """## New Tools Available
+The system dynamically extends the toolset via lazy-loading.
+You have access to all existing and extended tools.
+Here are the specs for the extended tools.
+
+```json
+{}
+```"""
+_EFFORT: Final = (
+    "`thinking_effort` guides on how much to think in your thinking channel (not including the response channel), "
+    "supported values include `low`, `medium`, `high`, and `max`.\n"
+    "Now the system is invoked with `thinking_effort={}`."
+)
+_CHOICES: Final = {
+    "required": "The system is invoked with `tool_choice=required`.\nYou MUST call tools in the next message.",
+    "none": "The system is invoked with `tool_choice=none`.\nYou MUST NOT call any tools in the next message.",
+}
+_RAW: Final = (
+    "The system is invoked with `response_format={}`.\nYour response must be raw JSON data "
+    "without markdown code blocks (```json) or any additional formatting."
+)
+_SCHEMA: Final = "\nThe JSON data must match the following schema:\n```json\n{}\n```"
+
+
+def render_k3(question: Question) -> str:
+    return "".join(_lines(question))
+
+
+def _lines(question: Question) -> Iterator[str]:
+    if tools := declared(offered_at_first(question)):
+        yield _system("tool-declare", _TOOLS.format(written(tools, in_order=True)))
+    if question.thinking:
+        yield _system("thinking-effort", _EFFORT.format(effort(question)))
+    messages = messages_of(question.turns, _MEDIA)
+    yield from _conversation(messages, thinking=question.thinking)
+    if chosen := choice(question):
+        yield _system("tool-choice", _CHOICES[chosen])
+    if told := _told_format(answer_format(question)):
+        yield _system("response-format", told)
+    if messages and messages[-1].partial:
+        yield _answer(messages[-1], thinking=question.thinking)
+    else:
+        yield k3_open("message", role="assistant") + k3_open("think" if question.thinking else "response")
+
+
+def _conversation(messages: list[Message], *, thinking: bool) -> Iterator[str]:
+    calls: tuple[Call, ...] = ()
+    told = 0
+    results: list[Message] = []
+    for message in messages:
+        if message.role == "tool":
+            results.append(message)
+            continue
+        yield from _results(results, calls, told)
+        told += len(results)
+        results = []
+        if message.role == "assistant":
+            calls, told = message.calls, 0
+            if not message.partial:
+                yield _answer(message, thinking=thinking)
+        elif message.tools:
+            yield _system("tool-declare", _MORE_TOOLS.format(written(message.tools, in_order=True)))
+        else:
+            yield _opened(message) + message.content + _END
+    yield from _results(results, calls, told)
+
+
+def _answer(message: Message, *, thinking: bool) -> str:
+    """Every answer of the past keeps its thoughts; one without any has an empty place for them."""
+    said = _opened(message)
+    if thinking:
+        said += k3_open("think") + (message.reasoning if message.reasoning.strip() else "") + k3_close("think")
+    said += k3_open("response") + message.content
+    if message.partial:
+        return said
+    return said + k3_close("response") + (k3_tools(message.calls) if message.calls else "") + _END
+
+
+def _results(results: list[Message], calls: tuple[Call, ...], told: int) -> Iterator[str]:
+    """In the order of the calls that they answer; as they came, when one of them answers none.
+
+    `told`: how many results of the same answer stand before these. The index counts results, not calls.
+    """
+    places: dict[str, int] = {}
+    for at, call in enumerate(calls):
+        places.setdefault(call.id, at)
+    for at, call in enumerate(calls):
+        places.setdefault(f"{call.name}:{at}", at)  # vLLM reads this too
+    if all(result.call_id in places for result in results):
+        results = sorted(results, key=lambda result: places[result.call_id])
+    for index, result in enumerate(results, told + 1):
+        if result.call_id in places:
+            name = calls[places[result.call_id]].name
+        else:
+            name = result.tool or result.name or (calls[index - 1].name if index <= len(calls) else "")
+        yield k3_open("message", role="tool", tool=name, index=str(index)) + result.content + _END
+
+
+def _opened(message: Message) -> str:
+    named = {"name": message.name} if message.name else {}
+    return k3_open("message", role=message.role, **named)
+
+
+def _system(kind: str, text: str) -> str:
+    return k3_open("message", role="system", type=kind) + text + _END
+
+
+def _told_format(form: Json) -> str:
+    kind = form.get("type")
+    if kind not in ("json_object", "json_schema"):
+        return ""
+    told = _RAW.format(kind)
+    if kind == "json_object":
+        return told
+    wrapped = form.get("json_schema")
+    inner = wrapped if isinstance(wrapped, dict) else {}
+    schema = inner.get("schema", inner.get("json_schema", wrapped))
+    return told + _SCHEMA.format(written(schema, in_order=True))

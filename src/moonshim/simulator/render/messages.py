@@ -1,0 +1,68 @@
+"""The turns of a question -> messages as a chat template reads them: one for each result, media in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from moonshim.simulator.question import Call, Json, Part, Turn
+from moonshim.simulator.render.asked import declared
+
+__all__ = ["Message", "messages_of"]
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """What a template calls a message. `call_id` and `tool` are those of a result."""
+
+    role: str
+    name: str = ""
+    content: str = ""
+    reasoning: str = ""
+    calls: tuple[Call, ...] = ()
+    call_id: str = ""
+    tool: str = ""
+    tools: tuple[Json, ...] = ()
+    partial: bool = False
+
+
+def messages_of(turns: Iterable[Turn], media: Mapping[str, str]) -> list[Message]:
+    """`media`: what stands for a part that is no text, by its kind.
+
+    Messages puts results and the words beside them into one message of the user; the words come behind the results.
+
+    >>> from moonshim.simulator.question import Result
+    >>> turn = Turn(role="tool", text="Go on", results=(Result("a", "ls", "x"), Result("b", "ls", "y")))
+    >>> [(message.role, message.content) for message in messages_of([turn], {})]
+    [('tool', 'x'), ('tool', 'y'), ('user', 'Go on')]
+    """
+    return [message for turn in turns for message in _messages(turn, media)]
+
+
+def _messages(turn: Turn, media: Mapping[str, str]) -> Iterator[Message]:
+    content = _content(turn.parts, turn.text, media)
+    for result in turn.results:
+        yield Message(
+            role="tool",
+            name=turn.name,
+            content=_content(result.parts, result.text, media),
+            call_id=result.call_id,
+            tool=result.name,
+        )
+    if turn.results and not content:
+        return
+    yield Message(
+        role="user" if turn.role == "tool" else turn.role,
+        name="" if turn.results else turn.name,
+        content=content,
+        reasoning=turn.reasoning or "",
+        calls=turn.calls,
+        tools=tuple(declared(turn.tools)),
+        partial=turn.partial,
+    )
+
+
+def _content(parts: tuple[Part, ...], text: str, media: Mapping[str, str]) -> str:
+    if not parts:
+        return text
+    return "".join(part if isinstance(part, str) else media.get(part.kind, "") for part in parts)
