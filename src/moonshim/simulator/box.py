@@ -1,0 +1,111 @@
+"""Settings -> a Kimi API that listens on this machine, inside this process, for as long as it is wanted.
+
+async with Simulator(nature="selfhost", faults=("markers-in-content",)) as box:
+    client = openai.AsyncOpenAI(base_url=f"{box.url}/v1", api_key="any")
+
+with Simulator().running() as box:  # in a thread of its own
+    client = openai.OpenAI(base_url=f"{box.url}/v1", api_key="any")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from moonshim.serving.server import Inside, serve_inside
+from moonshim.simulator.answer import Model
+from moonshim.simulator.app import SimulatorApp
+from moonshim.simulator.exchange import Exchange, Seen
+from moonshim.simulator.settings import SimulatorSettings
+from moonshim.simulator.stand_ins import FirstTool
+
+__all__ = ["Simulator"]
+
+
+class Simulator:
+    """One simulated host. Its fields are those of `SimulatorSettings`; `model` may be a model itself."""
+
+    def __init__(
+        self,
+        settings: SimulatorSettings | None = None,
+        *,
+        model: str | Model = "",
+        clock: Callable[[], float] = time.time,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **fields: Any,
+    ) -> None:
+        self.settings = replace(settings or SimulatorSettings(), **fields)
+        if isinstance(model, str):
+            model = FirstTool()
+        self._exchange = Exchange(self.settings, model, clock=clock)
+        self.app = SimulatorApp(self._exchange)
+        self._host, self._port = host, port
+        self._inside: Inside | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens: `http://127.0.0.1:8485`, without a path."""
+        assert self._inside is not None, "the simulator does not run"
+        return self._inside.url
+
+    @property
+    def requests(self) -> deque[Seen]:
+        """What was asked, the newest last."""
+        return self._exchange.requests
+
+    @property
+    def refusals(self) -> list[Seen]:
+        """The requests that were refused."""
+        return [seen for seen in self.requests if seen.problem is not None]
+
+    async def __aenter__(self) -> Simulator:
+        self._inside = await serve_inside(self.app, host=self._host, port=self._port)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.app.close()
+        if self._inside is not None:
+            await self._inside.close()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Simulator]:
+        """The same for code without a loop: it runs in a thread of its own."""
+        ready, over = threading.Event(), asyncio.Event()
+        loops: list[asyncio.AbstractEventLoop] = []
+        failures: list[BaseException] = []
+
+        async def run() -> None:
+            async with self:
+                loops.append(asyncio.get_running_loop())
+                ready.set()
+                await over.wait()
+
+        def work() -> None:
+            try:
+                asyncio.run(run())
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                ready.set()
+
+        thread = threading.Thread(target=work, name="moonshim-simulator", daemon=True)
+        thread.start()
+        ready.wait()
+        if failures:
+            raise failures[0]
+        try:
+            yield self
+        finally:
+            loops[0].call_soon_threadsafe(over.set)
+            thread.join()

@@ -1,0 +1,98 @@
+"""An answer -> Anthropic's Messages: the events of a stream, or one object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moonshim.simulator.answer import Answer, NativeCall
+from moonshim.simulator.question import Json
+from moonshim.simulator.wire.cutting import pieces
+
+__all__ = ["messages_events", "messages_whole"]
+
+_REASONS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
+
+
+def messages_events(answer: Answer) -> list[Json]:
+    """The start and a ping, each block between its own start and stop, then the reason and the usage."""
+    start = _message(answer, []) | {"stop_reason": None, "usage": _usage(answer, 0)}
+    events: list[Json] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    for index, (block, deltas) in enumerate(_blocks(answer)):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    ending = {"stop_reason": _reason(answer), "stop_sequence": answer.stopped_by}
+    events.append({"type": "message_delta", "delta": ending, "usage": _usage(answer, answer.tally.completion)})
+    events.append({"type": "message_stop"})
+    return events
+
+
+def messages_whole(answer: Answer) -> Json:
+    """The same at once."""
+    content: list[Json] = []
+    if answer.reasoning:
+        content.append({"type": "thinking", "thinking": answer.reasoning, "signature": answer.signature})
+    if answer.text:
+        content.append({"type": "text", "text": answer.text})
+    content += [_tool_use(call) | {"input": _input(call.arguments)} for call in answer.calls]
+    return _message(answer, content)
+
+
+def _message(answer: Answer, content: list[Json]) -> Json:
+    return {
+        "id": answer.id,
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": content,
+        "stop_reason": _reason(answer),
+        "stop_sequence": answer.stopped_by,
+        "usage": _usage(answer, answer.tally.completion),
+    }
+
+
+def _blocks(answer: Answer) -> Iterator[tuple[Json, list[Json]]]:
+    if answer.reasoning:
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(answer.reasoning, answer.cut)]
+        if answer.signature:
+            deltas.append({"type": "signature_delta", "signature": answer.signature})
+        yield {"type": "thinking", "thinking": "", "signature": ""}, deltas
+    if answer.text:
+        yield (
+            {"type": "text", "text": ""},
+            [{"type": "text_delta", "text": piece} for piece in pieces(answer.text, answer.cut)],
+        )
+    for call in answer.calls:
+        yield (
+            _tool_use(call) | {"input": {}},
+            [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(call.arguments, answer.cut)],
+        )
+
+
+def _tool_use(call: NativeCall) -> Json:
+    return {"type": "tool_use", "id": call.id, "name": call.name}
+
+
+def _input(arguments: str) -> Any:
+    """The object; what is none stays the text that it is, as hosts have been seen to send it."""
+    try:
+        return json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _reason(answer: Answer) -> str:
+    return "stop_sequence" if answer.stopped_by is not None else _REASONS.get(answer.finish, answer.finish)
+
+
+def _usage(answer: Answer, completion: int) -> Json:
+    """What was read from the cache is not counted again."""
+    tally = answer.tally
+    return {
+        "input_tokens": tally.prompt - tally.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": tally.cached,
+        "output_tokens": completion,
+    }
