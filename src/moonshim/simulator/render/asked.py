@@ -29,8 +29,8 @@ def written(value: Any, *, in_order: bool = False) -> str:
 
 def offered_at_first(question: Question) -> tuple[Offered, ...]:
     """The tools of the request itself, without those that its messages bring later."""
-    later = sum(len(turn.tools) for turn in question.turns)
-    return question.tools[: len(question.tools) - later]
+    later = {tool.name: tool for turn in question.turns for tool in turn.tools}
+    return tuple(tool for tool in question.tools if later.get(tool.name) != tool)
 
 
 def declared(tools: Iterable[Offered]) -> list[Json]:
