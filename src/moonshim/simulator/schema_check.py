@@ -1,0 +1,203 @@
+"""A value and a JSON Schema -> whether the schema allows it, as far as the schemas of tools go."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from urllib.parse import unquote
+
+from moonshim.simulator.question import Json
+
+__all__ = ["allows", "is_same", "resolved", "types_of"]
+
+DEEPEST: Final = 40
+_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: (
+        (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+    ),
+}
+
+
+def allows(schema: Any, value: Any, root: Any = None, depth: int = 0) -> bool:
+    """Whether a value is right. What cannot be read of a schema forbids nothing.
+
+    >>> allows({"type": "integer", "minimum": 3}, 2), allows({"enum": ["a"]}, "a")
+    (False, True)
+    """
+    if not isinstance(schema, dict) or depth > DEEPEST:
+        return schema is not False
+    whole = schema if root is None else root
+    schema, root = resolved(schema, whole), whole
+
+    def inner(part: Any, one: Any) -> bool:
+        return allows(part, one, root, depth + 1)
+
+    if "const" in schema and not is_same(schema["const"], value):
+        return False
+    if isinstance(enum := schema.get("enum"), list) and not any(is_same(one, value) for one in enum):
+        return False
+    if (types := types_of(schema)) and not any(_TYPES[kind](value) for kind in types):
+        return False
+    if not all(inner(part, value) for part in _parts(schema, "allOf")):
+        return False
+    if (parts := _parts(schema, "anyOf")) and not any(inner(part, value) for part in parts):
+        return False
+    if (parts := _parts(schema, "oneOf")) and sum(inner(part, value) for part in parts) != 1:
+        return False
+    if "not" in schema and inner(schema["not"], value):
+        return False
+    match value:
+        case bool() | None:
+            return True
+        case int() | float():
+            return _number(schema, value)
+        case str():
+            return _text(schema, value)
+        case list():
+            return _array(schema, value, inner)
+        case dict():
+            return _object(schema, value, inner)
+    return True
+
+
+def resolved(schema: Json, root: Any) -> Json:
+    """The schema with what its `$ref` points to; what stands beside a reference holds too."""
+    for _ in range(DEEPEST):
+        pointer = schema.get("$ref")
+        if not isinstance(pointer, str):
+            return schema
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        target = _target(pointer, root)
+        if not isinstance(target, dict):
+            return beside
+        # Both hold. Where they speak of the same thing, one is kept apart, and nothing is lost.
+        schema = target | beside if not set(target) & set(beside) - {"description", "title", "default"} else {
+            **target,
+            "allOf": [*_parts(target, "allOf"), beside],
+        }  # fmt: skip
+    return {}
+
+
+def types_of(schema: Json) -> list[str]:
+    """
+    >>> types_of({"type": ["integer", "null"]}), types_of({})
+    (['integer', 'null'], [])
+    """
+    given = schema.get("type")
+    named = given if isinstance(given, list) else [given]
+    return [kind for kind in named if isinstance(kind, str) and kind in _TYPES]
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Equal as JSON: `true` is not 1, but 1.0 is."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+    return bool(one == other)
+
+
+def _parts(schema: Json, key: str) -> list[Any]:
+    parts = schema.get(key)
+    return parts if isinstance(parts, list) else []
+
+
+def _target(pointer: str, root: Any) -> Any:
+    if not pointer.startswith("#"):
+        return None
+    value = root
+    for step in unquote(pointer[1:]).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value
+
+
+def _bounds(schema: Json, *keys: str) -> Iterator[float | None]:
+    for key in keys:
+        value = schema.get(key)
+        yield value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _number(schema: Json, value: float) -> bool:
+    least, above, most, below, step = _bounds(
+        schema, "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"
+    )
+    # In old schemas the exclusive bounds are flags.
+    above = least if schema.get("exclusiveMinimum") is True else above
+    below = most if schema.get("exclusiveMaximum") is True else below
+    return (
+        (least is None or value >= least)
+        and (most is None or value <= most)
+        and (above is None or value > above)
+        and (below is None or value < below)
+        and (not step or _is_multiple(value, step))
+    )
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
+    return math.isclose(value / step, round(value / step), rel_tol=1e-9, abs_tol=1e-9)
+
+
+def _text(schema: Json, value: str) -> bool:
+    least, most = _bounds(schema, "minLength", "maxLength")
+    if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+        return False
+    pattern = schema.get("pattern")
+    try:
+        return not isinstance(pattern, str) or re.search(pattern, value) is not None
+    except (re.error, RecursionError, OverflowError):
+        return True
+
+
+def _array(schema: Json, value: list[Any], inner: Callable[[Any, Any], bool]) -> bool:
+    least, most = _bounds(schema, "minItems", "maxItems")
+    if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+        return False
+    if schema.get("uniqueItems") is True and any(
+        is_same(one, other) for at, one in enumerate(value) for other in value[:at]
+    ):
+        return False
+    first = _parts(schema, "prefixItems")
+    if not all(inner(part, one) for part, one in zip(first, value, strict=False)):
+        return False
+    if "contains" in schema and not any(inner(schema["contains"], one) for one in value):
+        return False
+    return all(inner(schema.get("items", True), one) for one in value[len(first) :])
+
+
+def _object(schema: Json, value: Json, inner: Callable[[Any, Any], bool]) -> bool:
+    least, most = _bounds(schema, "minProperties", "maxProperties")
+    if (least is not None and len(value) < least) or (most is not None and len(value) > most):
+        return False
+    required = schema.get("required")
+    if isinstance(required, list) and any(name not in value for name in required if isinstance(name, str)):
+        return False
+    known = schema.get("properties")
+    known = known if isinstance(known, dict) else {}
+    patterns = schema.get("patternProperties")
+    patterns = patterns if isinstance(patterns, dict) else {}
+    other = schema.get("additionalProperties", True)
+    for name, one in value.items():
+        fitting = [part for pattern, part in patterns.items() if _text({"pattern": pattern}, name)]
+        if not all(inner(part, one) for part in fitting):
+            return False
+        if (name in known or not fitting) and not inner(known.get(name, other), one):
+            return False
+    return True
