@@ -1,1 +1,42 @@
 """The table of faults: everything that hosts were seen to do wrong, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
+
+from moonshim.simulator.fault import Fault
+from moonshim.simulator.faults import (
+    arguments,
+    calls,
+    endings,
+    errors,
+    frames,
+    ids,
+    leaks_k2,
+    leaks_k3,
+    messages,
+    reasoning,
+)
+
+__all__ = ["FAULTS", "in_order"]
+
+_MODULES: Final = (leaks_k2, leaks_k3, ids, arguments, calls, reasoning, messages, endings, frames, errors)
+"""In the order of a host: what is said, how it is told, how it ends, how it is written, what goes wrong on the way."""
+
+FAULTS: Final[dict[str, Fault]] = {
+    fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
+}
+
+_PLACES: Final = {name: place for place, name in enumerate(FAULTS)}
+
+
+def in_order(faults: Iterable[Fault]) -> list[Fault]:
+    """Each once, in the order of the table: that in which they make sense together, however they were named.
+
+    >>> [fault.name for fault in in_order([FAULTS["split-bytes"], FAULTS["no-space"], FAULTS["split-bytes"]])]
+    ['no-space', 'split-bytes']
+    """
+    once = {fault.name: fault for fault in faults}
+    return sorted(once.values(), key=lambda fault: _PLACES.get(fault.name, -1))

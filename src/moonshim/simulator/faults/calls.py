@@ -1,0 +1,415 @@
+"""Native calls that are cut, ordered and labelled as hosts do it: Chat's deltas, and the order of what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any, Final
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Chunks, Fault, Whole
+from moonshim.simulator.faults.parts import (
+    Spot,
+    carrier,
+    choice_of,
+    delta_of,
+    each_entry,
+    entries_of,
+    finish_of,
+    object_of,
+    of_block,
+    read_blocks,
+    says,
+    spots_of,
+    with_delta,
+)
+from moonshim.simulator.question import Json
+
+__all__ = ["FAULTS"]
+
+
+def _changing(change: Callable[[Spot], list[Json]]) -> Chunks:
+    """A fault of the stream, from what it makes of one entry."""
+    return lambda chunks, answer: each_entry(chunks, change)
+
+
+def _in_message(change: Callable[[Json], Json]) -> Whole:
+    """A fault of the whole answer, from what it makes of one call."""
+
+    def changed(payload: Json, answer: Answer) -> Json:
+        message = delta_of(payload)
+        if not entries_of(payload):
+            return payload
+        return with_delta(payload, {**message, "tool_calls": [change(entry) for entry in entries_of(payload)]})
+
+    return changed
+
+
+def _function(spot: Spot, **fields: Any) -> Json:
+    """An entry of the same call that says only this of its function."""
+    index = {"index": spot.entry["index"]} if "index" in spot.entry else {}
+    return {**index, "function": fields}
+
+
+def _with_function(entry: Json, **fields: Any) -> Json:
+    return {**entry, "function": {**(entry.get("function") or {}), **fields}}
+
+
+def _without(entry: Json, *keys: str) -> Json:
+    return {key: value for key, value in entry.items() if key not in keys}
+
+
+# -- one entry -------------------------------------------------------------------------------------------------
+
+
+def _string_index(spot: Spot) -> list[Json]:
+    return [{**spot.entry, "index": str(spot.entry["index"])}] if "index" in spot.entry else [spot.entry]
+
+
+def _name_last(spot: Spot) -> list[Json]:
+    entry = spot.entry
+    if "name" in (entry.get("function") or {}):
+        entry = {**entry, "function": _without(entry["function"], "name")}
+    return [entry, _function(spot, name=spot.name)] if spot.last else [entry]
+
+
+def _split_name(spot: Spot) -> list[Json]:
+    name = (spot.entry.get("function") or {}).get("name")
+    if not name or len(name) < 2:
+        return [spot.entry]
+    half = (len(name) + 1) // 2
+    return [_with_function(spot.entry, name=name[:half]), _function(spot, name=name[half:])]
+
+
+def _id_last(spot: Spot) -> list[Json]:
+    entry = _without(spot.entry, "id")
+    if not spot.last:
+        return [entry]
+    return [entry, {**_function(spot, arguments=""), "id": spot.id}] if spot.first else [{**entry, "id": spot.id}]
+
+
+def _whole_call(spot: Spot) -> list[Json]:
+    return [_with_function(spot.entry, arguments=spot.arguments)] if spot.first else []
+
+
+def _object(spot: Spot) -> list[Json]:
+    value = object_of(spot.arguments)
+    if value is None:
+        return [spot.entry]
+    return [_with_function(spot.entry, arguments=value)] if spot.first else []
+
+
+def _cumulative(spot: Spot) -> list[Json]:
+    arguments = (spot.entry.get("function") or {}).get("arguments")
+    if not isinstance(arguments, str):
+        return [spot.entry]
+    return [_with_function(spot.entry, arguments=spot.before + arguments)]
+
+
+def _again(spot: Spot) -> list[Json]:
+    return [spot.entry, _function(spot, arguments=spot.arguments)] if spot.last else [spot.entry]
+
+
+def _null_function(spot: Spot) -> list[Json]:
+    function = spot.entry.get("function")
+    return [{**spot.entry, "function": None}, _function(spot, **function)] if spot.first and function else [spot.entry]
+
+
+def _later(**fields: Any) -> Chunks:
+    """What every delta of a call but its first says of identity."""
+
+    def change(spot: Spot) -> list[Json]:
+        if spot.first:
+            return [spot.entry]
+        told = {"id": spot.id, "type": "function", "name": spot.name}
+        said = {key: told[key] if value is ... else value for key, value in fields.items()}
+        name = {"name": said.pop("name")} if "name" in said else {}
+        return [_with_function({**spot.entry, **said}, **name)]
+
+    return _changing(change)
+
+
+def _object_in_message(entry: Json) -> Json:
+    value = object_of(str((entry.get("function") or {}).get("arguments", "")))
+    return entry if value is None else _with_function(entry, arguments=value)
+
+
+# -- several chunks --------------------------------------------------------------------------------------------
+
+
+def _interleaved(chunks: list[Json], answer: Answer) -> list[Json]:
+    """A piece of each call in turn."""
+    spots = [spot for found in spots_of(chunks) for spot in found]
+    calls = [[spot.entry for spot in spots if spot.call == number] for number in sorted({spot.call for spot in spots})]
+    turns = [entry for turn in zip_longest(*calls) for entry in turn if entry is not None]
+    out: list[Json] = []
+    for chunk in chunks:
+        mine, turns = turns[: len(entries_of(chunk))], turns[len(entries_of(chunk)) :]
+        out.append(with_delta(chunk, {**delta_of(chunk), "tool_calls": mine}) if mine else chunk)
+    return out
+
+
+def _at_once(chunks: list[Json], answer: Answer) -> list[Json]:
+    """Every call, whole, in one list."""
+    chunks = each_entry(chunks, _whole_call)
+    with_calls = [at for at, chunk in enumerate(chunks) if entries_of(chunk)]
+    if len(with_calls) < 2:
+        return chunks
+    entries = [entry for at in with_calls for entry in entries_of(chunks[at])]
+    first = with_delta(chunks[with_calls[0]], {**delta_of(chunks[with_calls[0]]), "tool_calls": entries})
+    kept = [chunk for at, chunk in enumerate(chunks) if at not in with_calls or finish_of(chunk) is not None]
+    emptied = [with_delta(chunk, _without(delta_of(chunk), "tool_calls")) for chunk in kept]
+    at = with_calls[0]
+    return [*emptied[:at], first, *emptied[at:]]
+
+
+def _again_in_finish(chunks: list[Json], answer: Answer) -> list[Json]:
+    calls = {spot.call: spot for found in spots_of(chunks) for spot in found}
+    entries = [
+        {**_function(spot, name=spot.name, arguments=spot.arguments), "id": spot.id, "type": "function"}
+        for spot in calls.values()
+    ]
+    return [
+        with_delta(chunk, {**delta_of(chunk), "tool_calls": entries}) if entries and finish_of(chunk) else chunk
+        for chunk in chunks
+    ]
+
+
+def _finish_with_last(chunks: list[Json], answer: Answer) -> list[Json]:
+    ends = next((at for at, chunk in enumerate(chunks) if says(chunk) == {"finish"}), None)
+    last = max((at for at, chunk in enumerate(chunks) if entries_of(chunk)), default=None)
+    if ends is None or last is None or last > ends:
+        return chunks
+    joined = with_delta(chunks[ends], {**delta_of(chunks[ends]), **delta_of(chunks[last])})
+    return [*chunks[:last], *chunks[last + 1 : ends], joined, *chunks[ends + 1 :]]
+
+
+def _everywhere(**fields: Any) -> Chunks:
+    """What every delta says that says nothing of it itself."""
+    return lambda chunks, answer: [with_delta(chunk, _filled(delta_of(chunk), fields)) for chunk in chunks]
+
+
+def _filled(delta: Json, fields: Json) -> Json:
+    return {**delta, **{key: value for key, value in fields.items() if not delta.get(key)}}
+
+
+def _null_content(payload: Json, answer: Answer) -> Json:
+    return with_delta(payload, _filled(delta_of(payload), {"content": None}))
+
+
+def _no_content_key(payload: Json, answer: Answer) -> Json:
+    message = delta_of(payload)
+    return payload if message.get("content") else with_delta(payload, _without(message, "content"))
+
+
+def _calls_first(chunks: list[Json], answer: Answer) -> list[Json]:
+    if answer.question.wire == "anthropic":
+        parts = read_blocks(chunks)
+        order = sorted(parts.blocks, key=lambda block: of_block(block) == "text")
+        return type(parts)(parts.head, order, parts.tail).events()
+    plain = [chunk for chunk in chunks if says(chunk) == {"text"}]
+    calls = [at for at, chunk in enumerate(chunks) if entries_of(chunk)]
+    if not plain or not calls:
+        return chunks
+    last = calls[-1]
+    behind = [chunk for chunk in chunks[:last] if says(chunk) != {"text"}]
+    tail = [chunk for chunk in chunks[last + 1 :] if says(chunk) != {"text"}]
+    if finish_of(chunks[last]) is None:
+        return [*behind, chunks[last], *plain, *tail]
+    # The finish came with the last call: it has to wait for the text.
+    entries = carrier(chunks, delta_of(chunks[last]))
+    return [*behind, entries, *plain, with_delta(chunks[last], {}), *tail]
+
+
+def _calls_first_whole(payload: Json, answer: Answer) -> Json:
+    blocks = payload.get("content")
+    if not isinstance(blocks, list):
+        return payload
+    return {**payload, "content": sorted(blocks, key=lambda block: block.get("type") == "text")}
+
+
+def _no_finish_key(chunks: list[Json], answer: Answer) -> list[Json]:
+    out: list[Json] = []
+    for chunk in chunks:
+        choice = choice_of(chunk)
+        if choice is not None and finish_of(chunk) is None:
+            chunk = {**chunk, "choices": [_without(choice, "finish_reason")]}
+        out.append(chunk)
+    return out
+
+
+def _null_arguments(spot: Spot) -> list[Json]:
+    if spot.first and (spot.entry.get("function") or {}).get("arguments") == "":
+        return [_with_function(spot.entry, arguments=None)]
+    return [spot.entry]
+
+
+def _row(name: str, about: str, seen: str, chunks: Chunks, *, needs: Any = "calls", **more: Any) -> Fault:
+    more = {"wires": ("openai_chat",), "ways": ("stream",), **more}
+    return Fault(name=name, group="calls", about=about, seen=seen, chunks=chunks, needs=needs, **more)
+
+
+_BOTH_WAYS: Final = ("stream", "whole")
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    # Which call it is.
+    _row(
+        "arguments-before-name",
+        "a call's arguments come first, and its name behind them",
+        "vercel/ai#5885; kimi-code waits for the name",
+        _changing(_name_last),
+    ),
+    _row("split-name", "a name comes in two deltas", "kimi-code#3220", _changing(_split_name)),
+    _row(
+        "late-id",
+        "a call's id comes with the last of its deltas",
+        "Moonshot's guide lets ids come at any time",
+        _changing(_id_last),
+    ),
+    _row(
+        "missing-index",
+        "calls have no index",
+        "CLIProxyAPI#5058, openai-python#2806",
+        _changing(lambda spot: [_without(spot.entry, "index")]),
+    ),
+    _row("string-index", 'the index is text: `"0"`', "kimi-code reads it so", _changing(_string_index)),
+    _row(
+        "shared-index",
+        "parallel calls all have index 0",
+        "dynamo#4723, smolagents#1569",
+        _changing(lambda spot: [{**spot.entry, "index": 0}]),
+        needs="parallel",
+    ),
+    _row("repeated-id", "the id stands on every delta of a call", "langchain4j#4544", _later(id=...)),
+    _row(
+        "repeated-header",
+        "id, type and name stand on every delta of a call",
+        "vllm#44098, cc-switch#4651",
+        _later(id=..., type=..., name=...),
+    ),
+    _row(
+        "null-header",
+        "id, type and name are null on the later deltas of a call",
+        "lmdeploy#3412",
+        _later(id=None, type=None, name=None),
+    ),
+    _row(
+        "empty-header",
+        "id and name are empty on the later deltas of a call, and overwrite those of careless readers",
+        "forgecode#1141, codex#7579, opencode#40969",
+        _later(id="", name=""),
+    ),
+    _row("null-function", "a call begins with `function: null`", "open-interpreter#254", _changing(_null_function)),
+    _row(
+        "missing-type",
+        "calls have no type",
+        "vercel/ai#12770",
+        _changing(lambda spot: [_without(spot.entry, "type")]),
+        whole=_in_message(lambda entry: _without(entry, "type")),
+        ways=_BOTH_WAYS,
+    ),
+    # How its arguments come.
+    _row(
+        "null-arguments", "a call begins with arguments that are null", "open-webui#27195", _changing(_null_arguments)
+    ),
+    _row(
+        "object-arguments",
+        "arguments are an object, not a text",
+        "llama.cpp#20198",
+        _changing(_object),
+        whole=_in_message(_object_in_message),
+        ways=_BOTH_WAYS,
+    ),
+    _row(
+        "cumulative-arguments",
+        "each delta repeats all arguments so far",
+        "hermes-agent#35592, vercel/ai#12052",
+        _changing(_cumulative),
+    ),
+    _row(
+        "arguments-again",
+        "behind its deltas a call's arguments come once more, whole",
+        "hermes-agent#35718",
+        _changing(_again),
+    ),
+    _row(
+        "arguments-again-in-finish",
+        "the chunk that ends the answer brings every call once more, whole",
+        "vllm#44098",
+        _again_in_finish,
+    ),
+    _row("whole-call", "a call comes in one delta", "cc-switch#4651", _changing(_whole_call)),
+    _row("calls-at-once", "all calls come whole in one delta", "CLIProxyAPI#5058", _at_once, needs="parallel"),
+    _row(
+        "interleaved-calls",
+        "parallel calls come a piece of each in turn",
+        "headroom#2890",
+        _interleaved,
+        needs="parallel",
+    ),
+    _row(
+        "finish-with-last-call",
+        "the last piece of a call and the finish reason share a chunk",
+        "docker-agent#1544, vllm#44098",
+        _finish_with_last,
+    ),
+    # What stands around it.
+    _row(
+        "calls-before-text",
+        "calls come before the text that they belong behind",
+        "claude-code-mux#22",
+        _calls_first,
+        whole=_calls_first_whole,
+        wires=("openai_chat", "anthropic"),
+    ),
+    _row(
+        "null-tool-calls",
+        "`tool_calls` is null in every other chunk",
+        "tool-eval-bench#12",
+        _everywhere(tool_calls=None),
+        needs="",
+    ),
+    _row(
+        "empty-tool-calls",
+        "`tool_calls` is an empty list in every other chunk",
+        "foundry-local#144",
+        _everywhere(tool_calls=[]),
+        needs="",
+    ),
+    _row(
+        "role-in-each-chunk", "every chunk says the role", "foundry-local#144", _everywhere(role="assistant"), needs=""
+    ),
+    _row(
+        "null-content",
+        "`content` is null wherever there is no text",
+        "khoj#1370",
+        _everywhere(content=None),
+        whole=_null_content,
+        ways=_BOTH_WAYS,
+        needs="",
+    ),
+    _row(
+        "empty-content",
+        "`content` is empty in every chunk without text",
+        "kimi-code#3928",
+        _everywhere(content=""),
+        needs="",
+    ),
+    Fault(
+        name="missing-content",
+        group="calls",
+        about="a message without text has no `content` at all",
+        seen="kimi-code writes and reads such messages",
+        wires=("openai_chat",),
+        ways=("whole",),
+        needs="calls",
+        whole=_no_content_key,
+    ),
+    _row(
+        "missing-finish-key",
+        "chunks but the last have no `finish_reason`, not even null",
+        "bifrost#7397",
+        _no_finish_key,
+        needs="",
+    ),
+)

@@ -1,0 +1,356 @@
+"""Answers that end in another way than they say, and streams that say too much or too little of it and of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Chunks, Fault, Frames, Piece, Speech
+from moonshim.simulator.faults.parts import (
+    carrier,
+    choice_of,
+    delta_of,
+    finish_of,
+    says,
+    usage_of,
+    with_choice,
+    with_delta,
+)
+from moonshim.simulator.question import Json
+
+__all__ = ["FAULTS"]
+
+_DONE: Final = b"[DONE]"
+_NONSENSE: Final = "!" * 200
+
+
+# -- the reason --------------------------------------------------------------------------------------------------
+
+
+def _finishing(finish: str, *, calls: bool | None = None) -> Speech:
+    """Another reason, for every answer or for those with or without calls."""
+
+    def speech(answer: Answer) -> Answer:
+        return replace(answer, finish=finish) if calls is None or bool(answer.calls) is calls else answer
+
+    return speech
+
+
+def _named_otherwise(names: dict[str, str]) -> Speech:
+    return lambda answer: replace(answer, finish=names.get(answer.finish, answer.finish))
+
+
+def _no_reason(chunks: list[Json], answer: Answer) -> list[Json]:
+    """A chunk that did nothing but end the answer is not sent, nor is what it told of tokens."""
+    out: list[Json] = []
+    for chunk in chunks:
+        if finish_of(chunk) is None:
+            out.append(chunk)
+        elif says(chunk) != {"finish"}:
+            out.append(with_choice(chunk, finish_reason=None))
+    return out
+
+
+def _no_stop_reason(chunks: list[Json], answer: Answer) -> list[Json]:
+    return [_without_reason(event) if event.get("type") == "message_delta" else event for event in chunks]
+
+
+def _without_reason(event: Json) -> Json:
+    return {**event, "delta": {**event["delta"], "stop_reason": None}}
+
+
+def _on_each_wire(chat: Chunks, messages: Chunks) -> Chunks:
+    return lambda chunks, answer: (messages if answer.question.wire == "anthropic" else chat)(chunks, answer)
+
+
+def _reason_twice(chunks: list[Json], answer: Answer) -> list[Json]:
+    """As `tool_calls` and then `stop`, the second of which careless readers believe."""
+    out: list[Json] = []
+    for chunk in chunks:
+        out.append(chunk)
+        if finish_of(chunk) is not None:
+            out.append(with_choice(carrier(chunks, {}), finish_reason="stop"))
+    return out
+
+
+def _empty_reason(chunks: list[Json], answer: Answer) -> list[Json]:
+    return [chunk if finish_of(chunk) is not None else with_choice(chunk, finish_reason="") for chunk in chunks]
+
+
+def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
+    """The first half of what comes before the end."""
+    end = next((at for at, chunk in enumerate(chunks) if ends(chunk)), len(chunks))
+    return chunks[: max(end // 2, 1)]
+
+
+def _overloaded(chunks: list[Json], answer: Answer) -> list[Json]:
+    if answer.question.wire == "anthropic":
+        half = _half(chunks, lambda event: event.get("type") == "message_delta")
+        usage: Json = next((event["usage"] for event in chunks if event.get("type") == "message_delta"), {})
+        delta = {"stop_reason": "engine_overloaded", "stop_sequence": None}
+        return [*half, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
+    half = _half(chunks, lambda chunk: finish_of(chunk) is not None)
+    return [*half, with_choice(carrier(chunks, {}), finish_reason="engine_overloaded")]
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------
+
+
+def _usage_in(*places: str) -> Speech:
+    """Where tokens are told; how they are told stays."""
+
+    def speech(answer: Answer) -> Answer:
+        shapes = tuple(one for one in answer.usage_in if one not in {"choice", "last"})
+        return replace(answer, usage_in=(*places, *shapes))
+
+    return speech
+
+
+def _uncounted(chunk: Json) -> Json:
+    choice = choice_of(chunk)
+    kept = {key: value for key, value in chunk.items() if key != "usage"}
+    if choice is None:
+        return kept
+    return {**kept, "choices": [{key: value for key, value in choice.items() if key != "usage"}]}
+
+
+def _without_usage(chunks: list[Json]) -> list[Json]:
+    """No chunk counts, and the one that does nothing else is not sent."""
+    return [_uncounted(chunk) for chunk in chunks if choice_of(chunk) is not None or usage_of([chunk]) is None]
+
+
+def _no_usage(chunks: list[Json], answer: Answer) -> list[Json]:
+    return _without_usage(chunks)
+
+
+def _usage_with_finish(chunks: list[Json], answer: Answer) -> list[Json]:
+    usage = usage_of(chunks)
+    return [{**one, "usage": usage} if finish_of(one) is not None else one for one in _without_usage(chunks)]
+
+
+def _usage_everywhere(chunks: list[Json], answer: Answer) -> list[Json]:
+    """Each chunk counts up to itself, the last counts all."""
+    usage = usage_of(chunks)
+    if usage is None:
+        return chunks
+    prompt = usage["prompt_tokens"]
+    total = usage["completion_tokens"]
+    counts = [min(at, total) for at in range(len(chunks) - 1)]
+    partial = [{"prompt_tokens": prompt, "completion_tokens": n, "total_tokens": prompt + n} for n in counts]
+    plain = [_uncounted(chunk) for chunk in chunks]
+    return [{**chunk, "usage": told} for chunk, told in zip(plain, [*partial, usage], strict=True)]
+
+
+def _null_usage(chunks: list[Json], answer: Answer) -> list[Json]:
+    return [{"usage": None, **chunk} for chunk in chunks]
+
+
+def _usage_without_choices(chunks: list[Json], answer: Answer) -> list[Json]:
+    """The chunk of usage has no `choices`, not even empty ones."""
+    return [
+        {key: value for key, value in chunk.items() if key != "choices"} if choice_of(chunk) is None else chunk
+        for chunk in chunks
+    ]
+
+
+# -- beginning and end of the stream -----------------------------------------------------------------------------
+
+
+def _no_choices_first(chunks: list[Json], answer: Answer) -> list[Json]:
+    return [{**carrier(chunks, {}), "choices": []}, *chunks]
+
+
+def _no_role(chunks: list[Json], answer: Answer) -> list[Json]:
+    """Nobody says who speaks; a first chunk that says nothing else is not sent."""
+    out: list[Json] = []
+    for chunk in chunks:
+        delta = delta_of(chunk)
+        if "role" not in delta:
+            out.append(chunk)
+        elif says(chunk):
+            out.append(with_delta(chunk, {key: value for key, value in delta.items() if key != "role"}))
+    return out
+
+
+def _is_done(frame: Piece) -> bool:
+    return isinstance(frame, bytes) and frame.strip().endswith(_DONE)
+
+
+def _done_frames(change: Callable[[bytes, bytes], list[bytes]]) -> Frames:
+    """What comes in the place of the last frame, from it and the one before it."""
+
+    def frames(frames: list[bytes], answer: Answer) -> list[Piece]:
+        out: list[Piece] = []
+        for before, frame in zip([b"", *frames], frames, strict=False):
+            out += change(frame, before) if _is_done(frame) else [frame]
+        return out
+
+    return frames
+
+
+# -- what is said ------------------------------------------------------------------------------------------------
+
+
+def _silent(answer: Answer) -> Answer:
+    return replace(answer, reasoning="", text="", calls=(), finish="stop")
+
+
+def _nonsense(answer: Answer) -> Answer:
+    return replace(answer, reasoning="", text=_NONSENSE, calls=(), finish="length")
+
+
+def _announced(answer: Answer) -> Answer:
+    if not answer.calls:
+        return answer
+    return replace(answer, text=f"{answer.text}\nI'll call {answer.calls[0].name} now.", calls=(), finish="stop")
+
+
+def _row(name: str, about: str, seen: str, **more: Any) -> Fault:
+    return Fault(name=name, group="endings", about=about, seen=seen, **more)
+
+
+_CHAT: Final = ("openai_chat",)
+_STREAM: Final = ("stream",)
+
+
+def _streamed(name: str, about: str, seen: str, chunks: Chunks, **more: Any) -> Fault:
+    return _row(name, about, seen, chunks=chunks, **{"wires": _CHAT, "ways": _STREAM, **more})
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    _row(
+        "stop-with-calls",
+        "there are calls, and the answer says that it is at its end (`stop`, `end_turn`)",
+        "vllm#43155",
+        needs="calls",
+        speech=_finishing("stop", calls=True),
+    ),
+    _row(
+        "tool-calls-without-calls",
+        "the answer says that it calls, and does not",
+        "vllm#43155",
+        speech=_finishing("tool_calls", calls=False),
+    ),
+    _row(
+        "finish-function-call",
+        "the finish reason of calls is `function_call`",
+        "OpenAI's older name",
+        wires=_CHAT,
+        needs="calls",
+        speech=_finishing("function_call", calls=True),
+    ),
+    _row(
+        "finish-eos",
+        "the finish reason is `eos`",
+        "Together; openai-dotnet#267",
+        wires=_CHAT,
+        speech=_named_otherwise({"stop": "eos", "tool_calls": "eos"}),
+    ),
+    _row(
+        "finish-length",
+        "the limit is reached with the last token: the answer is whole, and says `length`",
+        "any host",
+        speech=_finishing("length"),
+    ),
+    _streamed(
+        "no-finish",
+        "no chunk says how the answer ends",
+        "ai-sdk-provider#420, vllm-mlx#672",
+        _on_each_wire(_no_reason, _no_stop_reason),
+        wires=("openai_chat", "anthropic"),
+    ),
+    _streamed(
+        "finish-twice",
+        "the finish reason comes twice, the second time as `stop`",
+        "sglang#8417, ChatMock#114",
+        _reason_twice,
+    ),
+    _streamed("empty-finish", "the finish reason is an empty text until the end", "sglang#3912", _empty_reason),
+    _streamed(
+        "finish-overloaded",
+        "in the middle the answer ends with `engine_overloaded`",
+        "openclaw#65924",
+        _overloaded,
+        wires=("openai_chat", "anthropic"),
+        fatal=True,
+    ),
+    _row(
+        "usage-in-choice",
+        "tokens are told in the choice that ends, and nowhere else",
+        "Moonshot; pi#2017",
+        wires=_CHAT,
+        ways=_STREAM,
+        speech=_usage_in("choice"),
+    ),
+    _row(
+        "usage-last",
+        "tokens are told in a chunk of their own behind the finish, and nowhere else",
+        "OpenAI",
+        wires=_CHAT,
+        ways=_STREAM,
+        speech=_usage_in("last"),
+    ),
+    _streamed(
+        "usage-with-finish", "tokens are told by the chunk that ends, not in its choice", "vLLM", _usage_with_finish
+    ),
+    _streamed(
+        "usage-in-each-chunk",
+        "every chunk tells the tokens so far",
+        "vllm#5708, sglang#12241",
+        _usage_everywhere,
+    ),
+    _streamed("null-usage", "`usage` is null in every chunk that does not count", "OpenAI", _null_usage),
+    _streamed(
+        "usage-without-choices", "the chunk that counts has no `choices`", "spoon-core#179", _usage_without_choices
+    ),
+    _streamed(
+        "no-usage",
+        "nobody tells the tokens",
+        "CLIProxyAPI#1279",
+        _no_usage,
+        whole=lambda payload, answer: _uncounted(payload),
+        ways=("stream", "whole"),
+    ),
+    _streamed("no-choices-first", "the first chunk has no choice in it", "semantic-kernel#3650", _no_choices_first),
+    _streamed("no-role", "no chunk says the role", "OpenAI's schema does not ask for it", _no_role),
+    _row(
+        "no-done",
+        "the stream ends without `[DONE]`",
+        "hermes-agent#90848",
+        wires=_CHAT,
+        ways=_STREAM,
+        families=("k2", "k3", "other"),
+        frames=_done_frames(lambda frame, before: []),
+    ),
+    _row(
+        "done-twice",
+        "`[DONE]` comes twice",
+        "one-api#1628, ray#62228",
+        wires=_CHAT,
+        ways=_STREAM,
+        families=("k2", "k3", "other"),
+        frames=_done_frames(lambda frame, before: [frame, frame]),
+    ),
+    _row(
+        "data-after-done",
+        "the last chunk comes once more behind `[DONE]`",
+        "openai-node#2317",
+        wires=_CHAT,
+        ways=_STREAM,
+        families=("k2", "k3", "other"),
+        frames=_done_frames(lambda frame, before: [frame, before]),
+    ),
+    _row("empty-answer", "the model says nothing at all", "kimi-code takes it for an error", lost=True, speech=_silent),
+    _row("nonsense", "the text is `!!!!` and so on", "vllm#36207, vllm#42426", lost=True, speech=_nonsense),
+    _row(
+        "announced-call",
+        "the model says that it will call, and does not",
+        "Kimi-K2#81",
+        needs="calls",
+        lost=True,
+        speech=_announced,
+    ),
+)

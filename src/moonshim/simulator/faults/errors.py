@@ -1,0 +1,343 @@
+"""Answers that fail: a status instead of one, an error in the middle, a connection that drops or falls silent."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.json_text import encode
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import CUT, Chunks, Fault, Frames, Piece, Stall, Status
+from moonshim.simulator.faults.frames import FOREVER
+from moonshim.simulator.faults.parts import carrier, with_choice
+from moonshim.simulator.question import Json
+
+__all__ = ["FAULTS"]
+
+_OVERLOADED: Final = "The engine is currently overloaded, please try again later"
+_TOO_MANY: Final = "We're receiving too many requests at the moment. Please wait a moment and try again."
+_TOO_MANY_A_MINUTE: Final = (
+    "Your account org-0001 <ak-0001> request reached organization max RPM: 20, please try again after 1 seconds"
+)
+_QUOTA: Final = "You exceeded your current token quota: <org-0001>, please check your account balance"
+_SUSPENDED: Final = (
+    "Your account org-0001 <ak-0001> is suspended due to insufficient balance, "
+    "please recharge your account or check your plan and billing details"
+)
+_GATE: Final = (
+    "Kimi For Coding is currently only available for Coding Agents such as "
+    "Kimi CLI, Claude Code, Roo Code, Kilo Code, etc."
+)
+_INTERNAL: Final = "Internal server error"
+_NGINX: Final = (
+    b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n"
+    b"<center><h1>502 Bad Gateway</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+)
+_LOGIN: Final = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body><h1>Sign in</h1></body></html>\n"
+_HTML: Final = {"content-type": "text/html"}
+
+
+def _chat_error(message: str, kind: str) -> Json:
+    return {"error": {"message": message, "type": kind}}
+
+
+def _messages_error(message: str, kind: str) -> Json:
+    """Kimi Code's order of the fields."""
+    return {"error": {"type": kind, "message": message}, "type": "error"}
+
+
+def _status(status: int, message: str, kind: str, messages_kind: str, **headers: str) -> Status:
+    return Status(
+        status=status,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+        body=_chat_error(message, kind),
+        messages_body=_messages_error(message, messages_kind),
+    )
+
+
+# -- in the middle -----------------------------------------------------------------------------------------------
+
+
+def _in_the_middle(payload: Json, messages: Json) -> Chunks:
+    """Half of the answer, then this."""
+    return lambda chunks, answer: [*_half(chunks), messages if answer.question.wire == "anthropic" else payload]
+
+
+def _at_first(chunks: list[Json], answer: Answer) -> list[Json]:
+    if answer.question.wire == "anthropic":
+        return [_messages_error(_OVERLOADED, "overloaded_error")]
+    return [_chat_error(_OVERLOADED, "engine_overloaded_error")]
+
+
+def _half(chunks: list[Json]) -> list[Json]:
+    return chunks[: max(len(chunks) // 2, 1)]
+
+
+def _in_a_chunk(chunks: list[Json], answer: Answer) -> list[Json]:
+    error = {"code": 502, "message": "Provider disconnected unexpectedly", "metadata": {"provider_name": "Moonshot AI"}}
+    last = with_choice(carrier(chunks, {"role": "assistant", "content": ""}), finish_reason="error")
+    return [*_half(chunks), {**last, "error": error}]
+
+
+def _beside_no_choices(chunks: list[Json], answer: Answer) -> list[Json]:
+    error = {"code": 502, "message": "Worker local total request limit reached (33/32)"}
+    return [*_half(chunks), {**carrier(chunks, {}), "choices": [], "error": error}]
+
+
+def _raw(data: bytes) -> Frames:
+    """Half of the stream, then these bytes, which are no chunk."""
+    return lambda frames, answer: [*frames[: max(len(frames) // 2, 1)], data]
+
+
+# -- silence -----------------------------------------------------------------------------------------------------
+
+
+def _cut_before(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [CUT]
+
+
+def _cut_between(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [*frames[: max(len(frames) // 2, 1)], CUT]
+
+
+def _cut_inside(frames: list[bytes], answer: Answer) -> list[Piece]:
+    """In the middle of a frame, or of the only one."""
+    at = len(frames) // 2
+    return [*frames[:at], frames[at][: max(len(frames[at]) // 2, 1)], CUT]
+
+
+def _ends_early(frames: list[bytes], answer: Answer) -> list[Piece]:
+    """The same, and the connection is closed as if all was said."""
+    return _cut_inside(frames, answer)[:-1]
+
+
+def _ends_between(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [*frames[: max(len(frames) // 2, 1)]]
+
+
+def _silent(seconds: float, *, first: bool = False) -> Frames:
+    def frames(frames: list[bytes], answer: Answer) -> list[Piece]:
+        at = 0 if first else max(len(frames) // 2, 1)
+        return [*frames[:at], Stall(seconds), *frames[at:]]
+
+    return frames
+
+
+def _row(name: str, about: str, seen: str, **more: Any) -> Fault:
+    more = {"families": ("k2", "k3", "other"), "fatal": True, **more}
+    return Fault(name=name, group="errors", about=about, seen=seen, **more)
+
+
+def _streamed(name: str, about: str, seen: str, **more: Any) -> Fault:
+    return _row(name, about, seen, **{"ways": ("stream",), **more})
+
+
+_CHAT: Final = ("openai_chat",)
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    # Instead of an answer.
+    _row(
+        "overloaded",
+        "429: the engine is overloaded",
+        "kimi-cli#2571, pi#3494",
+        status=_status(429, _OVERLOADED, "engine_overloaded_error", "rate_limit_error"),
+    ),
+    _row(
+        "overloaded-retry-after",
+        "429: the engine is overloaded, for a second",
+        "Moonshot",
+        status=_status(429, _OVERLOADED, "engine_overloaded_error", "rate_limit_error", retry_after="1"),
+    ),
+    _row(
+        "rate-limited",
+        "429: too many requests, and no word of when to come again",
+        "kimi-cli#907",
+        status=_status(429, _TOO_MANY, "rate_limit_reached_error", "rate_limit_error"),
+    ),
+    _row(
+        "rate-limited-retry-after",
+        "429: too many requests in this minute; come again in a second",
+        "Moonshot",
+        status=_status(
+            429,
+            _TOO_MANY_A_MINUTE,
+            "rate_limit_reached_error",
+            "rate_limit_error",
+            retry_after="1",
+        ),
+    ),
+    _row(
+        "quota",
+        "429: the tokens that were paid for are used up",
+        "Moonshot",
+        status=_status(429, _QUOTA, "exceeded_current_quota_error", "rate_limit_error"),
+    ),
+    _row(
+        "suspended",
+        "429: the account is suspended, for it has no balance",
+        "opencode#25458",
+        status=_status(429, _SUSPENDED, "exceeded_current_quota_error", "rate_limit_error"),
+    ),
+    _row(
+        "openrouter-quota",
+        "429: the same, wrapped by the host in between",
+        "opencode#25458",
+        status=Status(
+            status=429,
+            body={
+                "error": {
+                    "message": "Provider returned error",
+                    "code": 429,
+                    "metadata": {
+                        "raw": encode(_chat_error(_SUSPENDED, "exceeded_current_quota_error")).decode(),
+                        "provider_name": "Moonshot AI",
+                    },
+                }
+            },
+            messages_body=_messages_error(_SUSPENDED, "rate_limit_error"),
+        ),
+    ),
+    _row(
+        "unauthorized",
+        "401: the key is wrong",
+        "kimi-cli#1667",
+        status=_status(401, "Invalid Authentication", "invalid_authentication_error", "authentication_error"),
+    ),
+    _row(
+        "coding-gate",
+        "403: only known coding agents may ask",
+        "Kimi Code; openclaw#8803",
+        status=_status(403, _GATE, "access_terminated_error", "permission_error"),
+    ),
+    _row(
+        "context-overflow",
+        "400: the prompt is longer than the model can read",
+        "Moonshot",
+        status=_status(
+            400,
+            "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)",
+            "invalid_request_error",
+            "invalid_request_error",
+        ),
+    ),
+    _row(
+        "too-large",
+        "413: the request is too large",
+        "Moonshot",
+        status=_status(413, "Request exceeds the maximum size", "invalid_request_error", "request_too_large"),
+    ),
+    *(
+        _row(
+            f"status-{status}",
+            f"{status}: {words}",
+            "any host",
+            status=_status(status, _INTERNAL if status == 500 else words, "server_error", "api_error"),
+        )
+        for status, words in (
+            (500, "the host has failed"),
+            (502, "the host behind the host has failed"),
+            (503, "the host is not there for now"),
+            (504, "the host behind the host did not answer in time"),
+        )
+    ),
+    _row(
+        "status-529",
+        "529: overloaded, as Anthropic says it",
+        "Anthropic",
+        status=_status(529, "Overloaded", "overloaded_error", "overloaded_error"),
+    ),
+    _row(
+        "html-502", "502: the error page of an nginx", "any host", status=Status(status=502, headers=_HTML, body=_NGINX)
+    ),
+    _row("html-200", "200: a page to sign in on", "proxies", status=Status(status=200, headers=_HTML, body=_LOGIN)),
+    _row(
+        "empty-body",
+        "200, and nothing in it",
+        "any host",
+        status=Status(status=200, headers={"content-type": "application/json"}, body=b""),
+    ),
+    _row(
+        "error-in-200",
+        "200, and an error in it",
+        "OmniRoute#8210",
+        status=Status(
+            status=200,
+            body=_chat_error(_OVERLOADED, "engine_overloaded_error"),
+            messages_body=_messages_error(_OVERLOADED, "overloaded_error"),
+        ),
+    ),
+    _row("no-headers", "the connection is dropped before anything was said", "any host", status=Status(body=None)),
+    # In the middle of one.
+    _streamed(
+        "error-in-stream",
+        "in the middle comes an error, in the words of Moonshot",
+        "goose#8021",
+        chunks=_in_the_middle(
+            _chat_error(_OVERLOADED, "engine_overloaded_error"), _messages_error(_OVERLOADED, "overloaded_error")
+        ),
+    ),
+    _streamed(
+        "error-first",
+        "the first chunk is an error",
+        "goose#8031",
+        chunks=_at_first,
+    ),
+    _streamed(
+        "error-object",
+        "in the middle comes an error, in the words of vLLM: `object` is `error`",
+        "goose#8031",
+        wires=_CHAT,
+        chunks=_in_the_middle(
+            {"object": "error", "message": _INTERNAL, "type": "InternalServerError", "param": None, "code": 500}, {}
+        ),
+    ),
+    _streamed(
+        "error-text",
+        "in the middle comes an error that is a text",
+        "SGLang",
+        wires=_CHAT,
+        chunks=_in_the_middle({"error": _INTERNAL}, {}),
+    ),
+    _streamed(
+        "error-in-chunk",
+        "in the middle a chunk has an error beside its choice, which ends with `error`",
+        "OpenRouter",
+        wires=_CHAT,
+        chunks=_in_a_chunk,
+    ),
+    _streamed(
+        "error-without-choices",
+        "in the middle a chunk has an error, and no choices",
+        "OmniRoute#8210",
+        wires=_CHAT,
+        chunks=_beside_no_choices,
+    ),
+    _streamed(
+        "error-unframed",
+        "in the middle comes an error as it is, without `data:`",
+        "lemonade#2826",
+        frames=_raw(encode(_chat_error(_INTERNAL, "server_error"))),
+    ),
+    _streamed(
+        "error-no-json",
+        "in the middle comes an error that is no JSON",
+        "Crane#121",
+        frames=_raw(b"data: error: engine failed\n\n"),
+    ),
+    _streamed("no-body", "the connection is dropped behind the headers", "any host", frames=_cut_before),
+    _streamed("cut-off", "the connection is dropped between two chunks", "opencode#39968", frames=_cut_between),
+    _row("cut-inside", "the connection is dropped in the middle of a chunk", "any host", frames=_cut_inside),
+    _streamed(
+        "ends-early",
+        "the stream ends between two chunks, as if all was said",
+        "opencode#39968",
+        frames=_ends_between,
+    ),
+    _row("truncated", "the answer ends in the middle of its JSON, as if all was said", "any host", frames=_ends_early),
+    _streamed("stall", "in the middle nothing comes any more", "DeepSeek-V3#1608", frames=_silent(FOREVER)),
+    _streamed(
+        "stall-at-first", "the headers come, and then nothing", "litellm#36024", frames=_silent(FOREVER, first=True)
+    ),
+    _streamed(
+        "pause", "in the middle nothing comes for two seconds", "litellm#37322", frames=_silent(2.0), fatal=False
+    ),
+)

@@ -1,0 +1,216 @@
+"""The bytes of a stream, framed and cut in every way that the standard allows and hosts have been seen to use.
+
+Faults of the text come first and those that cut it last: that is the order in which they are played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.json_text import decode_object, encode
+from moonshim.simulator.answer import Answer, Cut
+from moonshim.simulator.fault import Fault, Frames, Piece, Speech, Stall
+from moonshim.simulator.question import Json
+from moonshim.simulator.wire.chat import chat_whole
+from moonshim.simulator.wire.messages import messages_whole
+
+__all__ = ["FAULTS", "FOREVER"]
+
+FOREVER: Final = 3600.0
+"""Seconds: longer than anybody waits."""
+_HUGE: Final = 1024 * 1024
+_SIZES: Final = (1, 7, 64, 3, 500, 2, 19)
+_MARK: Final = b"\xef\xbb\xbf"
+
+
+def _each(change: Callable[[bytes], bytes]) -> Frames:
+    """What becomes of every frame."""
+    return lambda frames, answer: [change(frame) for frame in frames]
+
+
+def _between(noise: bytes) -> Frames:
+    """What comes before each frame, in a write of its own."""
+    return lambda frames, answer: [piece for frame in frames for piece in (noise, frame)]
+
+
+def _each_line(change: Callable[[bytes], bytes]) -> Frames:
+    """What becomes of every line that is not blank."""
+    return _each(lambda frame: b"\n".join(change(line) if line else line for line in frame.split(b"\n")))
+
+
+def _numbered(frames: list[bytes], answer: Answer) -> list[Piece]:
+    heads = (b"id: %d\nretry: 3000\n" % at for at in range(len(frames)))
+    named = [frame if frame.startswith(b"event:") else b"event: message\n" + frame for frame in frames]
+    return [head + frame for head, frame in zip(heads, named, strict=True)]
+
+
+def _folded(frame: bytes) -> bytes:
+    """A payload over several `data:` lines, cut where JSON allows a line break."""
+    return frame.replace(b'"choices":', b'\ndata: "choices":', 1).replace(b',"index":', b',\ndata: "index":', 1)
+
+
+def _no_names(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [frame[frame.index(b"data:") :] if b"data:" in frame else frame for frame in frames]
+
+
+def _unended(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [*frames[:-1], *(frame.rstrip(b"\r\n") for frame in frames[-1:])]
+
+
+def _marked(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [*(_MARK + frame for frame in frames[:1]), *frames[1:]]
+
+
+def _huge(frames: list[bytes], answer: Answer) -> list[Piece]:
+    """One frame has a field that nobody knows, and that is large."""
+    middle = len(frames) // 2
+    payload = frames[middle].partition(b"data: ")[2]
+    value = decode_object(payload)
+    if value is None:
+        return [*frames]
+    grown: Json = {**value, "obfuscation": "x" * _HUGE}
+    return [*frames[:middle], frames[middle].replace(payload, encode(grown) + b"\n\n"), *frames[middle + 1 :]]
+
+
+def _as_lines(frames: list[bytes], answer: Answer) -> list[Piece]:
+    """A JSON text in each line, and no `[DONE]`."""
+    payloads = (frame.partition(b"data: ")[2].strip() for frame in frames)
+    return [payload + b"\n" for payload in payloads if payload.startswith(b"{")]
+
+
+def _at_once(frames: list[bytes], answer: Answer) -> list[Piece]:
+    """The whole answer, though a stream was asked for."""
+    whole = messages_whole if answer.question.wire == "anthropic" else chat_whole
+    return [encode(whole(answer))]
+
+
+def _stays_open(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [*frames, Stall(FOREVER)]
+
+
+# -- where writes end --------------------------------------------------------------------------------------------
+
+
+def _one_write(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [b"".join(frames)]
+
+
+def _by_byte(frames: list[bytes], answer: Answer) -> list[Piece]:
+    return [bytes((byte,)) for frame in frames for byte in frame]
+
+
+def _unevenly(frames: list[bytes], answer: Answer) -> list[Piece]:
+    data = b"".join(frames)
+    return [*_pieces(data)]
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    at = 0
+    for size in cycle(_SIZES):
+        if at >= len(data):
+            return
+        yield data[at : at + size]
+        at += size
+
+
+def _in_characters(frames: list[bytes], answer: Answer) -> list[Piece]:
+    """Writes that end behind the first byte of each character that has several."""
+    out: list[Piece] = []
+    for frame in frames:
+        start = 0
+        for at, byte in enumerate(frame):
+            if byte >= 0xC0:
+                out.append(frame[start : at + 1])
+                start = at + 1
+        out.append(frame[start:])
+    return out
+
+
+def _cutting(cut: Cut) -> Speech:
+    return lambda answer: replace(answer, cut=cut)
+
+
+_STANDARD: Final = "allowed by the standard"
+
+
+def _row(name: str, about: str, seen: str, frames: Frames | None = None, **more: Any) -> Fault:
+    more = {"ways": ("stream",), "families": ("k2", "k3", "other"), **more}
+    return Fault(name=name, group="frames", about=about, seen=seen, frames=frames, **more)
+
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    # How much is in a chunk.
+    _row("by-character", "every chunk has one character", "hosts that send each token", speech=_cutting("characters")),
+    _row("in-lumps", "every chunk has several tokens", "vllm#38274", speech=_cutting("lumps")),
+    _row("undivided", "each text comes in one chunk", "hosts that stream in name only", speech=_cutting("whole")),
+    # What is written.
+    _row(
+        "no-space", "`data:` has no space behind it", "jcode#46", _each_line(lambda line: line.replace(b": ", b":", 1))
+    ),
+    _row(
+        "comments",
+        "a comment stands in every event",
+        "OpenRouter",
+        _each(lambda frame: b": OPENROUTER PROCESSING\n" + frame),
+    ),
+    _row("keep-alives", "comments come between the events", "OpenRouter", _between(b": keep-alive\n\n")),
+    _row("blank-lines", "blank lines come between the events", _STANDARD, _between(b"\n\n\n")),
+    _row("event-fields", "events have a name, an id and a time to try again", _STANDARD, _numbered),
+    _row(
+        "empty-events",
+        "events without data come between the others",
+        "hermes-agent#35418",
+        _between(b"event: ping\n\n"),
+    ),
+    _row("trailing-space", "white space stands behind every payload", _STANDARD, _each_line(lambda line: line + b"  ")),
+    _row("several-data-lines", "a payload stands in several `data:` lines", "eko#287", _each(_folded)),
+    _row("huge-frame", "one event has a megabyte", "ragflow#15381", _huge),
+    _row(
+        "no-event-lines",
+        "events have no `event:` line; only their payload says what they are",
+        "pi#1983",
+        _no_names,
+        wires=("anthropic",),
+    ),
+    _row("crlf", "lines end with CR and LF", "hey-api#3054", _each(lambda frame: frame.replace(b"\n", b"\r\n"))),
+    _row("cr", "lines end with CR", _STANDARD, _each(lambda frame: frame.replace(b"\n", b"\r"))),
+    _row("byte-order-mark", "the stream begins with a byte order mark", "openai-python#3819", _marked),
+    _row("unended", "the blank line behind the last event is missing", "lathe#131", _unended),
+    # What it is said to be.
+    _row(
+        "json-lines",
+        "the stream is a JSON text in each line, and says so",
+        "hosts behind musistudio/llms",
+        _as_lines,
+        wires=("openai_chat",),
+        headers={"content-type": "application/x-ndjson"},
+    ),
+    _row(
+        "stream-called-json",
+        "the stream says that it is `application/json`",
+        "openclaw#96497",
+        headers={"content-type": "application/json"},
+    ),
+    _row(
+        "not-streamed",
+        "a stream was asked for, and the whole answer comes at once",
+        "tinyagents#56",
+        _at_once,
+        headers={"content-type": "application/json"},
+    ),
+    _row(
+        "stays-open",
+        "nobody ends the connection behind the end of the answer",
+        "vllm-project/router#224, openai-node#2317",
+        _stays_open,
+    ),
+    # Where writes end.
+    _row("one-write", "everything comes in one write", _STANDARD, _one_write),
+    _row("uneven-writes", "writes end anywhere", "graniet/llm#90", _unevenly),
+    _row("split-characters", "writes end inside characters", "praxis#739", _in_characters),
+    _row("split-bytes", "every byte is a write of its own", "praxis#739", _by_byte, ways=("stream", "whole")),
+)

@@ -1,0 +1,253 @@
+"""Events of Anthropic's Messages as Kimi's own endpoints, and proxies before them, have been seen to send them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Chunks, Fault
+from moonshim.simulator.faults.parts import Blocks, object_of, of_block, read_blocks
+from moonshim.simulator.question import Json
+
+__all__ = ["FAULTS"]
+
+_STARTS: Final = 29
+_SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
+"""Opaque, and base64url, as Kimi Code's are."""
+
+
+def _each_block(change: Callable[[list[Json]], list[Json]], *kinds: str) -> Chunks:
+    """What becomes of the blocks of these kinds, or of all."""
+
+    def changed(events: list[Json], answer: Answer) -> list[Json]:
+        parts = read_blocks(events)
+        blocks = [change(block) if not kinds or of_block(block) in kinds else block for block in parts.blocks]
+        return Blocks(parts.head, blocks, parts.tail).events()
+
+    return changed
+
+
+def _is(event: Json, kind: str) -> bool:
+    return bool(event.get("type") == kind)
+
+
+def _without(kind: str) -> Chunks:
+    return lambda events, answer: [event for event in events if not _is(event, kind)]
+
+
+def _stopped_twice(block: list[Json]) -> list[Json]:
+    """The first stop has a signature, and is none."""
+    signed = next((event["delta"]["signature"] for event in block if "signature" in event.get("delta", {})), _SIGNATURE)
+    stops = [event for event in block if _is(event, "content_block_stop")]
+    return [
+        *(event for event in block if event not in stops),
+        *({**stop, "signature": signed} for stop in stops),
+        *stops,
+    ]
+
+
+def _started_again(events: list[Json], answer: Answer) -> list[Json]:
+    starts = [event for event in events if _is(event, "message_start")]
+    at = next((at for at, event in enumerate(events) if _is(event, "message_stop")), len(events))
+    return [*events[:at], *(starts * _STARTS), *events[at:]]
+
+
+def _pings(events: list[Json], answer: Answer) -> list[Json]:
+    return [one for event in events for one in ({"type": "ping"}, {"type": "ping"}, event)]
+
+
+# -- the input of a call -----------------------------------------------------------------------------------------
+
+
+def _arguments(block: list[Json]) -> str:
+    return "".join(event["delta"].get("partial_json", "") for event in block if _is(event, "content_block_delta"))
+
+
+def _with_input(block: list[Json], value: Any) -> list[Json]:
+    return [
+        {**event, "content_block": {**event["content_block"], "input": value}}
+        if _is(event, "content_block_start")
+        else event
+        for event in block
+    ]
+
+
+def _input_at_start(block: list[Json]) -> list[Json]:
+    value = object_of(_arguments(block))
+    if value is None:
+        return block
+    return [event for event in _with_input(block, value) if not _is(event, "content_block_delta")]
+
+
+def _input_twice(block: list[Json]) -> list[Json]:
+    value = object_of(_arguments(block))
+    return block if value is None else _with_input(block, value)
+
+
+def _input_as_text(block: list[Json]) -> list[Json]:
+    return [event for event in _with_input(block, _arguments(block)) if not _is(event, "content_block_delta")]
+
+
+def _input_as_text_whole(payload: Json, answer: Answer) -> Json:
+    texts = iter(call.arguments for call in answer.calls)
+    blocks = [{**one, "input": next(texts)} if one.get("type") == "tool_use" else one for one in payload["content"]]
+    return {**payload, "content": blocks}
+
+
+# -- how blocks follow one another -------------------------------------------------------------------------------
+
+
+def _gaps(events: list[Json], answer: Answer) -> list[Json]:
+    return [{**event, "index": event["index"] * 2} if "index" in event else event for event in events]
+
+
+def _overlapping(events: list[Json], answer: Answer) -> list[Json]:
+    """A block ends only behind the first event of the next."""
+    stops = [at for at, event in enumerate(events) if _is(event, "content_block_stop")]
+    out = list(events)
+    for at in stops:
+        if at + 1 < len(out) and _is(out[at + 1], "content_block_start"):
+            out[at], out[at + 1] = out[at + 1], out[at]
+    return out
+
+
+def _signed(answer: Answer) -> Answer:
+    return replace(answer, signature=answer.signature or _SIGNATURE)
+
+
+def _unsigned(answer: Answer) -> Answer:
+    return replace(answer, signature="")
+
+
+def _no_signature_field(block: list[Json]) -> list[Json]:
+    """Neither an empty one at the start nor one before the stop."""
+    out: list[Json] = []
+    for event in block:
+        if _is(event, "content_block_start"):
+            inner = {key: value for key, value in event["content_block"].items() if key != "signature"}
+            out.append({**event, "content_block": inner})
+        elif event.get("delta", {}).get("type") != "signature_delta":
+            out.append(event)
+    return out
+
+
+def _no_signature_whole(payload: Json, answer: Answer) -> Json:
+    blocks = [{key: value for key, value in one.items() if key != "signature"} for one in payload["content"]]
+    return {**payload, "content": blocks}
+
+
+def _empty_signature_delta(block: list[Json]) -> list[Json]:
+    index = block[0]["index"]
+    empty = {"type": "content_block_delta", "index": index, "delta": {"type": "signature_delta", "signature": ""}}
+    kept = _no_signature_field(block)
+    at = next((at for at, event in enumerate(kept) if _is(event, "content_block_stop")), len(kept))
+    return [*kept[:at], empty, *kept[at:]]
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------
+
+
+def _no_usage_in(kind: str) -> Chunks:
+    def changed(events: list[Json], answer: Answer) -> list[Json]:
+        return [_uncounted(event) if _is(event, kind) else event for event in events]
+
+    return changed
+
+
+def _uncounted(event: Json) -> Json:
+    kept = {key: value for key, value in event.items() if key != "usage"}
+    if "message" in kept:
+        kept["message"] = {key: value for key, value in kept["message"].items() if key != "usage"}
+    return kept
+
+
+def _row(name: str, about: str, seen: str, chunks: Chunks | None = None, **more: Any) -> Fault:
+    more = {"wires": ("anthropic",), "ways": ("stream",), **more}
+    return Fault(name=name, group="messages", about=about, seen=seen, chunks=chunks, **more)
+
+
+_BOTH_WAYS: Final = ("stream", "whole")
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    _row(
+        "block-stopped-twice",
+        "every block is stopped twice, first with a signature",
+        "kimi-cli#305",
+        _each_block(_stopped_twice),
+    ),
+    _row("block-not-stopped", "no block is ever stopped", "anthropic-sdk-kotlin#147", _without("content_block_stop")),
+    _row(
+        "message-started-again", "before the end the message is started again 29 times", "Kimi-K2.5#33", _started_again
+    ),
+    _row("ping-flood", "two pings come before every event", "Anthropic", _pings),
+    _row(
+        "input-at-start",
+        "a call's input is whole at its start, and no delta follows",
+        "opencode#20650",
+        _each_block(_input_at_start, "tool_use"),
+        needs="calls",
+    ),
+    _row(
+        "input-twice",
+        "a call's input is whole at its start, and its deltas follow all the same",
+        "proxies before Kimi; opencode#20650",
+        _each_block(_input_twice, "tool_use"),
+        needs="calls",
+    ),
+    _row(
+        "input-as-text",
+        "a call's input is a text with the JSON in it",
+        "anthropic-sdk-python#804",
+        _each_block(_input_as_text, "tool_use"),
+        whole=_input_as_text_whole,
+        ways=_BOTH_WAYS,
+        needs="calls",
+    ),
+    _row("index-gaps", "indexes of blocks go 0, 2, 4", "claudish#127, omlx#1353", _gaps),
+    _row("overlapping-blocks", "a block is stopped only when the next has started", "bifrost#3441", _overlapping),
+    _row(
+        "signed", "thoughts have an opaque signature", "Kimi Code", speech=_signed, ways=_BOTH_WAYS, needs="reasoning"
+    ),
+    _row("unsigned", "nothing signs the thoughts", "Moonshot", speech=_unsigned, ways=_BOTH_WAYS, needs="reasoning"),
+    _row(
+        "no-signature",
+        "thoughts have no field for a signature",
+        "Moonshot",
+        _each_block(_no_signature_field, "thinking"),
+        whole=_no_signature_whole,
+        ways=_BOTH_WAYS,
+        needs="reasoning",
+    ),
+    _row(
+        "empty-signature",
+        "the signature of the thoughts comes, and is empty",
+        "Kimi Code",
+        _each_block(_empty_signature_delta, "thinking"),
+        needs="reasoning",
+    ),
+    _row(
+        "no-start-usage",
+        "the start of the message does not count tokens",
+        "CLIProxyAPI#1279",
+        _no_usage_in("message_start"),
+    ),
+    _row(
+        "no-delta-usage",
+        "the end of the message does not count tokens",
+        "CLIProxyAPI#1279",
+        _no_usage_in("message_delta"),
+    ),
+    _row("no-message-delta", "nobody says why the message ends", "Kimi-K2.5#33", _without("message_delta")),
+    _row(
+        "no-message-stop", "the message is not stopped, the stream just ends", "new-api#5870", _without("message_stop")
+    ),
+    _row(
+        "no-message-start",
+        "the message is not started, its blocks just come",
+        "proxies before Kimi",
+        _without("message_start"),
+    ),
+)

@@ -1,0 +1,217 @@
+"""Thoughts in the field, the order and the shape of each host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Chunks, Fault, Speech, Whole
+from moonshim.simulator.faults.parts import (
+    REASONING_FIELDS,
+    Blocks,
+    carrier,
+    delta_of,
+    of_block,
+    read_blocks,
+    reasoning_of,
+    says,
+    text_of,
+    with_delta,
+)
+from moonshim.simulator.question import Json
+
+__all__ = ["FAULTS"]
+
+_SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
+"""Opaque, and base64url, as Kimi Code's are."""
+_FOREIGN: Final = "The user asked for the opening hours of the museum in Basel. "
+
+
+def _in_field(field: str) -> Speech:
+    return lambda answer: replace(answer, reasoning_field=field)
+
+
+def _summed_up(answer: Answer) -> Answer:
+    return replace(answer, reasoning_field="reasoning_summary", signature=answer.signature or _SIGNATURE)
+
+
+# -- one delta or message ----------------------------------------------------------------------------------------
+
+
+def _each_delta(change: Callable[[Json], Json]) -> Chunks:
+    return lambda chunks, answer: [with_delta(chunk, change(delta_of(chunk))) for chunk in chunks]
+
+
+def _message(change: Callable[[Json], Json]) -> Whole:
+    return lambda payload, answer: with_delta(payload, change(delta_of(payload)))
+
+
+def _copied(delta: Json) -> Json:
+    thought = reasoning_of(delta)
+    return {**delta, "reasoning_content": thought, "reasoning": thought} if thought else delta
+
+
+def _nulls(delta: Json) -> Json:
+    return {**dict.fromkeys(REASONING_FIELDS), **delta}
+
+
+def _emptied(delta: Json) -> Json:
+    return {key: _empty(value) if key in REASONING_FIELDS else value for key, value in delta.items()}
+
+
+def _empty(value: Any) -> Any:
+    return [] if isinstance(value, list) else "" if value else value
+
+
+# -- the order of things -----------------------------------------------------------------------------------------
+
+
+def _after_text(chunks: list[Json], answer: Answer) -> list[Json]:
+    if answer.question.wire == "anthropic":
+        return _thinking_later(read_blocks(chunks)).events()
+    thoughts = [chunk for chunk in chunks if says(chunk) == {"reasoning"}]
+    last = max((at for at, chunk in enumerate(chunks) if says(chunk) == {"text"}), default=None)
+    if last is None:
+        return chunks
+    rest = [chunk for chunk in chunks[: last + 1] if chunk not in thoughts]
+    return [*rest, *thoughts, *(chunk for chunk in chunks[last + 1 :] if chunk not in thoughts)]
+
+
+def _thinking_later(parts: Blocks) -> Blocks:
+    order = {"text": 0, "thinking": 1}
+    return Blocks(parts.head, sorted(parts.blocks, key=lambda block: order.get(of_block(block), 2)), parts.tail)
+
+
+def _with_text(chunks: list[Json], answer: Answer) -> list[Json]:
+    """The last thought and the first text in one delta, as at the change from one to the other."""
+    last = max((at for at, chunk in enumerate(chunks) if says(chunk) == {"reasoning"}), default=None)
+    first = next((at for at, chunk in enumerate(chunks) if says(chunk) == {"text"}), None)
+    if last is None or first != last + 1:
+        return chunks
+    both = carrier(chunks, {**delta_of(chunks[last]), "content": text_of(delta_of(chunks[first]))})
+    return [*chunks[:last], both, *chunks[first + 1 :]]
+
+
+def _blank_thinking(chunks: list[Json], answer: Answer) -> list[Json]:
+    """An empty block of thinking, or an empty field."""
+    if answer.question.wire == "anthropic":
+        kept = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
+        return list(kept)
+    return _each_delta(_emptied)(chunks, answer)
+
+
+def _blank_thinking_whole(payload: Json, answer: Answer) -> Json:
+    if answer.question.wire == "anthropic":
+        blocks = [{**one, "thinking": ""} if one.get("type") == "thinking" else one for one in payload["content"]]
+        return {**payload, "content": blocks}
+    return _message(_emptied)(payload, answer)
+
+
+# -- what is thought ---------------------------------------------------------------------------------------------
+
+
+def _thinks_only(answer: Answer) -> Answer:
+    return replace(answer, text="", calls=(), finish="stop") if answer.reasoning else answer
+
+
+def _thinks_too_long(answer: Answer) -> Answer:
+    return replace(answer, text="", calls=(), finish="length") if answer.reasoning else answer
+
+
+def _foreign(answer: Answer) -> Answer:
+    return replace(answer, reasoning=_FOREIGN + answer.reasoning) if answer.reasoning else answer
+
+
+def _row(name: str, about: str, seen: str, **more: Any) -> Fault:
+    more = {"wires": ("openai_chat",), "needs": "reasoning", **more}
+    return Fault(name=name, group="reasoning", about=about, seen=seen, **more)
+
+
+_BOTH_WIRES: Final = ("openai_chat", "anthropic")
+
+FAULTS: Final[tuple[Fault, ...]] = (
+    _row(
+        "reasoning-content",
+        "thoughts stand in `reasoning_content`, whatever else the host does",
+        "Moonshot, SGLang, older vLLM",
+        speech=_in_field("reasoning_content"),
+    ),
+    _row("reasoning", "thoughts stand in `reasoning`", "vLLM, Together", speech=_in_field("reasoning")),
+    _row(
+        "reasoning-details",
+        "thoughts stand in `reasoning` and as a list in `reasoning_details`",
+        "OpenRouter",
+        speech=_in_field("reasoning_details"),
+    ),
+    _row(
+        "reasoning-summary",
+        "thoughts are a summary and an encrypted entry in `reasoning_details`, numbered while they stream",
+        "Kimi Code, for K3",
+        families=("k3",),
+        speech=_summed_up,
+    ),
+    _row(
+        "reasoning-copies",
+        "every thought stands in `reasoning_content` and in `reasoning`",
+        "kimi-code#3928",
+        chunks=_each_delta(_copied),
+        whole=_message(_copied),
+    ),
+    _row(
+        "null-reasoning",
+        "the fields for thoughts are null wherever there are none",
+        "agent-zero#887",
+        needs="",
+        chunks=_each_delta(_nulls),
+        whole=_message(_nulls),
+    ),
+    _row(
+        "empty-reasoning",
+        "the model has thought, and its thoughts are told as an empty text",
+        "kimi-cli#2498",
+        wires=_BOTH_WIRES,
+        chunks=_blank_thinking,
+        whole=_blank_thinking_whole,
+    ),
+    _row(
+        "reasoning-with-text",
+        "the last thought and the first text share a delta",
+        "OmniRoute#771, future-os#46",
+        ways=("stream",),
+        chunks=_with_text,
+    ),
+    _row(
+        "reasoning-after-text",
+        "the thoughts come behind the text",
+        "goai#119",
+        wires=_BOTH_WIRES,
+        ways=("stream",),
+        chunks=_after_text,
+    ),
+    _row(
+        "foreign-reasoning",
+        "the thought begins with one that belongs to another request",
+        "sglang#34259",
+        wires=_BOTH_WIRES,
+        speech=_foreign,
+    ),
+    _row(
+        "stops-after-thinking",
+        "the model thinks, and then neither speaks nor calls",
+        "kimi-code#520, goose#11975, qwen-code#7034",
+        wires=_BOTH_WIRES,
+        lost=True,
+        speech=_thinks_only,
+    ),
+    _row(
+        "limit-spent-thinking",
+        "thoughts use up all tokens that were allowed, and nothing else comes",
+        "Moonshot: thoughts and text share `max_tokens`",
+        wires=_BOTH_WIRES,
+        lost=True,
+        speech=_thinks_too_long,
+    ),
+)
