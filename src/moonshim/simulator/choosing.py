@@ -79,10 +79,12 @@ def read_model(asked: str) -> Wanted:
 
 def read_names(names: str) -> tuple[tuple[Chosen, ...], str | None]:
     """
-    >>> read_names("split-byte")
+    >>> read_names("overloaded*2, unicode")[1]
+    'unicode'
+    >>> read_names("coding-gaet")
     Traceback (most recent call last):
     ...
-    moonshim.simulator.choosing.UnknownName: there is no fault or scenario `split-byte`; the nearest are ...
+    moonshim.simulator.choosing.UnknownName: there is no fault or scenario `coding-gaet`; the nearest is coding-gate
     """
     faults: list[Chosen] = []
     scenarios: list[str] = []
@@ -129,7 +131,7 @@ def _number(digits: str | None) -> int | None:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name.lower()[:_SHOWN], list(known), n=_NEAREST, cutoff=0.5)
+    close = get_close_matches(name.lower()[:_SHOWN], list(known), n=_NEAREST)
     if not close:
         return "`moonshim simulate faults` lists all"
     return f"the nearest are {', '.join(close)}" if len(close) > 1 else f"the nearest is {close[0]}"
