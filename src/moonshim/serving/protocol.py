@@ -25,8 +25,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moonshim.config.model import Limits
 
-__all__ = ["LINGER_SECONDS", "MOST_HEADERS", "BoundedProtocol", "protocol_with"]
+__all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "BoundedProtocol", "protocol_with"]
 
+DROP: Final = "moonshim.drop"
+"""An extension of the ASGI scope: `scope["extensions"][DROP]["drop"]()` ends the connection within an answer."""
 MOST_HEADERS: Final = 200
 LINGER_SECONDS: Final = 5.0
 """How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
@@ -96,6 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _Stop  # pipelining
         self._size = self._count = 0
         super().on_message_begin()
+        self.scope["extensions"] = {DROP: {"drop": self._drop}}
 
     def on_url(self, url: bytes) -> None:
         self._grow(len(url))
@@ -200,6 +203,12 @@ class BoundedProtocol(HttpToolsProtocol):
             headers.append((b"upgrade", b"HTTP/1.1"))
         head = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
         return head + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
+
+    def _drop(self) -> None:
+        """What was written arrives, and no end of the answer behind it: nobody takes it for whole."""
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        self.transport.close()
 
     # -- deadlines -------------------------------------------------------------------
 

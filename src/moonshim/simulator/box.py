@@ -23,9 +23,14 @@ from msgspec.structs import replace
 from moonshim.serving.server import Inside, serve_inside
 from moonshim.simulator.answer import Model
 from moonshim.simulator.app import SimulatorApp
-from moonshim.simulator.exchange import Exchange, Seen
+from moonshim.simulator.exchange import Exchange
+from moonshim.simulator.plugging import Plugged, load_model
+from moonshim.simulator.scenario import Scenario
+from moonshim.simulator.scenario_file import load_scenario
+from moonshim.simulator.scripted import ScriptedModel
+from moonshim.simulator.seen import Seen
 from moonshim.simulator.settings import SimulatorSettings
-from moonshim.simulator.stand_ins import FirstTool
+from moonshim.simulator.telling import tell_failure, tell_misuse, tell_seen
 
 __all__ = ["Simulator"]
 
@@ -38,18 +43,38 @@ class Simulator:
         settings: SimulatorSettings | None = None,
         *,
         model: str | Model = "",
+        scenario: str | Scenario = "",
         clock: Callable[[], float] = time.time,
         host: str = "127.0.0.1",
         port: int = 0,
         **fields: Any,
     ) -> None:
+        named = {"model": model, "scenario": scenario}
+        fields |= {name: value for name, value in named.items() if value and isinstance(value, str)}
         self.settings = replace(settings or SimulatorSettings(), **fields)
-        if isinstance(model, str):
-            model = FirstTool()
-        self._exchange = Exchange(self.settings, model, clock=clock)
-        self.app = SimulatorApp(self._exchange)
+        self._given: Model | None = None
+        if not isinstance(model, str):
+            self._given = Plugged(type(model).__name__, model.reply)
+        elif not isinstance(scenario, str):
+            self._given = ScriptedModel(scenario)
+        self._exchange = Exchange(
+            self.settings,
+            models=self._model,
+            clock=clock,
+            log=tell_seen,
+            log_failure=tell_failure,
+        )
+        self.app = SimulatorApp(self._exchange, log_misuse=tell_misuse)
         self._host, self._port = host, port
         self._inside: Inside | None = None
+
+    def _model(self, scenario: str | None) -> Model:
+        """The one that plays this scenario; without a name, the one that was given or is in the settings."""
+        if scenario is None and self._given is not None:
+            return self._given
+        if scenario is None and self.settings.model:
+            return load_model(self.settings.model)
+        return ScriptedModel(load_scenario(scenario or self.settings.scenario))
 
     @property
     def url(self) -> str:
@@ -68,6 +93,7 @@ class Simulator:
         return [seen for seen in self.requests if seen.problem is not None]
 
     async def __aenter__(self) -> Simulator:
+        self.app.open()
         self._inside = await serve_inside(self.app, host=self._host, port=self._port)
         return self
 

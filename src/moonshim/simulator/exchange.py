@@ -2,84 +2,201 @@
 
 from __future__ import annotations
 
+import hmac
+from collections import Counter as Uses
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
+from moonshim.errors import MoonshimError
+from moonshim.json_text import decode_object
+from moonshim.simulator import refusals, rules
 from moonshim.simulator.answer import Meant, Model
+from moonshim.simulator.choosing import Chosen, UnknownName, Wanted, chaos_pick, read_model, read_names
+from moonshim.simulator.counting import Counter
+from moonshim.simulator.faults import in_order
 from moonshim.simulator.ids import answer_id
+from moonshim.simulator.models import generation_of, tokens_by_default
 from moonshim.simulator.natures import nature_of
-from moonshim.simulator.play import Played, play
+from moonshim.simulator.play import Played, play, tell
 from moonshim.simulator.question import Json, Question, Wire
+from moonshim.simulator.reading import read_question
+from moonshim.simulator.rules import Objection
+from moonshim.simulator.seen import Asked, Seen
 from moonshim.simulator.settings import SimulatorSettings
-from moonshim.simulator.stand_ins import Counter, read_question
 
-__all__ = ["Asked", "Exchange", "Seen"]
+__all__ = ["HEADER", "SEEN_AT_MOST", "Exchange", "Refused"]
 
+HEADER: Final = "x-moonshim-simulate"
+"""A request's own faults and scenario: `markers-in-content, stall@2, five-rounds`."""
 SEEN_AT_MOST: Final = 1000
 
 
-class Asked(Struct, frozen=True):
-    """A request as it came in."""
+class Refused(Exception):
+    """Somebody on the walk objects, and it ends there."""
 
-    wire: Wire
-    headers: Mapping[str, str]
-    data: bytes
-
-
-class Seen(Struct, frozen=True, kw_only=True):
-    """What became of a request: of its `problem`, or of what the model meant."""
-
-    number: int
-    wire: Wire
-    asked_model: str = ""
-    body: Json = {}
-    question: Question | None = None
-    meant: Meant | None = None
-    status: int = 200
-    """0: the connection was dropped."""
-    problem: str | None = None
-    """Why it was refused, in the words of the error."""
-    faults: tuple[str, ...] = ()
-    """Those that were applied."""
+    def __init__(self, objection: Objection) -> None:
+        super().__init__(objection.message)
+        self.objection = objection
 
 
 class Exchange:
-    """What a simulator knows between two requests."""
+    """A host: what it is, and what it knows between two requests.
 
-    def __init__(self, settings: SimulatorSettings, model: Model, *, clock: Callable[[], float]) -> None:
-        self.settings, self.nature, self.model = settings, nature_of(settings.nature), model
+    `models` makes the model that plays a scenario, and of nothing the one of the settings. That one is made at once,
+    and the faults of the settings are read at once, so that a mistake shows before anybody asks.
+    """
+
+    def __init__(
+        self,
+        settings: SimulatorSettings,
+        *,
+        models: Callable[[str | None], Model],
+        clock: Callable[[], float],
+        log: Callable[[Seen], None],
+        log_failure: Callable[[BaseException, int], None],
+    ) -> None:
+        self.settings, self.nature = settings, nature_of(settings.nature)
         self.requests: deque[Seen] = deque(maxlen=SEEN_AT_MOST)
-        self._clock, self._counter, self._count = clock, Counter(), 0
+        self._models, self._made = models, dict[str | None, Model]({None: models(None)})
+        self._clock, self._log, self._log_failure = clock, log, log_failure
+        self._counter, self._assume, self._number = Counter(), frozenset(settings.assume), 0
+        self._always, _ = read_names(", ".join(settings.faults))
+        self._of_model = {name: read_names(", ".join(row.faults))[0] for name, row in settings.models.items()}
+        self._shown: Uses[tuple[str, str]] = Uses()
 
     def answer(self, asked: Asked) -> Played:
-        self._count += 1
-        body = msgspec.json.decode(asked.data)
-        question = read_question(body, wire=asked.wire, model=body["model"], generation=_generation(body["model"]))
-        meant = self.model.reply(question)
+        """Whatever comes in, what the host would say to it goes out; `requests` has what became of it."""
+        self._number += 1
+        noted: dict[str, Any] = {"number": self._number, "wire": asked.wire}
+        try:
+            played = self._walk(asked, noted)
+        except Refused as refused:
+            played = self.refuse(asked.wire, refused.objection)
+            noted["problem"] = refused.objection.message
+        except Exception as error:
+            self._log_failure(error, self._number)
+            why = str(error) if isinstance(error, MoonshimError) else f"the simulator failed: {error!r}"
+            objection = Objection(why, status=500, kind="server_error")
+            played = self.refuse(asked.wire, objection)
+            noted["problem"] = objection.message
+        seen = Seen(**noted, status=played.status, faults=played.faults)
+        self.requests.append(seen)
+        self._log(seen)
+        return played
+
+    def _walk(self, asked: Asked, noted: dict[str, Any]) -> Played:
+        self.admit(asked.headers)
+        body = noted["body"] = _object(asked.data)
+        name = noted["asked_model"] = _name(body)
+        wanted = self._wanted(name, asked.headers)
+        question = noted["question"] = self._question(asked.wire, body, wanted.model)
+        chosen = self._chosen(wanted, name, question)
+        for one in chosen:
+            if one.fault.status is not None:
+                self._note_shown(name, chosen, (one.fault.name,))
+                return tell(one.fault.status, asked.wire, faults=(one.fault.name,))
+        meant = noted["meant"] = self._meant(wanted.scenario, question)
         played = play(
             question,
             meant,
             nature=self.nature,
-            answer_id=answer_id(asked.wire, self.settings.seed, self._count, asked.data),
+            faults=in_order(one.fault for one in chosen),
+            answer_id=answer_id(asked.wire, self.settings.seed, self._number, asked.data),
             created=int(self._clock()),
-            tally=self._counter.tally(question, meant),
+            tally=self._counter.tally(question, meant, renamed=self.nature.renames_ids),
         )
-        self.requests.append(
-            Seen(
-                number=self._count,
-                wire=asked.wire,
-                asked_model=body["model"],
-                body=body,
-                question=question,
-                meant=meant,
-            )
-        )
+        self._note_shown(name, chosen, played.faults)
         return played
 
+    # -- the steps, in their order -----------------------------------------------------------------------------------
 
-def _generation(model: str) -> str:
-    return "k3" if "k3" in model else "k2.5" if "k2" in model else "other"
+    def admit(self, headers: Mapping[str, str]) -> None:
+        """The key, and who asks."""
+        key = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
+        if self.settings.api_key and not hmac.compare_digest(key.encode(), self.settings.api_key.encode()):
+            raise Refused(refusals.NO_KEY)
+        agent = headers.get("user-agent", "").lower()
+        if self.nature.agents and not any(known in agent for known in self.nature.agents):
+            raise Refused(refusals.OTHER_AGENT)
+
+    def _wanted(self, name: str, headers: Mapping[str, str]) -> Wanted:
+        """The model, and what goes wrong: in the model's name, in the header, in its row of the settings, in all."""
+        try:
+            wanted = read_model(name)
+            more, scenario = read_names(headers.get(HEADER, ""))
+        except UnknownName as error:
+            raise Refused(Objection(str(error))) from None
+        faults = (*wanted.faults, *more, *self._of_model.get(wanted.model, ()), *self._always)
+        return replace(wanted, faults=faults, scenario=wanted.scenario or scenario)
+
+    def _question(self, wire: Wire, body: Json, model: str) -> Question:
+        generation = generation_of(model, self.settings.models)
+        if generation is None and model:
+            raise Refused(refusals.no_model(model))
+        generation, host = generation or "other", self.nature.contract(wire)
+        objection = rules.check(body, wire=wire, generation=generation, host=host, assume=self._assume)
+        if objection is not None:
+            raise Refused(objection)
+        question = read_question(body, wire=wire, model=model, generation=generation, host=host)
+        if question.max_tokens is None:
+            question = replace(question, max_tokens=tokens_by_default(generation, self._assume))
+        return question
+
+    def _chosen(self, wanted: Wanted, name: str, question: Question) -> list[Chosen]:
+        """The faults of this round, as long as they have not been shown as often as they should be."""
+        chosen = [
+            one
+            for one in wanted.faults
+            if one.is_due(question.round, self._shown[name, str(one)])
+            and one.fault.applies(wire=question.wire, family=question.family, stream=question.stream)
+        ]
+        picked = chaos_pick(self.settings, self._number, question.wire, question.family, question.stream)
+        return chosen if picked is None else [*chosen, Chosen(picked)]
+
+    def _meant(self, scenario: str | None, question: Question) -> Meant:
+        if scenario not in self._made:
+            self._made[scenario] = self._models(scenario)
+        return self._made[scenario].reply(question)
+
+    def _note_shown(self, name: str, chosen: Sequence[Chosen], shown: tuple[str, ...]) -> None:
+        self._shown.update((name, str(one)) for one in chosen if one.times is not None and one.fault.name in shown)
+
+    # -- beside the walk ---------------------------------------------------------------------------------------------
+
+    def refuse(self, wire: Wire, objection: Objection) -> Played:
+        return tell(refusals.refusal(objection, wire=wire, nature=self.nature), wire)
+
+    def count(self, asked: Asked) -> int:
+        """How many tokens a request for Messages would have; raises `Refused`."""
+        self.admit(asked.headers)
+        body = _object(asked.data)
+        wanted = self._wanted(_name(body), asked.headers)
+        # A request to count says nothing of the answer.
+        question = self._question(asked.wire, {"max_tokens": 1} | body, wanted.model)
+        return Counter().tally(question, Meant(), renamed=self.nature.renames_ids).prompt
+
+
+def _object(data: bytes) -> Json:
+    body = decode_object(data)
+    if body is None:
+        raise Refused(refusals.not_json(_why_not(data)))
+    return body
+
+
+def _why_not(data: bytes) -> str:
+    if not data.strip():
+        return "it is empty"
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
+    return f"it is {type(found).__name__}, and no object"
+
+
+def _name(body: Json) -> str:
+    name = body.get("model")
+    return name if isinstance(name, str) else ""

@@ -13,14 +13,16 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.json_text import encode
 from moonshim.simulator.answer import Answer, Cut, Meant, NativeCall, Tally
 from moonshim.simulator.fault import CUT, Fault, Frames, Piece, Status
 from moonshim.simulator.ids import ID_PROFILES, IdPlace, fingerprint, signature
+from moonshim.simulator.imitation import imitate
 from moonshim.simulator.natures import Nature
 from moonshim.simulator.question import Json, Question, Wire
 from moonshim.simulator.shortening import shorten
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
-from moonshim.simulator.wire.frames import chat_frames, json_bytes, messages_frames
+from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from moonshim.simulator.wire.messages import messages_events, messages_whole
 
 __all__ = ["Played", "answer_of", "fits", "play", "tell"]
@@ -55,6 +57,8 @@ def play(
 ) -> Played:
     """An answer to this question from this host, with the faults that fit it, in the order in which they are named."""
     answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
+    if not nature.renames_ids:
+        answer = imitate(answer)
     chosen = [fault for fault in faults if fits(fault, answer)]
     for fault in chosen:
         if fault.speech is not None:
@@ -135,7 +139,7 @@ def tell(status: Status, wire: Wire, *, faults: tuple[str, ...] = ()) -> Played:
         return Played(status=0, pieces=[CUT], faults=faults)
     plain = isinstance(body, bytes)
     headers = {"content-type": "text/html; charset=utf-8" if plain else _JSON} | status.headers
-    data = body if isinstance(body, bytes) else json_bytes(body)
+    data = body if isinstance(body, bytes) else encode(body)
     return Played(status=status.status, headers=headers, pieces=[data], faults=faults)
 
 
@@ -170,7 +174,7 @@ def _whole(answer: Answer, faults: Iterable[Fault]) -> bytes:
     for fault in faults:
         if fault.whole is not None:
             payload = fault.whole(payload, answer)
-    return json_bytes(payload)
+    return encode(payload)
 
 
 def _on_the_line(frames: list[bytes], answer: Answer, faults: Sequence[Frames]) -> list[Piece]:

@@ -1,16 +1,14 @@
-"""Payloads -> bytes: one server-sent event each, or a JSON text."""
+"""Payloads -> bytes: one server-sent event each."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
+from moonshim.json_text import encode
 from moonshim.simulator.question import Json
 
-__all__ = ["DONE", "chat_frames", "json_bytes", "messages_frames"]
+__all__ = ["DONE", "chat_frames", "messages_frames"]
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -20,7 +18,7 @@ def chat_frames(chunks: Iterable[Json]) -> list[bytes]:
     >>> chat_frames([{"choices": []}])
     [b'data: {"choices":[]}\n\n', b'data: [DONE]\n\n']
     """
-    return [*(b"data: " + json_bytes(chunk) + b"\n\n" for chunk in chunks), DONE]
+    return [*(b"data: " + encode(chunk) + b"\n\n" for chunk in chunks), DONE]
 
 
 def messages_frames(events: Iterable[Json]) -> list[bytes]:
@@ -29,18 +27,6 @@ def messages_frames(events: Iterable[Json]) -> list[bytes]:
     [b'event: ping\ndata: {"type":"ping"}\n\n']
     """
     return [
-        b"event: " + str(event.get("type", "message")).encode() + b"\ndata: " + json_bytes(event) + b"\n\n"
+        b"event: " + str(event.get("type", "message")).encode() + b"\ndata: " + encode(event) + b"\n\n"
         for event in events
     ]
-
-
-def json_bytes(value: Json) -> bytes:
-    r"""Half a character, which a fault may leave, is escaped: JSON can say it where UTF-8 cannot.
-
-    >>> json_bytes({"a": "é"}), json_bytes({"a": "\ud83d"})
-    (b'{"a":"\xc3\xa9"}', b'{"a":"\\ud83d"}')
-    """
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()

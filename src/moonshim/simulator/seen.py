@@ -1,0 +1,44 @@
+"""A request that came in, and what became of it: values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from moonshim.simulator.answer import Meant
+from moonshim.simulator.question import Json, Question, Wire
+
+__all__ = ["Asked", "Seen"]
+
+
+class Asked(Struct, frozen=True):
+    """A request as it came: headers by their lower-case names."""
+
+    wire: Wire
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What became of it: its problem, or what the model meant."""
+
+    number: int
+    """The first request is 1."""
+    wire: Wire
+    asked_model: str = ""
+    body: Json = {}
+    question: Question | None = None
+    meant: Meant | None = None
+    status: int = 200
+    """0: the connection was dropped before any answer."""
+    problem: str | None = None
+    """Why it was refused, in the words of the error."""
+    faults: tuple[str, ...] = ()
+    """Those that were applied, of those that were asked for."""
+    missed: tuple[str, ...] = ()
+    """Those that were asked for, and could not show in this answer."""
+
+    @property
+    def round(self) -> int | None:
+        return None if self.question is None else self.question.round
