@@ -45,8 +45,9 @@ def numbered(turns: tuple[Turn, ...]) -> list[Numbered]:
 
 def _walk(turns: tuple[Turn, ...]) -> Iterator[Numbered]:
     count = 0
-    # An id that comes again names the oldest call that has no result yet, or else the last one.
+    # An id that comes again names the oldest call that has no result yet, or else the one that got the last.
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+    answered: dict[str, str] = {}
     for place, turn in enumerate(turns):
         for call in turn.calls:
             right = f"functions.{call.name}:{count}"
@@ -54,9 +55,9 @@ def _walk(turns: tuple[Turn, ...]) -> Iterator[Numbered]:
             count += 1
             yield Numbered(place, call.id, right)
         for result in turn.results:
-            names = waiting.get(result.call_id)
-            right = "" if not names else names.popleft() if len(names) > 1 else names[0]
-            yield Numbered(place, result.call_id, right)
+            if names := waiting.get(result.call_id):
+                answered[result.call_id] = names.popleft()
+            yield Numbered(place, result.call_id, answered.get(result.call_id, ""))
 
 
 def _renamed(turn: Turn, right: Iterator[Numbered]) -> Turn:

@@ -1,0 +1,59 @@
+"""Which ids a model would have written, and what renaming makes of those that it would not have."""
+
+from __future__ import annotations
+
+from moonshim.simulator.question import Call, Result, Turn
+from moonshim.simulator.render.history_ids import Numbered, numbered, rename_ids
+
+
+def ai(*ids: str, name: str = "ls") -> Turn:
+    return Turn(role="assistant", calls=tuple(Call(id, name, "{}") for id in ids))
+
+
+def told(*ids: str) -> Turn:
+    return Turn(role="tool", results=tuple(Result(id, "ls", "x") for id in ids))
+
+
+def shown(*turns: Turn) -> list[str]:
+    return [
+        id
+        for turn in rename_ids(turns)
+        for id in (*(call.id for call in turn.calls), *(result.call_id for result in turn.results))
+    ]
+
+
+def test_the_index_counts_over_the_whole_conversation() -> None:
+    assert shown(ai("a", "b"), told("b", "a"), ai("c", name="cat"), told("c")) == [
+        "functions.ls:0",
+        "functions.ls:1",
+        "functions.ls:1",
+        "functions.ls:0",
+        "functions.cat:2",
+        "functions.cat:2",
+    ]
+
+
+def test_an_id_that_comes_again_names_the_oldest_call_without_a_result() -> None:
+    assert shown(ai("x"), told("x"), ai("x"), told("x")) == [
+        "functions.ls:0",
+        "functions.ls:0",
+        "functions.ls:1",
+        "functions.ls:1",
+    ]
+    assert shown(ai("x", "x"), told("x", "x")) == [
+        "functions.ls:0",
+        "functions.ls:1",
+        "functions.ls:0",
+        "functions.ls:1",
+    ]
+
+
+def test_a_result_of_no_call_keeps_what_it_has() -> None:
+    assert shown(told("nobody")) == ["nobody"]
+    assert numbered((told("nobody"),)) == [Numbered(0, "nobody", "")]
+
+
+def test_what_is_right_stays() -> None:
+    turns = (Turn(role="user", text="Hi"), ai("functions.ls:0"), told("functions.ls:0"))
+    assert rename_ids(turns) == turns
+    assert {(one.place, one.sent == one.right) for one in numbered(turns)} == {(1, True), (2, True)}

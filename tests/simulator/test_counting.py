@@ -1,0 +1,137 @@
+"""Tokens of prompts and answers, and what a cache knows of a prompt."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+import pytest
+
+from moonshim.simulator.answer import Meant, MeantCall, Tally
+from moonshim.simulator.counting import BLOCK, Counter, tokens_of
+from moonshim.simulator.question import Call, Question, Result, Turn
+from moonshim.tokens import MEDIA_TOKENS
+
+SYSTEM: Final = Turn(role="system", text="You are an agent that reads files and says what is in them. " * 40)
+SAID: Final = "There is a function in it that adds two numbers, and one that does not. " * 10
+
+
+def question(*turns: Turn, generation: str = "k2.5", model: str = "kimi-k2.5") -> Question:
+    return Question(wire="openai_chat", model=model, generation=generation, turns=turns)
+
+
+def conversation(rounds: int, *, id_of: str = "functions.read:{}", system: Turn = SYSTEM) -> Question:
+    turns = [system, Turn(role="user", text="What is in these files?")]
+    for at in range(rounds):
+        call = Call(id_of.format(at), "read", '{"path": "a.py"}')
+        turns += [
+            Turn(role="assistant", calls=(call,), reasoning="I read on."),
+            Turn(role="tool", results=(Result(call.id, "read", SAID),)),
+        ]
+    return question(*turns)
+
+
+def tallies(*questions: Question) -> list[Tally]:
+    counter = Counter()
+    return [counter.tally(one, Meant(text="ok")) for one in questions]
+
+
+def test_a_history_that_stays_as_it_was_is_known_up_to_what_is_new() -> None:
+    told = tallies(*(conversation(rounds) for rounds in range(6)))
+    assert told[0].cached == 0
+    for before, after in pairwise(told):
+        assert after.prompt > before.prompt
+        assert before.prompt - 3 * BLOCK <= after.cached <= before.prompt
+        assert after.cached % BLOCK == 0
+
+
+def test_ids_that_are_made_anew_on_every_request_cost_all_that_comes_behind_the_first() -> None:
+    told = tallies(*(conversation(rounds, id_of=f"call_{rounds}_{{}}") for rounds in range(6)))
+    start = tallies(conversation(0))[0].prompt
+    assert all(one.cached <= start for one in told)
+    assert told[-1].cached < told[-1].prompt / 2
+
+
+def test_a_system_prompt_that_tells_the_time_costs_everything() -> None:
+    clocks = [Turn(role="system", text=f"It is 12:0{minute}. {SYSTEM.text}") for minute in range(6)]
+    told = tallies(*(conversation(at, system=clock) for at, clock in enumerate(clocks)))
+    assert [one.cached for one in told] == [0] * 6
+
+
+def test_renaming_hides_ids_that_are_made_anew_from_the_cache() -> None:
+    counter = Counter()
+    told = [
+        counter.tally(conversation(rounds, id_of=f"call_{rounds}_{{}}"), Meant(), renamed=True) for rounds in range(6)
+    ]
+    assert told[-1].cached > told[-1].prompt / 2
+
+
+def test_the_same_prompt_is_known_whole_and_never_more_than_whole() -> None:
+    first, second = tallies(conversation(3), conversation(3))
+    assert first.prompt == second.prompt
+    assert second.prompt - 2 * BLOCK < second.cached <= second.prompt
+
+
+def test_another_model_knows_nothing_of_it() -> None:
+    ask = conversation(3)
+    assert tallies(ask, msgspec.structs.replace(ask, model="kimi-k2.6"))[1].cached == 0
+
+
+def test_a_short_prompt_is_never_known() -> None:
+    assert [one.cached for one in tallies(*[question(Turn(role="user", text="Hi"))] * 2)] == [0, 0]
+
+
+def test_what_is_kept_is_bounded_and_the_oldest_is_forgotten_first() -> None:
+    counter = Counter(kept=200)
+    old, new = conversation(5), [question(Turn(role="user", text=f"{at} {SAID}" * 20)) for at in range(10)]
+    counter.tally(old, Meant())
+    assert counter.tally(old, Meant()).cached > 0
+    for one in new:
+        counter.tally(one, Meant())
+        assert counter.kept <= 200
+    assert counter.tally(old, Meant()).cached == 0
+
+
+def test_of_a_prompt_that_is_too_long_to_keep_its_beginning_is_kept() -> None:
+    counter = Counter(kept=10)
+    ask = conversation(20)
+    counter.tally(ask, Meant())
+    assert 0 < counter.tally(ask, Meant()).cached <= 20 * BLOCK
+
+
+def test_what_was_half_forgotten_is_still_known_from_its_beginning() -> None:
+    counter = Counter(kept=100)
+    old, new = conversation(20), question(Turn(role="user", text=SAID * 10))
+    counter.tally(old, Meant())
+    whole = counter.tally(old, Meant()).cached
+    counter.tally(new, Meant())
+    assert 0 < counter.tally(old, Meant()).cached < whole
+
+
+def test_an_answer_counts_its_thoughts_its_text_and_its_calls() -> None:
+    counter = Counter()
+    ask = question(Turn(role="user", text="Hi"))
+    call = MeantCall("read", '{"path": "a.py"}')
+    silent = counter.tally(ask, Meant())
+    told = counter.tally(ask, Meant(reasoning="I think of it.", text="Well.", calls=(call, call)))
+    assert (silent.completion, silent.reasoning) == (0, 0)
+    assert told.reasoning == tokens_of("I think of it.")
+    assert told.completion > told.reasoning + tokens_of("Well.") + 2 * tokens_of(call.arguments)
+
+
+@pytest.mark.parametrize("generation", ["k2", "k3", "other"])
+def test_calls_are_counted_in_every_grammar(generation: str) -> None:
+    ask = question(Turn(role="user", text="Hi"), generation=generation)
+    assert Counter().tally(ask, Meant(calls=(MeantCall("read", "{}"),))).completion >= 8
+
+
+def test_a_marker_is_one_token_and_an_image_is_many() -> None:
+    assert tokens_of("<|im_end|>" * 10) == 10
+    assert tokens_of("<|media_pad|>") == MEDIA_TOKENS + 1
+    assert tokens_of("") == 0
+
+
+def test_halves_of_characters_are_counted_too() -> None:
+    ask = question(Turn(role="user", text="\ud83d" * 1000))
+    assert tallies(ask, ask)[1].cached > 0
