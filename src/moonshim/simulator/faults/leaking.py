@@ -12,7 +12,7 @@ from moonshim.simulator.fault import Speech
 from moonshim.simulator.question import Call, Json
 from moonshim.simulator.slots import Place, Slot, canonical
 
-__all__ = ["Channel", "Write", "empty_list", "empty_lists", "leak", "leak_half", "leaked", "raw_calls"]
+__all__ = ["Channel", "Write", "empty_list", "empty_lists", "ending", "leak", "leak_half", "leaked", "raw_calls"]
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 Write: TypeAlias = Callable[[Sequence[Call]], str]
@@ -29,6 +29,11 @@ def raw_calls(answer: Answer, slot: Slot = canonical) -> tuple[Call, ...]:
     )
 
 
+def ending(answer: Answer, finish: str) -> str:
+    """How an answer ends whose calls are not told; one that was over its limit still is."""
+    return answer.finish if answer.finish == "length" else finish
+
+
 def leaked(
     answer: Answer,
     raw: str,
@@ -39,7 +44,7 @@ def leaked(
     cut: Cut | None = None,
 ) -> Answer:
     """The raw text behind what is in the channel already; `calls` are those that the parser did find."""
-    told = replace(answer, calls=calls, finish=finish, cut=cut or answer.cut)
+    told = replace(answer, calls=calls, finish=ending(answer, finish), cut=cut or answer.cut)
     if into == "text":
         return replace(told, text=answer.text + raw)
     return replace(told, reasoning=answer.reasoning + raw)

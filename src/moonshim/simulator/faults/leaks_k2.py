@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from moonshim.simulator.slots import SLOTS
 
 __all__ = ["FAULTS"]
 
+_WORD: Final = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+")
 _SINGULAR: Final = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 
 
@@ -113,12 +115,15 @@ def _among(answer: Answer) -> Answer:
 
 
 def _pieces(text: str, count: int) -> list[str]:
-    """
+    """Some words each: white space alone means nothing between markers.
+
     >>> _pieces("I look at it.", 3)
-    ['I lo', 'ok a', 't it.']
+    ['I', ' look', ' at it.']
     """
-    size = len(text) // count
-    return [text[at * size : (at + 1) * size] for at in range(count - 1)] + [text[(count - 1) * size :]]
+    words = _WORD.findall(text)
+    size = len(words) // count
+    ends = [at * size for at in range(1, count)]
+    return ["".join(words[first:last]) for first, last in zip([0, *ends], [*ends, None], strict=True)]
 
 
 def _swallowed(answer: Answer) -> Answer:
@@ -137,6 +142,15 @@ def _cut_off(answer: Answer) -> Answer:
     kept = calls[-1].arguments[: len(calls[-1].arguments) // 2]
     raw = SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + kept
     return leaked(answer, raw, finish="length")
+
+
+def _cut_off_in_slot(answer: Answer) -> Answer:
+    """The last call stops before it is known what it calls."""
+    calls = raw_calls(answer)
+    if not calls:
+        return answer
+    kept = calls[-1].id[: len(calls[-1].id) // 2]
+    return leaked(answer, SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + kept, finish="length")
 
 
 # --- thoughts ----------------------------------------------------------------------------------------------------
@@ -280,6 +294,12 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "markers-cut-off",
         "the answer is over its limit in the arguments of a call that leaks",
         _cut_off,
+        fatal=True,
+    ),
+    _row(
+        "markers-cut-off-in-slot",
+        "the answer is over its limit in the identifier of a call that leaks",
+        _cut_off_in_slot,
         fatal=True,
     ),
     _row(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Fault, Speech
-from moonshim.simulator.faults.leaking import empty_list, empty_lists, leak, leak_half, leaked, raw_calls
+from moonshim.simulator.faults.leaking import empty_list, empty_lists, ending, leak, leak_half, leaked, raw_calls
 from moonshim.simulator.marks import k3_close, k3_open, k3_tools
 from moonshim.simulator.question import Call
 
@@ -66,7 +66,7 @@ def _everything(write: Callable[[Answer], str]) -> Speech:
     def speech(answer: Answer) -> Answer:
         if not answer.reasoning:
             return answer
-        return replace(answer, reasoning=write(answer), text="", calls=(), finish="stop")
+        return replace(answer, reasoning=write(answer), text="", calls=(), finish=ending(answer, "stop"))
 
     return speech
 
@@ -103,7 +103,7 @@ def _message_end(answer: Answer) -> Answer:
 
 def _wrapper(answer: Answer) -> Answer:
     text = k3_open("response") + answer.text + k3_close("response") + _tools(answer)
-    return replace(answer, text=text, calls=(), finish="stop")
+    return replace(answer, text=text, calls=(), finish=ending(answer, "stop"))
 
 
 def _wrapper_begun(answer: Answer) -> Answer:
@@ -125,14 +125,21 @@ def _inline(answer: Answer) -> Answer:
 
 
 def _cut_off(answer: Answer) -> Answer:
-    """The last call stops in the middle of what it is given."""
+    """The last call stops in the middle of its last argument, or right behind its begin where it has none."""
+    if not answer.calls:
+        return answer
+    whole = k3_tools(raw_calls(answer)).removesuffix(k3_close("call") + k3_close("tools"))
+    whole = whole.removesuffix(k3_close("argument"))
+    value = whole.rindex("<|sep|>") + len("<|sep|>")
+    return leaked(answer, whole[: (value + len(whole)) // 2], finish="length")
+
+
+def _cut_off_in_tag(answer: Answer) -> Answer:
     if not answer.calls:
         return answer
     *others, last = raw_calls(answer)
-    whole = k3_tools([*others, last])
-    begun = whole.rindex("<|open|>call ")
-    inside = len(whole.removesuffix(k3_close("tools")).removesuffix(k3_close("call"))) - begun
-    return leaked(answer, whole[: begun + max(inside * 3 // 4, 1)], finish="length")
+    tag = k3_open("call", tool=last.name, index=str(len(answer.calls))).removesuffix("<|sep|>")
+    return leaked(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish="length")
 
 
 def _dropped(answer: Answer) -> Answer:
@@ -232,10 +239,17 @@ FAULTS: Final[tuple[Fault, ...]] = (
         fatal=True,
     ),
     _row(
+        "cut-off-in-tag",
+        "the answer is over its limit in the tag that begins a call, which leaks",
+        _cut_off_in_tag,
+        "a test of vllm's",
+        fatal=True,
+    ),
+    _row(
         "cut-off-dropped",
         "the answer is over its limit in its last call, of which nothing is told",
         _dropped,
-        fatal=True,
+        lost=True,
     ),
     _row(
         "reasoning-in-content",

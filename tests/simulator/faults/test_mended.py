@@ -1,0 +1,125 @@
+"""Leaks, identifiers and arguments that hosts get wrong, through the engine: what was meant, or an honest end."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pytest
+
+from moonshim import KimiOptions, Mended, Mender, mend_response
+from moonshim.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.events import Failed, Finished
+from moonshim.prepare import prepare_request
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.fault import Fault
+from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
+from moonshim.simulator.question import Json, Wire
+from moonshim.simulator.wire.frames import chat_frames, messages_frames
+from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, question, written
+from tests.streams import leaked
+
+FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
+CASES: Final = [(name, family) for name, fault in FAULTS.items() for family in fault.families]
+AWKWARD: Final = (
+    "Bash",
+    json.dumps({"command": "a\n\\d \\x1b 😀 <|tool_call_end|> <|sep|> </think> é"}, ensure_ascii=False),
+)
+TYPED: Final = ("plan", '{"todos":[{"title":"[a]","n":1.5},null],"deep":{"x":[true,"1"]},"share":0.25}')
+TEXT: Final = "I look at it, <at> all of it."
+
+NOT_MENDED: Final = {"slot-call-hex-beside"}
+"""What the engine does not read yet: a name that stands among the arguments."""
+MARKS_LEFT: Final = {"xtml-cut-off-in-tag"}
+"""A tag that the answer breaks off in goes out as the text that it is."""
+TEXT_IN_THOUGHT: Final = {"think-never-closed", "xtml-think-never-closed"}
+"""Nothing tells where the thought ends and the text begins."""
+THOUGHT_IN_TEXT: Final = {"xtml-reasoning-in-content"}
+NAMELESS: Final = {"slot-number", "slot-call-number", "slot-call-hex"}
+"""The tool is found by its arguments, if only one fits: a call without any says nothing."""
+
+
+def asked_by_client(wire: Wire, model: str, *, stream: bool) -> Json:
+    chat = wire == "openai_chat"
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": schema}}
+        if chat
+        else {"name": name, "input_schema": schema}
+        for name, schema in TOOLS.items()
+    ]
+    said = [{"role": "user", "content": "Do it."}]
+    return {"model": model, "messages": said, "tools": tools, "stream": stream, "max_tokens": 1000}
+
+
+def mended(fault: Fault, answer: Answer) -> tuple[Message, Finished | Failed | None]:
+    wire, stream = answer.question.wire, answer.question.stream
+    body = asked_by_client(wire, answer.model, stream=stream)
+    options = KimiOptions.mending(repair_arguments="schema")
+    plan = prepare_request(body, dialect=wire, upstream=wire, host="generic", options=options).plan
+    sent = written(fault, answer)
+    if not stream:
+        whole: Mended = mend_response(sent, plan=plan)
+        return whole.message, whole.ending
+    mender = Mender(plan=plan)
+    for frame in chat_frames(sent) if wire == "openai_chat" else messages_frames(sent):
+        mender.feed(frame)
+    mender.flush()
+    return mender.message, mender.ending
+
+
+def texts(message: Message, kind: type[Text | Reasoning]) -> str:
+    return "".join(
+        part.text for part in message.parts if isinstance(part, (Text, Reasoning)) and isinstance(part, kind)
+    )
+
+
+def calls(message: Message) -> list[ToolCall]:
+    return [part for part in message.parts if isinstance(part, ToolCall)]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(("name", "family"), CASES)
+def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stream: bool) -> None:
+    fault = FAULTS[name]
+    meant = [PARIS, AWKWARD, TYPED, *([] if name in NAMELESS else [("rest", "{}")])]
+    answer = answer_to(question({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *meant, text=TEXT)
+    message, ending = mended(fault, answer)
+    found = calls(message)
+    assert bool(leaked([texts(message, Text), texts(message, Reasoning)])) is (name in NOT_MENDED | MARKS_LEFT)
+    if fault.fatal or fault.lost:
+        assert isinstance(ending, Failed) or (ending is not None and ending.reason == "length")
+        return
+    if name in NOT_MENDED:
+        assert not found
+        return
+    assert [call.name for call in found] == [tool for tool, _ in meant]
+    assert [json.loads(call.arguments) for call in found] == [json.loads(given) for _, given in meant]
+    assert len({call.id for call in found} - {""}) == len(meant)
+    assert isinstance(ending, Finished)
+    assert ending.reason == "tool_calls"
+    if name not in TEXT_IN_THOUGHT | THOUGHT_IN_TEXT:
+        assert texts(message, Text).strip() == answer.meant.text
+        assert texts(message, Reasoning).strip() == answer.meant.reasoning
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("name", "family"), [case for case in CASES if FAULTS[case[0]].needs in ("", "reasoning")])
+def test_an_answer_without_calls_is_told_as_it_was_meant(name: str, family: str, wire: Wire) -> None:
+    answer = answer_to(question({"k2": "k2.5", "k3": "k3"}[family], wire, stream=True))
+    message, ending = mended(FAULTS[name], answer)
+    assert not calls(message)
+    assert isinstance(ending, Finished)
+    assert ending.reason == "stop"
+    if name not in THOUGHT_IN_TEXT:
+        assert texts(message, Text) == answer.meant.text
+        assert texts(message, Reasoning) == answer.meant.reasoning
+
+
+@pytest.mark.parametrize(
+    "name", [fault.name for fault in leaks_k2.FAULTS if not fault.fatal and fault.name not in NOT_MENDED]
+)
+def test_arguments_of_k2_that_were_right_stay_as_they_were_to_the_byte(name: str) -> None:
+    spaced = ("get_weather", '{ "city" :\t"Paris" }')
+    message, _ = mended(FAULTS[name], answer_to(question(stream=True), spaced, LS))
+    assert [call.arguments for call in calls(message)] == [spaced[1], LS[1]]

@@ -1,0 +1,118 @@
+"""A K2 that is shown wrong identifiers, and what it writes in the third round."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from moonshim.simulator.answer import Answer
+from moonshim.simulator.imitation import imitate
+from moonshim.simulator.question import Call, Turn
+from tests.simulator.faults.answers import LS, PARIS, answer_to, answers, question, round_of
+
+BEGIN = "<|tool_calls_section_begin|><|tool_call_begin|>"
+END = "<|tool_call_end|><|tool_calls_section_end|>"
+ARGUMENTS = "<|tool_call_argument_begin|>"
+
+
+def rounds(*ids: str, name: str = "Bash") -> tuple[Turn, ...]:
+    """One round with one call for each identifier."""
+    return tuple(turn for given in ids for turn in round_of(Call(given, name, "{}")))
+
+
+def asked_behind(history: tuple[Turn, ...], generation: str = "k2.5") -> Answer:
+    return answer_to(question(generation, history=history), LS)
+
+
+def slot(answer: Answer) -> str:
+    """What stands in the place of the identifier; the answer has leaked."""
+    assert (answer.calls, answer.finish) == ((), "stop")
+    assert answer.text.startswith("I look." + BEGIN)
+    assert answer.text.endswith(ARGUMENTS + '{"command": "ls"}' + END)
+    return answer.text.removeprefix("I look." + BEGIN).partition(ARGUMENTS)[0]
+
+
+@pytest.mark.parametrize("wrong", [(), ("call_0a1b",)])
+def test_the_first_two_rounds_work(wrong: tuple[str, ...]) -> None:
+    answer = asked_behind(rounds(*wrong))
+    assert imitate(answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("shown", "written"),
+    [
+        (("call_functionsBash0", "call_functionsBash1"), "functionsBash2"),
+        (("functionsBash0", "functionsBash4"), "functionsBash5"),
+        (("functions_Bash_0", "functions_Bash_1"), "functions_Bash_2"),
+        (("Bash_0", "Bash_1"), "Bash_2"),
+        (("Bash:0", "Bash:1"), "Bash:2"),
+        (("call00002", "call00003"), "call00004"),
+        (("0", "1"), "2"),
+        (("functions.Bash.0", "functions.Bash.1"), "functions.Bash.2"),
+        (("functions.Bash0", "functions.Bash1"), "functions.Bash2"),
+        (("functions.Bash", "functions.Bash"), "functions.Bash"),
+    ],
+)
+def test_the_third_round_is_written_as_the_history_was(shown: tuple[str, ...], written: str) -> None:
+    assert slot(imitate(asked_behind(rounds(*shown)))) == written
+
+
+@pytest.mark.parametrize(
+    "shown", ["call_59adf5614cfe", "toolu_01A09q90", "chatcmpl-tool-8f", "9f8e-uuid", "", "hist_tool_x"]
+)
+def test_what_has_no_name_is_imitated_by_hexadecimals(shown: str) -> None:
+    written = slot(imitate(asked_behind(rounds(shown, shown))))
+    assert written.startswith("call_")
+    assert len(written) == len("call_59adf5614cfe4f4b8a71be54")
+
+
+def test_the_number_of_a_tool_is_no_number_of_a_call() -> None:
+    history = rounds("functions.base64", "functions.base64", name="base64")
+    written = imitate(answer_to(question(history=history), ("base64", "{}"), text="")).text
+    assert written == BEGIN + "functions.base64" + ARGUMENTS + "{}" + END
+
+
+def test_every_call_of_the_answer_is_broken_and_counted_on() -> None:
+    answer = imitate(answer_to(question(history=rounds("Bash_0", "Bash_1")), PARIS, LS))
+    assert [part.partition(ARGUMENTS)[0] for part in answer.text.split("<|tool_call_begin|>")[1:]] == [
+        "get_weather_2",
+        "Bash_3",
+    ]
+
+
+def test_the_last_wrong_identifier_is_the_one_that_is_imitated() -> None:
+    assert slot(imitate(asked_behind(rounds("call_0a1b", "functions.Bash:1", "Bash_7")))) == "Bash_8"
+
+
+def test_it_recovers_when_the_history_is_right_again() -> None:
+    wrong = asked_behind(rounds("call_0a", "call_0b", "call_0c"))
+    assert imitate(wrong) != wrong
+    right = asked_behind(rounds("functions.Bash:0", "functions.Bash:1", "functions.Bash:2"))
+    assert imitate(right) == right
+
+
+def test_numbers_count_over_the_whole_conversation() -> None:
+    parallel = (*round_of(Call("functions.a:0", "a", "{}"), Call("functions.b:1", "b", "{}")), *rounds())
+    right = asked_behind((*parallel, *round_of(Call("functions.a:2", "a", "{}"))))
+    assert imitate(right) == right
+
+
+def test_a_wrong_number_alone_is_still_read_and_goes_on_wrong() -> None:
+    answer = imitate(asked_behind(rounds("functions.Bash:0", "functions.Bash:0", "functions.Bash:0")))
+    assert [call.id for call in answer.calls] == ["functions.Bash:1"]
+    assert (answer.text, answer.finish) == ("I look.", "tool_calls")
+
+
+@pytest.mark.parametrize("generation", ["k3", "k3.1", "other"])
+def test_only_k2_sees_identifiers(generation: str) -> None:
+    answer = asked_behind(rounds("call_0a", "call_0b", "call_0c"), generation)
+    assert imitate(answer) == answer
+
+
+@given(answers())
+def test_any_history_can_be_imitated(answer: Answer) -> None:
+    after = imitate(answer)
+    assert after == imitate(answer)
+    assert after.meant == answer.meant
+    if not answer.calls or answer.question.family != "k2":
+        assert after == answer
