@@ -34,8 +34,8 @@ _PLACE: Final = re.compile(r"\{([A-Za-z_]+)\}")
 _ACT_KEYS: Final = ("round", "answer", "no_tools")
 # What people may write from memory of other tools' files.
 _HINTS: Final = {
-    "turn": "; what happens for each message of the user stands under `[[act]]`",
-    "message": "; what happens for each message of the user stands under `[[act]]`",
+    "turn": "; each message of the user has its `[[act]]`",
+    "message": "; each message of the user has its `[[act]]`",
     "rounds": "; each round is a `[[round]]` of its own",
     "tool_calls": "; did you mean `call`?",
     "name": "; did you mean `tool`?",
@@ -100,9 +100,7 @@ def _scenario(root: Table, name: str) -> Scenario:
         for key in _ACT_KEYS:
             if key in root:
                 root.knows(key)
-                root.error(
-                    key, "this belongs to an act: write it behind an `[[act]]`, as `[[act.round]]` or `[act.answer]`"
-                )
+                root.error(key, f"this belongs to an act: write `act.{key}` behind `[[act]]`")
         acts = [_act(table) for table in tables]
         for table in tables:
             table.close(hints=_HINTS)
@@ -168,7 +166,7 @@ def _calls(table: Table) -> tuple[PlannedCall, ...]:
         else:
             calls.append(_call(Table(one, path, table.problems, {})))
     if not calls:
-        table.error("call", f'a round calls something: leave this out for any tool (`"{ANY}"`), or remove the round')
+        table.error("call", "a round calls something; without this line, any tool")
     if sum(call.count for call in calls) > MOST_CALLS:
         table.error("call", f"there must be at most {MOST_CALLS} calls in a round")
     return tuple(calls)
@@ -184,7 +182,7 @@ def _call(table: Table) -> PlannedCall:
     if "arguments" in table:
         for key in ("text", "length", "optional"):
             if key in table:
-                table.error(key, "this is for arguments that are made from the schema, and `arguments` are given")
+                table.error(key, "this is for arguments that are made, and `arguments` are given")
     if length and text is None:
         table.error("length", "this says how long `text` becomes, and there is none")
     if text and length:

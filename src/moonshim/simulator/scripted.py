@@ -41,7 +41,6 @@ SHOWN: Final = 500
 TITLE: Final = 60
 _PLACE: Final = re.compile(r"\{(" + "|".join(PLACES) + r")\}")
 _NOTHING: Final = "(nothing)"
-_FORCED: Final = PlannedRound(think="I am to call a tool.")
 
 
 class ScriptedModel(Struct, frozen=True):
@@ -75,7 +74,8 @@ class _Playing:
         planned = self._next_round()
         forced = self._forced()
         if forced is not None and not self._calls_one_of(planned, forced):
-            planned, self._tools = _FORCED, forced
+            chosen = choose(forced, self._standing.words) or forced[0]
+            planned = PlannedRound(think="I am to call a tool.", calls=(PlannedCall(tools=(chosen.name,)),))
         if planned is None:
             return self._answer()
         return Meant(
