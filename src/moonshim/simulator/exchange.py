@@ -17,11 +17,12 @@ from moonshim.simulator import refusals, rules
 from moonshim.simulator.answer import Meant, Model
 from moonshim.simulator.choosing import Chosen, UnknownName, Wanted, chaos_pick, read_model, read_names
 from moonshim.simulator.counting import Counter
+from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import in_order
 from moonshim.simulator.ids import answer_id
 from moonshim.simulator.models import generation_of, tokens_by_default
 from moonshim.simulator.natures import nature_of
-from moonshim.simulator.play import Played, play, tell
+from moonshim.simulator.play import Played, play, tell, trace_headers
 from moonshim.simulator.question import Json, Question, Wire
 from moonshim.simulator.reading import read_question
 from moonshim.simulator.rules import Objection
@@ -72,8 +73,9 @@ class Exchange:
         """Whatever comes in, what the host would say to it goes out; `requests` has what became of it."""
         self._number += 1
         noted: dict[str, Any] = {"number": self._number, "wire": asked.wire}
+        id = answer_id(asked.wire, self.settings.seed, self._number, asked.data)
         try:
-            played = self._walk(asked, noted)
+            played = self._walk(asked, id, noted)
         except Refused as refused:
             played = self.refuse(asked.wire, refused.objection)
             noted["problem"] = refused.objection.message
@@ -86,30 +88,30 @@ class Exchange:
         seen = Seen(**noted, status=played.status, faults=played.faults)
         self.requests.append(seen)
         self._log(seen)
-        return played
+        return replace(played, headers=trace_headers(asked.wire, self.nature, id) | played.headers)
 
-    def _walk(self, asked: Asked, noted: dict[str, Any]) -> Played:
+    def _walk(self, asked: Asked, id: str, noted: dict[str, Any]) -> Played:
         self.admit(asked.headers)
         body = noted["body"] = _object(asked.data)
         name = noted["asked_model"] = _name(body)
         wanted = self._wanted(name, asked.headers)
         question = noted["question"] = self._question(asked.wire, body, wanted.model)
-        chosen = self._chosen(wanted, name, question)
-        for one in chosen:
-            if one.fault.status is not None:
-                self._note_shown(name, chosen, (one.fault.name,))
-                return tell(one.fault.status, asked.wire, faults=(one.fault.name,))
-        meant = noted["meant"] = self._meant(wanted.scenario, question)
-        played = play(
-            question,
-            meant,
-            nature=self.nature,
-            faults=in_order(one.fault for one in chosen),
-            answer_id=answer_id(asked.wire, self.settings.seed, self._number, asked.data),
-            created=int(self._clock()),
-            tally=self._counter.tally(question, meant, renamed=self.nature.renames_ids),
-        )
-        self._note_shown(name, chosen, played.faults)
+        due = self._due(wanted, name, question)
+        faults = in_order(one.fault for one in due)
+        played = self._instead(faults, question)
+        if played is None:
+            meant = noted["meant"] = self._meant(wanted.scenario, question)
+            played = play(
+                question,
+                meant,
+                nature=self.nature,
+                faults=faults,
+                answer_id=id,
+                created=int(self._clock()),
+                tally=self._counter.tally(question, meant, renamed=self.nature.renames_ids),
+            )
+        self._shown.update(self._use(one, name) for one in due if one.fault.name in played.faults)
+        noted["missed"] = tuple(fault.name for fault in faults if fault.name not in played.faults)
         return played
 
     # -- the steps, in their order -----------------------------------------------------------------------------------
@@ -146,24 +148,28 @@ class Exchange:
             question = replace(question, max_tokens=tokens_by_default(generation, self._assume))
         return question
 
-    def _chosen(self, wanted: Wanted, name: str, question: Question) -> list[Chosen]:
+    def _due(self, wanted: Wanted, name: str, question: Question) -> list[Chosen]:
         """The faults of this round, as long as they have not been shown as often as they should be."""
-        chosen = [
-            one
-            for one in wanted.faults
-            if one.is_due(question.round, self._shown[name, str(one)])
-            and one.fault.applies(wire=question.wire, family=question.family, stream=question.stream)
-        ]
+        due = [one for one in wanted.faults if one.is_due(question.round, self._shown[self._use(one, name)])]
         picked = chaos_pick(self.settings, self._number, question.wire, question.family, question.stream)
-        return chosen if picked is None else [*chosen, Chosen(picked)]
+        return due if picked is None else [*due, Chosen(picked)]
+
+    def _use(self, chosen: Chosen, name: str) -> tuple[str, str]:
+        """Under which key it is counted: those of the settings together, the others for each model that is asked."""
+        return "" if chosen in self._always else name, str(chosen)
+
+    def _instead(self, faults: Sequence[Fault], question: Question) -> Played | None:
+        """What is sent instead of an answer, when one of the faults is of that kind."""
+        for fault in faults:
+            fits = fault.applies(wire=question.wire, family=question.family, stream=question.stream)
+            if fault.status is not None and fits:
+                return tell(fault.status, question.wire, faults=(fault.name,))
+        return None
 
     def _meant(self, scenario: str | None, question: Question) -> Meant:
         if scenario not in self._made:
             self._made[scenario] = self._models(scenario)
         return self._made[scenario].reply(question)
-
-    def _note_shown(self, name: str, chosen: Sequence[Chosen], shown: tuple[str, ...]) -> None:
-        self._shown.update((name, str(one)) for one in chosen if one.times is not None and one.fault.name in shown)
 
     # -- beside the walk ---------------------------------------------------------------------------------------------
 

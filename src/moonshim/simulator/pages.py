@@ -69,6 +69,7 @@ def _request(seen: Seen) -> Json:
         "status": seen.status,
         "problem": seen.problem,
         "faults": list(seen.faults),
+        "missed": list(seen.missed),
         "round": seen.round,
         "stream": question.stream if question else None,
         "thinking": question.thinking if question else None,

@@ -25,7 +25,7 @@ from moonshim.simulator.wire.chat import chat_chunks, chat_whole
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from moonshim.simulator.wire.messages import messages_events, messages_whole
 
-__all__ = ["Played", "answer_of", "fits", "play", "tell"]
+__all__ = ["Played", "answer_of", "fits", "play", "tell", "trace_headers"]
 
 _JSON: Final = "application/json; charset=utf-8"
 _EVENTS: Final = "text/event-stream; charset=utf-8"
@@ -55,16 +55,17 @@ def play(
     tally: Tally = Tally(),  # noqa: B008  # a frozen value
     cut: Cut = "tokens",
 ) -> Played:
-    """An answer to this question from this host, with the faults that fit it, in the order in which they are named."""
+    """An answer to this question from this host, with the faults that fit it, at each place in the order that they come in."""
     answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
     if not nature.renames_ids:
         answer = imitate(answer)
-    chosen = [fault for fault in faults if fits(fault, answer)]
+    chosen = [fault for fault in faults if fault.status is None and fits(fault, answer)]
     for fault in chosen:
         if fault.speech is not None:
             answer = fault.speech(answer)
     frames = _stream(answer, chosen) if question.stream else [_whole(answer, chosen)]
-    headers = _headers(question, answer_id, nature)
+    headers = {"content-type": _EVENTS, "cache-control": "no-cache"} if question.stream else {"content-type": _JSON}
+    headers |= trace_headers(question.wire, nature, answer_id)
     for fault in chosen:
         headers |= fault.headers
     return Played(
@@ -143,21 +144,18 @@ def tell(status: Status, wire: Wire, *, faults: tuple[str, ...] = ()) -> Played:
     return Played(status=status.status, headers=headers, pieces=[data], faults=faults)
 
 
+def trace_headers(wire: Wire, nature: Nature, answer_id: str) -> dict[str, str]:
+    """What people send a host's support, for an answer or for a refusal."""
+    trace = fingerprint("trace", answer_id)[:32]
+    own = {nature.trace_header: trace}
+    return own | {"request-id": f"req_{trace[:24]}"} if wire == "anthropic" else own
+
+
 def _bounded(tally: Tally, most: int | None, *, cut_off: bool) -> Tally:
     """Tokens are estimated, but nobody who set a limit is told of more than that."""
     if most is None or (tally.completion <= most and not cut_off):
         return tally
     return Tally(tally.prompt, tally.cached, most, min(tally.reasoning, most))
-
-
-def _headers(question: Question, answer_id: str, nature: Nature) -> dict[str, str]:
-    trace = fingerprint("trace", answer_id)[:32]
-    headers = {"content-type": _EVENTS if question.stream else _JSON, nature.trace_header: trace}
-    if question.stream:
-        headers["cache-control"] = "no-cache"
-    if question.wire == "anthropic":
-        headers["request-id"] = f"req_{trace[:24]}"
-    return headers
 
 
 def _stream(answer: Answer, faults: Iterable[Fault]) -> list[bytes]:

@@ -37,7 +37,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
     """Those that were applied, of those that were asked for."""
     missed: tuple[str, ...] = ()
-    """Those that were asked for, and could not show in this answer."""
+    """Those that were due, and could not show in this answer."""
 
     @property
     def round(self) -> int | None:

@@ -20,6 +20,7 @@ def tell_seen(seen: Seen) -> None:
         "round": seen.round,
         "status": seen.status,
         "faults": list(seen.faults),
+        "missed": list(seen.missed),
         "called": [call.name for call in seen.meant.calls] if seen.meant else [],
         "problem": seen.problem,
     }

@@ -1,0 +1,93 @@
+"""Questions, models and requests that the tests of the simulator share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.simulator.answer import Answer, Meant, MeantCall, NativeCall, Tally
+from moonshim.simulator.question import Call, Offered, Question, Result, Turn
+
+__all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "question", "told_by"]
+
+CITIES: Final = ("Paris", "Łódź", "北京", "São Paulo", "Ho")
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "day": {"type": "integer"}},
+    "required": ["city"],
+}
+CHAT_TOOLS: Final[Any] = [
+    {"type": "function", "function": {"name": name, "description": "Tells.", "parameters": _SCHEMA}}
+    for name in ("weather", "time_of-day")
+]
+MESSAGES_TOOLS: Final[Any] = [
+    {"name": name, "description": "Tells.", "input_schema": _SCHEMA} for name in ("weather", "time_of-day")
+]
+MEANT: Final = Meant(
+    reasoning="Two cities, one call each.",
+    text="Let me look. 👀",
+    calls=(MeantCall("weather", '{"city": "Łódź"}'), MeantCall("time_of-day", '{"city":"北京","day":2}')),
+)
+
+
+def question(**given: Any) -> Question:
+    """What a test is about, and everything else as it usually is."""
+    usual: dict[str, Any] = {
+        "wire": "openai_chat",
+        "model": "kimi-k2.5",
+        "generation": "k2.5",
+        "turns": (Turn(role="user", text="What is the weather?"),),
+        "tools": (Offered("weather", schema=_SCHEMA), Offered("time_of-day", schema=_SCHEMA)),
+    }
+    return Question(**(usual | given))
+
+
+def rounds_before(*ids: str, name: str = "weather") -> tuple[Turn, ...]:
+    """A history of one call for each id."""
+    turns = [Turn(role="user", text="Go on.")]
+    for id in ids:
+        turns.append(Turn(role="assistant", reasoning="", calls=(Call(id, name, "{}"),)))
+        turns.append(Turn(role="tool", results=(Result(id, name, "42"),)))
+    return tuple(turns)
+
+
+def answer(**given: Any) -> Answer:
+    usual: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "created": 1,
+        "model": "kimi-k2.5",
+        "reasoning": MEANT.reasoning,
+        "text": MEANT.text,
+        "calls": tuple(NativeCall(f"{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(MEANT.calls)),
+        "finish": "tool_calls",
+        "tally": Tally(100, 64, 30, 8),
+        "question": question(stream=True),
+        "meant": MEANT,
+    }
+    return Answer(**(usual | given))
+
+
+class Rounds(Struct, frozen=True):
+    """A model that calls both tools at once, so many rounds long, and then says everything that it was told."""
+
+    rounds: int = 5
+
+    def reply(self, question: Question) -> Meant:
+        results = [result.text for turn in question.since for result in turn.results]
+        if question.round > self.rounds or not question.tools:
+            return Meant(reasoning="Now I know.", text="I was told: " + ", ".join(results))
+        city = CITIES[(question.round - 1) % len(CITIES)]
+        arguments = json.dumps({"city": city, "day": question.round}, ensure_ascii=False)
+        return Meant(
+            reasoning=f"Round {question.round}: {city}.",
+            text=f"I ask about {city}.",
+            calls=(MeantCall("weather", arguments), MeantCall("time_of-day", arguments)),
+        )
+
+
+def told_by(rounds: int) -> Sequence[str]:
+    """What `Rounds` says in the end, when the tools answer `name(city)`."""
+    return [f"{name}({CITIES[at % len(CITIES)]})" for at in range(rounds) for name in ("weather", "time_of-day")]

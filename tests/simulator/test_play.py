@@ -1,0 +1,227 @@
+"""The bytes of an answer: the ids of its host, the faults at their places, the same for the same arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer, Meant, Tally
+from moonshim.simulator.fault import CUT, Fault, Stall, Status
+from moonshim.simulator.faults import FAULTS
+from moonshim.simulator.natures import NATURES
+from moonshim.simulator.play import Played, play, tell
+from moonshim.simulator.question import Json, Question
+from tests.simulator.asking import MEANT, question, rounds_before
+
+STREAM = question(stream=True)
+GENERATIONS = {"k2": "k2.5", "k3": "k3", "other": "other"}
+
+
+def played(asked: Question = STREAM, *faults: Fault, nature: str = "moonshot", meant: Meant = MEANT) -> Played:
+    made = play(asked, meant, nature=NATURES[nature], faults=faults, answer_id="chatcmpl-1", created=7)
+    assert made.status == 200
+    return made
+
+
+def data(asked: Question = STREAM, *faults: Fault, nature: str = "moonshot", meant: Meant = MEANT) -> bytes:
+    return b"".join(
+        piece for piece in played(asked, *faults, nature=nature, meant=meant).pieces if isinstance(piece, bytes)
+    )
+
+
+def message(asked: Question, *, nature: str = "moonshot", meant: Meant = MEANT) -> Json:
+    found: Json = json.loads(data(replace(asked, stream=False), nature=nature, meant=meant))
+    return found["choices"][0]["message"] if asked.wire == "openai_chat" else found
+
+
+def test_the_same_arguments_make_the_same_bytes() -> None:
+    assert data() == data()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_says_of_what_kind_it_is_and_how_to_find_it(stream: bool) -> None:
+    kind = "text/event-stream" if stream else "application/json"
+    chat, messages = (played(question(wire=wire, stream=stream)).headers for wire in ("openai_chat", "anthropic"))
+    assert chat["content-type"].startswith(kind)
+    assert len(chat["x-trace-id"]) == 32
+    assert messages["request-id"].startswith("req_")
+
+
+# -- natures -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nature", "generation", "ids"),
+    [
+        ("moonshot", "k2.5", ["weather:1", "time_of-day:2"]),
+        ("moonshot", "k3", ["weather_1", "time_of-day_2"]),
+        ("selfhost", "k2", ["functions.weather:1", "functions.time_of-day:2"]),
+        ("fireworks", "k3.1", ["weather:0", "time_of-day:1"]),
+    ],
+)
+def test_calls_are_numbered_as_the_host_does(nature: str, generation: str, ids: list[str]) -> None:
+    asked = question(generation=generation, turns=rounds_before("functions.weather:0"))
+    assert [call["id"] for call in message(asked, nature=nature)["tool_calls"]] == ids
+
+
+@pytest.mark.parametrize("nature", NATURES)
+@pytest.mark.parametrize("generation", GENERATIONS.values())
+def test_ids_on_messages_are_such_as_messages_allows(nature: str, generation: str) -> None:
+    uses = message(question(wire="anthropic", generation=generation), nature=nature)["content"][-2:]
+    assert all(use["id"].replace("_", "").isalnum() for use in uses)
+
+
+def test_a_self_host_shows_the_model_wrong_ids_until_it_writes_them_itself() -> None:
+    asked = question(turns=rounds_before("call_aaaa", "call_bbbb"))
+    assert "tool_calls" not in message(asked, nature="selfhost")
+    assert "<|tool_call_begin|>" in message(asked, nature="selfhost")["content"]
+    assert [call["id"] for call in message(asked)["tool_calls"]] == ["weather:2", "time_of-day:3"]
+
+
+def test_thoughts_are_told_only_by_a_model_that_thinks() -> None:
+    assert "reasoning_content" in message(question())
+    assert "reasoning_content" not in message(question(thinking=False))
+    assert message(question(wire="anthropic", thinking=False))["content"][0]["type"] == "text"
+
+
+def test_thoughts_on_messages_are_signed_by_hosts_that_sign() -> None:
+    assert b"signature_delta" not in data(question(wire="anthropic", stream=True))
+    assert b"signature_delta" in data(question(wire="anthropic", stream=True), nature="kimi-coding")
+
+
+def test_nobody_is_told_of_more_tokens_than_were_allowed() -> None:
+    made = play(
+        question(max_tokens=5),
+        MEANT,
+        nature=NATURES["moonshot"],
+        answer_id="chatcmpl-1",
+        created=7,
+        tally=Tally(50, 0, 40, 30),
+    )
+    (whole,) = made.pieces
+    assert isinstance(whole, bytes)
+    assert json.loads(whole)["usage"]["completion_tokens"] == 5
+    assert json.loads(whole)["choices"][0]["finish_reason"] == "length"
+
+
+# -- faults ------------------------------------------------------------------------------------------------------
+
+
+def fault(name: str = "test", **given: Any) -> Fault:
+    return Fault(**({"name": name, "group": "calls", "about": ""} | given))
+
+
+def says(word: str) -> Callable[[Answer], Answer]:
+    return lambda answer: replace(answer, text=answer.text + word)
+
+
+def marks(word: str) -> Callable[[list[Json], Answer], list[Json]]:
+    return lambda payloads, answer: [*payloads, {"mark": word, "text": answer.text}]
+
+
+def test_faults_of_one_place_act_one_after_the_other() -> None:
+    both = (fault("a", speech=says("A"), chunks=marks("1")), fault("b", speech=says("B"), chunks=marks("2")))
+    *_, one, two, _ = data(STREAM, *both).split(b"\n\n")[:-1]
+    assert b'"mark":"1"' in one
+    assert b'"mark":"2"' in two
+    assert MEANT.text.encode() + b"AB" in one
+    assert played(STREAM, *both).faults == ("a", "b")
+
+
+def test_a_fault_of_the_whole_answer_is_not_one_of_the_stream() -> None:
+    both = fault(chunks=marks("streamed"), whole=lambda payload, answer: {"mark": "whole"})
+    assert b"streamed" in data(STREAM, both)
+    assert json.loads(data(question(), both)) == {"mark": "whole"}
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"wires": ("anthropic",)},
+        {"families": ("k3",)},
+        {"ways": ("whole",)},
+    ],
+)
+def test_a_fault_that_does_not_fit_changes_nothing_and_is_not_told(unfit: Json) -> None:
+    assert played(STREAM, fault(speech=says("A"), **unfit)) == played()
+
+
+@pytest.mark.parametrize(
+    ("needs", "meant"),
+    [
+        ("calls", Meant(text="Hi")),
+        ("reasoning", Meant(text="Hi")),
+        ("parallel", Meant(calls=MEANT.calls[:1])),
+    ],
+)
+def test_a_fault_that_needs_what_the_answer_has_not_changes_nothing(needs: str, meant: Meant) -> None:
+    needy = fault(speech=says("A"), needs=needs)
+    assert played(STREAM, needy, meant=meant).faults == ()
+    assert played(STREAM, needy).faults == ("test",)
+
+
+def test_headers_are_what_a_fault_says() -> None:
+    assert played(STREAM, fault(headers={"content-type": "text/plain"})).headers["content-type"] == "text/plain"
+
+
+def test_what_stalls_or_cuts_acts_behind_everything_else() -> None:
+    stalls = fault("stalls", frames=lambda frames, answer: [*frames[:2], Stall(1), *frames[2:]])
+    splits = fault("splits", frames=lambda frames, answer: [half for one in frames for half in (one[:9], one[9:])])
+    cuts = fault("cuts", frames=lambda frames, answer: [*frames[:1], CUT])
+    assert played(STREAM, stalls, splits).pieces == played(STREAM, splits, stalls).pieces
+    pieces = played(STREAM, stalls, splits, cuts).pieces
+    assert [type(piece) for piece in pieces[:2]] == [bytes, str]
+
+
+def test_a_whole_answer_is_one_frame_on_the_line() -> None:
+    halves = fault(frames=lambda frames, answer: [frames[0][:10], CUT])
+    assert len(played(question()).pieces) == 1
+    assert played(question(), halves).pieces[1] == CUT
+
+
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.status is None])
+@pytest.mark.parametrize("family", ["k2", "k3"])
+def test_every_fault_can_be_played_wherever_it_applies(name: str, family: str) -> None:
+    shown = 0
+    for wire in ("openai_chat", "anthropic"):
+        for stream in (True, False):
+            asked = question(wire=wire, stream=stream, generation=GENERATIONS[family])
+            if FAULTS[name].applies(wire=asked.wire, family=family, stream=stream):
+                made = played(asked, FAULTS[name])
+                assert made.faults == (name,)
+                assert made != played(asked)
+                shown += 1
+    assert shown or family not in FAULTS[name].families
+
+
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.status is not None])
+def test_every_status_can_be_told(name: str) -> None:
+    status = FAULTS[name].status
+    assert status is not None
+    for wire in FAULTS[name].wires:
+        assert tell(status, wire).status == (status.status if status.body is not None else 0)
+
+
+# -- instead of an answer ----------------------------------------------------------------------------------------
+
+
+def test_a_status_is_told_in_the_dialect() -> None:
+    status = Status(status=429, headers={"retry-after": "1"}, body={"error": {}}, messages_body={"type": "error"})
+    assert tell(status, "openai_chat").pieces == [b'{"error":{}}']
+    assert tell(status, "anthropic").pieces == [b'{"type":"error"}']
+    assert tell(status, "anthropic").headers["retry-after"] == "1"
+
+
+def test_bytes_are_told_as_they_are() -> None:
+    told = tell(Status(status=502, body=b"<html>"), "openai_chat")
+    assert (told.status, told.pieces) == (502, [b"<html>"])
+    assert told.headers["content-type"].startswith("text/html")
+
+
+def test_no_body_at_all_drops_the_connection() -> None:
+    assert tell(Status(status=200), "openai_chat").pieces == [CUT]
+    assert tell(Status(status=200), "openai_chat").status == 0

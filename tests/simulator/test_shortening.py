@@ -1,0 +1,57 @@
+"""Limits of tokens and stop sequences end an answer where a host would end it."""
+
+from __future__ import annotations
+
+import pytest
+
+from moonshim.simulator.answer import Meant
+from moonshim.simulator.shortening import shorten
+from tests.simulator.asking import MEANT, question
+
+WORDS = Meant(reasoning="Hm, hm.", text="one two three END four", calls=MEANT.calls)
+
+
+def test_an_answer_that_fits_is_left_alone() -> None:
+    said = shorten(MEANT, question(max_tokens=1000))
+    assert (said.meant, said.finish) == (MEANT, "tool_calls")
+    assert shorten(Meant(text="Hi"), question()).finish == "stop"
+
+
+@pytest.mark.parametrize("tokens", range(1, 60))
+def test_a_shorter_answer_begins_like_the_whole_one(tokens: int) -> None:
+    said = shorten(MEANT, question(max_tokens=tokens))
+    assert MEANT.reasoning.startswith(said.meant.reasoning)
+    assert MEANT.text.startswith(said.meant.text)
+    for part, whole in zip(said.meant.calls, MEANT.calls, strict=False):
+        assert part.name == whole.name
+        assert whole.arguments.startswith(part.arguments)
+    assert said.finish == ("tool_calls" if said.meant == MEANT else "length")
+
+
+def test_a_call_can_end_in_the_middle_of_its_arguments() -> None:
+    cuts = [shorten(MEANT, question(max_tokens=tokens)).meant for tokens in range(1, 60)]
+    assert any(
+        0 < len(one.calls[-1].arguments) < len(MEANT.calls[len(one.calls) - 1].arguments) for one in cuts if one.calls
+    )
+
+
+def test_thoughts_use_up_the_tokens_first() -> None:
+    said = shorten(MEANT, question(max_tokens=3))
+    assert said.meant.reasoning
+    assert not said.meant.text
+
+
+@pytest.mark.parametrize("body", [{"stop": "END"}, {"stop": ["x", "END"]}, {"stop_sequences": ["END"]}])
+def test_a_stop_sequence_ends_the_text_before_itself(body: dict[str, object]) -> None:
+    said = shorten(WORDS, question(body=body))
+    assert (said.meant.text, said.meant.calls) == ("one two three ", ())
+    assert (said.finish, said.stopped_by) == ("stop", "END")
+
+
+def test_the_stop_sequence_that_comes_first_counts() -> None:
+    assert shorten(WORDS, question(body={"stop": ["four", "two"]})).stopped_by == "two"
+
+
+def test_a_stop_sequence_behind_the_last_token_was_never_reached() -> None:
+    said = shorten(WORDS, question(body={"stop": "END"}, max_tokens=6))
+    assert (said.finish, said.stopped_by) == ("length", None)
