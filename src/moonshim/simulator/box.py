@@ -45,6 +45,7 @@ class Simulator:
         model: str | Model = "",
         scenario: str | Scenario = "",
         clock: Callable[[], float] = time.time,
+        log: Callable[[Seen], None] = tell_seen,
         host: str = "127.0.0.1",
         port: int = 0,
         **fields: Any,
@@ -61,7 +62,7 @@ class Simulator:
             self.settings,
             models=self._model,
             clock=clock,
-            log=tell_seen,
+            log=log,
             log_failure=tell_failure,
         )
         self.app = SimulatorApp(self._exchange, log_misuse=tell_misuse)
