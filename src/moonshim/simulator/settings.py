@@ -14,6 +14,7 @@ ASSUMPTIONS: Final[dict[str, str]] = {
     "short-answers": "old K2 models stop after 1,024 tokens when `max_tokens` is not given",
     "web-search-thinks-not": "`$web_search` is refused while thinking is on",
     "counts-tokens": "the Messages endpoint has `count_tokens`",
+    "k3-refuses-named-choice": "K3 refuses a `tool_choice` that names a tool, as K2.5 does; its own tests pass over it",
 }
 """What nobody has shown of the real API, by the name under which `--assume` switches it on."""
 
