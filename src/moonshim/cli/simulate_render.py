@@ -1,0 +1,211 @@
+"""`moonshim simulate render`: a request in, and out comes the prompt that the model sees, with wrong ids in red."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from moonshim.cli import console
+from moonshim.cli.explain import guess_dialect
+from moonshim.cli.request_file import LIMIT, decoded
+from moonshim.simulator.models import MODELS, generation_of
+from moonshim.simulator.natures import NATURES, Nature
+from moonshim.simulator.question import Json, Question, Wire
+from moonshim.simulator.reading import read_question
+from moonshim.simulator.render import render_prompt
+from moonshim.simulator.render.history_ids import Numbered, numbered
+from moonshim.simulator.rules import check
+
+__all__ = ["main"]
+
+_WIRES: Final[dict[str, Wire]] = {"chat": "openai_chat", "messages": "anthropic"}
+_SHOWN: Final = re.compile(
+    r"(?P<marker><\|[a-z0-9_]+\|>|</?think>)"
+    r"|(?:(?<=<\|tool_call_begin\|>)(?P<called>[^<]+))|(?:(?<=## Return of )(?P<told>[^\n]+))"
+)
+_TOLD_AT_MOST: Final = 20
+_ENDS: Final = ("<|im_end|>", "<|end_of_msg|>")
+_USAGE: Final = "moonshim simulate render REQUEST.json [--model NAME] [--as NATURE] [--wire chat|messages]"
+_EPILOG: Final = """\
+examples:
+  moonshim simulate render request.json                  as a self-host shows it: every id as it was sent
+  moonshim simulate render request.json --as moonshot    as Moonshot shows it: ids renamed before the model sees them
+  moonshim simulate render request.json --model kimi-k3  the same request in another model's grammar
+
+On a terminal every message begins on a line of its own, markers are dim, ids that the model would have written are
+green, and others red. In a pipe the prompt comes byte for byte, without a line break at its end. K2, K2-Thinking and
+K3 are written as their own templates write them; K2.5, K2.6 and K2.7 after what is quoted of theirs. A file may have
+64 MiB.
+
+exit codes:
+  0  the prompt is shown, and there is nothing to say about it
+  1  the prompt is shown, but the host would refuse the request, or the model sees ids that it would not write
+  2  there is no prompt: the request cannot be read, nobody serves its model, or the command was not understood"""
+
+
+class _NoPrompt(Exception):
+    """There is nothing to render; the message is for the person."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim simulate render`; its exit code."""
+    given = _parser().parse_args(list(argv))
+    nature = NATURES[given.as_]
+    try:
+        body = _body(given.request)
+        if given.model:
+            body = body | {"model": given.model}
+        question = _question(body, _wire(body, given.wire), nature)
+    except _NoPrompt as error:
+        console.say(f"moonshim simulate render: {error}")
+        return console.BAD_USAGE
+    ids = numbered(question.turns) if question.family == "k2" else []
+    _show(render_prompt(question, renamed=nature.renames_ids), ids, renamed=nature.renames_ids)
+    refused = _tell_refusal(question, nature)
+    wrong = _tell_ids(question, ids, nature)
+    if question.family == "other":
+        console.say(f"{console.safe(question.model)} is no Kimi, and its template is not known: this is K2's")
+    return console.FAILED if refused or wrong else console.DONE
+
+
+# -- the request -------------------------------------------------------------------------------------------------
+
+
+def _body(name: str) -> Json:
+    if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
+        raise _NoPrompt("nothing to read. Name the file of a request, or pipe one in (--help shows how)")
+    shown = "standard input" if name == "-" else console.safe(name)
+    try:
+        body = decoded(_bytes(name))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise _NoPrompt(f"{shown}: {console.safe(str(why))}") from None
+    if not isinstance(body, dict):
+        raise _NoPrompt(f"{shown}: does not hold the body of a request")
+    return body
+
+
+def _bytes(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read(LIMIT + 1)
+    with Path(name).open("rb") as file:
+        return file.read(LIMIT + 1)
+
+
+def _wire(body: Json, asked: str | None) -> Wire:
+    if asked is not None:
+        return _WIRES[asked]
+    dialect = guess_dialect(body)
+    if dialect == "openai_responses":
+        raise _NoPrompt("this is a request for Responses; Chat and Messages can be rendered (--wire says which)")
+    return "anthropic" if dialect == "anthropic" else "openai_chat"
+
+
+def _question(body: Json, wire: Wire, nature: Nature) -> Question:
+    asked = body.get("model")
+    if not isinstance(asked, str) or not asked:
+        raise _NoPrompt("the request names no model: --model NAME does")
+    model = asked.partition("+")[0]  # behind it stand faults, which change answers and not prompts
+    generation = generation_of(model)
+    if generation is None:
+        raise _NoPrompt(f"nobody serves {console.safe(model)}: --model names another, such as {', '.join(MODELS)}")
+    return read_question(body, wire=wire, model=model, generation=generation, host=nature.contract(wire))
+
+
+# -- what is told beside the prompt ------------------------------------------------------------------------------
+
+
+def _tell_refusal(question: Question, nature: Nature) -> bool:
+    host = nature.contract(question.wire)
+    objection = check(question.body, wire=question.wire, generation=question.generation, host=host)
+    if objection is None:
+        return False
+    console.say(f"{nature.name} refuses this request: {objection.status}, {console.safe(objection.message)}")
+    return True
+
+
+def _tell_ids(question: Question, ids: list[Numbered], nature: Nature) -> bool:
+    """A line for each id that the model would not have written. What results repeat is told once, with the call."""
+    wrong: dict[str | int, Numbered] = {}
+    for one in ids:
+        if one.sent != one.right:
+            wrong.setdefault(one.right or one.place, one)
+    paint = console.Paint(sys.stderr)
+    for one in list(wrong.values())[:_TOLD_AT_MOST]:
+        line = _line(one, question, renamed=nature.renames_ids)
+        console.say(line if nature.renames_ids else paint.yellow(line))
+    if len(wrong) > _TOLD_AT_MOST:
+        console.say(f"and {len(wrong) - _TOLD_AT_MOST} more of these")
+    if wrong and not nature.renames_ids:
+        console.say("Moonshot's own API renames ids before the model sees them (--as moonshot shows it)")
+    return bool(wrong) and not nature.renames_ids
+
+
+def _line(one: Numbered, question: Question, *, renamed: bool) -> str:
+    place, sent = f"messages[{_place(one.place, question)}]", console.safe(one.sent) or "an empty id"
+    if not one.right:
+        return f"{place}: the model sees a result of {sent}, which is no call before it"
+    if renamed:
+        return f"{place}: {sent} is {console.safe(one.right)} for the model"
+    return f"{place}: the model sees {sent} where it would write {console.safe(one.right)}"
+
+
+def _place(turn: int, question: Question) -> int:
+    """Which message of the request a turn is: those of Messages may follow a turn for its `system`."""
+    messages = question.body.get("messages")
+    entries = [at for at, entry in enumerate(messages if isinstance(messages, list) else []) if isinstance(entry, dict)]
+    return entries[turn - (len(question.turns) - len(entries))]
+
+
+# -- the prompt --------------------------------------------------------------------------------------------------
+
+
+def _show(prompt: str, ids: list[Numbered], *, renamed: bool) -> None:
+    if sys.stdout.isatty():
+        right = {one.right for one in ids if renamed or one.sent == one.right}
+        wrong = set() if renamed else {one.sent for one in ids if one.sent != one.right}
+        print(_painted(prompt, right, wrong, console.Paint(sys.stdout)), flush=True)
+    else:
+        sys.stdout.buffer.write(prompt.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.flush()
+
+
+def _painted(prompt: str, right: set[str], wrong: set[str], paint: console.Paint) -> str:
+    pieces: list[str] = []
+    done = 0
+    for found in _SHOWN.finditer(prompt):
+        pieces.append(_safe(prompt[done : found.start()]))
+        done = found.end()
+        if marker := found["marker"]:
+            pieces.append(paint.dim(marker) + ("\n" if marker in _ENDS else ""))
+        else:
+            shown = _safe(found[0])
+            pieces.append(paint.red(shown) if found[0] in wrong else paint.green(shown) if found[0] in right else shown)
+    return "".join([*pieces, _safe(prompt[done:])])
+
+
+def _safe(text: str) -> str:
+    """Lines and tabs stay; all else that could play with the terminal is written out."""
+    return "\n".join("\t".join(map(console.safe, line.split("\t"))) for line in text.split("\n"))
+
+
+def _parser() -> console.Parser:
+    parser = console.Parser(
+        prog="moonshim simulate render",
+        usage=_USAGE,
+        description="The prompt that a model sees for a request: there a wrong id becomes visible.",
+        epilog=_EPILOG,
+    )
+    add: Any = parser.add_argument
+    add("request", metavar="REQUEST.json", nargs="?", default="-", help="the body of a request; - is standard input")
+    add("--model", metavar="NAME", help="whose prompt it is; as the request says otherwise")
+    add("--as", dest="as_", metavar="NATURE", choices=tuple(NATURES), default="selfhost", help=_natures())
+    add("--wire", choices=tuple(_WIRES), help="the request's dialect; guessed from its fields otherwise")
+    return parser
+
+
+def _natures() -> str:
+    return f"the host's manners: {', '.join(NATURES)} (selfhost)"
