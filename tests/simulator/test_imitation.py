@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
+import openai
 import pytest
 from hypothesis import given
 
+from moonshim.simulator import Simulator
 from moonshim.simulator.answer import Answer
 from moonshim.simulator.imitation import imitate
 from moonshim.simulator.question import Call, Turn
-from tests.simulator.faults.answers import LS, PARIS, answer_to, answers, question, round_of
+from tests.simulator.faults.answers import LS, PARIS, TOOLS, answer_to, answers, question, round_of
 
 BEGIN = "<|tool_calls_section_begin|><|tool_call_begin|>"
 END = "<|tool_call_end|><|tool_calls_section_end|>"
@@ -116,3 +122,40 @@ def test_any_history_can_be_imitated(answer: Answer) -> None:
     assert after.meant == answer.meant
     if not answer.calls or answer.question.family != "k2":
         assert after == answer
+
+
+# --- on a real socket, with the official package -----------------------------------------------------------------
+
+
+def conversation(rename: Callable[[str], str]) -> list[tuple[str, str]]:
+    """Five rounds with a client that keeps its calls under other identifiers: how each answer ended, and its text."""
+    tool: Any = {"type": "function", "function": {"name": "get_weather", "parameters": TOOLS["get_weather"]}}
+    messages: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+    heard: list[tuple[str, str]] = []
+    with Simulator(nature="selfhost", scenario="five-rounds").running() as box:
+        with openai.OpenAI(base_url=f"{box.url}/v1", api_key="k") as client:
+            for _ in range(6):
+                answer = client.chat.completions.create(model="kimi-k2.5", messages=messages, tools=[tool])
+                (choice,) = answer.choices
+                heard.append((choice.finish_reason, choice.message.content or ""))
+                said = choice.message.model_dump(exclude_none=True)
+                messages.append(said)
+                for call in said.get("tool_calls", ()):
+                    call["id"] = rename(call["id"])
+                    messages.append({"role": "tool", "tool_call_id": call["id"], "content": "sunny"})
+                if "tool_calls" not in said:
+                    break
+        assert not box.refusals
+    return heard
+
+
+def test_a_client_that_keeps_identifiers_as_they_are_gets_through() -> None:
+    heard = conversation(lambda id_: id_)
+    assert [finish for finish, _ in heard] == ["tool_calls"] * 5 + ["stop"]
+    assert "sunny" in heard[-1][1]
+
+
+def test_a_client_that_strips_dots_and_colons_gets_markers_in_the_third_round() -> None:
+    heard = conversation(lambda id_: "call_" + re.sub(r"\W", "", id_))
+    assert [finish for finish, _ in heard] == ["tool_calls", "tool_calls", "stop"]
+    assert "<|tool_call_begin|>functionsget_weather3<|tool_call_argument_begin|>" in heard[-1][1]
