@@ -10,12 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -23,7 +21,9 @@ from moonshim.cli import main
 from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR
 from tests.cli.command import MOONSHIM, ROOT, Done, environment, moonshim_
-from tests.gateway.serving import first_line, wait_until
+from tests.cli.running import DEADLINE, Running
+from tests.cli.running import running as running_command
+from tests.gateway.serving import wait_until
 
 CONFIG: Final = """\
 [[providers]]
@@ -31,7 +31,6 @@ name = "{name}"
 api_base_url = "http://127.0.0.1:9/v1"
 models = ["kimi-k2.5"]
 """
-DEADLINE: Final = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -47,59 +46,10 @@ def serve(*arguments: str | Path, cwd: Path, **changes: str) -> Done:
     return moonshim_("serve", *arguments, stdin=b"", cwd=cwd, **changes)
 
 
-class Running:
-    """A gateway that runs, and the line that it was announced with."""
-
-    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
-        self.process, self._errors = process, errors
-        self.line = first_line(process)
-        assert self.line, f"it was not ready: {self.told[:2000]}"
-        self.url = next(word for word in self.line.split() if word.startswith("http://"))
-
-    @property
-    def told(self) -> str:
-        return self._errors.read_text()
-
-    def get(self, path: str) -> tuple[int, str]:
-        return self._ask(urllib.request.Request(f"{self.url}{path}"))
-
-    def post(self, path: str, body: dict[str, Any]) -> tuple[int, str]:
-        headers = {"content-type": "application/json"}
-        return self._ask(urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers))
-
-    def _ask(self, request: urllib.request.Request) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(request, timeout=DEADLINE) as response:
-                return response.status, response.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE)
-
-
 @contextmanager
 def running(*arguments: str | Path, cwd: Path, **changes: str) -> Iterator[Running]:
-    errors = cwd / "stderr"
-    with errors.open("wb") as stderr:
-        process = subprocess.Popen(
-            [*MOONSHIM, "serve", "--port", "0", *map(str, arguments)],
-            cwd=cwd,
-            env=environment(**changes),
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-        )
-    try:
-        yield Running(process, errors)
-        assert "Traceback" not in errors.read_text()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(DEADLINE)
-        assert process.stdout is not None
-        process.stdout.close()
+    with running_command("serve", *arguments, cwd=cwd, **changes) as gateway:
+        yield gateway
 
 
 class TestWhatIsRefused:
@@ -218,12 +168,12 @@ class TestServing:
             assert "docs/operating.md" in gateway.line
             assert gateway.get("/health")[0] == 200
             assert gateway.get("/ready")[0] == 200
-            tool = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
+            tool = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}}
             asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
             status, answer = gateway.post("/v1/chat/completions", asked)
             assert status == 200
             choice = json.loads(answer)["choices"][0]
-            assert choice["message"]["tool_calls"][0]["function"] == {"name": "ls", "arguments": "{}"}
+            assert choice["message"]["tool_calls"][0]["function"] == {"name": "get_time", "arguments": "{}"}
             assert choice["finish_reason"] == "tool_calls"
             status, streamed = gateway.post("/v1/chat/completions", asked | {"stream": True})
             assert status == 200
@@ -233,8 +183,7 @@ class TestServing:
                 resident = next(line for line in status_file.splitlines() if line.startswith("VmRSS"))
                 assert int(resident.split()[1]) < 80 * 1024, resident
             assert gateway.stop() == 0
-            logged = [json.loads(line) for line in gateway.told.splitlines()]
-            requests = [line for line in logged if line["event"] == "request"]
+            requests = [line for line in gateway.logged if line["event"] == "request"]
             assert [line["status"] for line in requests] == [200, 200]
             assert requests[0]["repairs"]["marker_call"] == 1
             assert gateway.process.stdout is not None
@@ -242,7 +191,7 @@ class TestServing:
 
     def test_a_stream_is_logged_and_mend_replays_it(self, tmp_path: Path) -> None:
         with running("--demo", "--log-dir", "logs", cwd=tmp_path) as gateway:
-            tool = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
+            tool = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}}
             asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
             assert gateway.post("/v1/chat/completions", asked | {"stream": True})[0] == 200
             assert gateway.stop() == 0
@@ -250,7 +199,7 @@ class TestServing:
         assert log.stat().st_mode & 0o777 == 0o600
         done = moonshim_("mend", log)
         assert done.code == 0
-        assert b'"name":"ls"' in done.out.replace(b" ", b"")
+        assert b'"name":"get_time"' in done.out.replace(b" ", b"")
 
     def test_two_workers_serve_on_one_port(self, tmp_path: Path) -> None:
         store = f"sqlite:{tmp_path}/state.db"
@@ -262,9 +211,7 @@ class TestServing:
             counted = [line for line in gateway.get("/metrics")[1].splitlines() if 'status="200"' in line]
             assert sum(float(line.split()[-1]) for line in counted) == 12
             assert gateway.stop() == 0
-            workers = {
-                line["worker"] for line in map(json.loads, gateway.told.splitlines()) if line["event"] == "request"
-            }
+            workers = {line["worker"] for line in gateway.logged if line["event"] == "request"}
             assert workers <= {1, 2}
 
     def test_a_change_of_the_file_is_used_and_a_broken_one_is_not(self, tmp_path: Path) -> None:
@@ -322,7 +269,8 @@ def test_the_page_for_operators_names_every_option_and_every_event() -> None:
     table = page.partition("| option |")[2].partition("\n\n")[0]
     options = {option for action in parser()._actions for option in action.option_strings if len(option) > 2}
     assert set(re.findall(r"^\| `(--[a-z-]+)", table, re.MULTILINE)) == options - {"--help"}
-    source = "".join(path.read_text() for path in (ROOT / "src" / "moonshim" / "gateway").glob("*.py"))
+    folders = [ROOT / "src" / "moonshim" / name for name in ("gateway", "serving")]
+    source = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
     events = set(re.findall(r"logs\.event\(\s*\"(\w+)\"", source)) - {"worker_serves", "cannot_serve"}
     told = page.partition("Other events:")[2].partition("\n## ")[0]
     assert events <= set(re.findall(r"`(\w+)`", told))

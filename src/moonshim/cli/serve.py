@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moonshim.cli import console
+from moonshim.cli import console, numbers
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ PORT: Final = 8484
 MOST_WORKERS: Final = 256
 LONGEST_GRACE: Final = 86_400
 _NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohttp", "structlog", "prometheus_client")
+_DEMO: Final = "moonshim.cli.demo_service:open_demo"
 _USAGE: Final = """moonshim serve [--config FILE] [--host ADDRESS] [--port PORT] [--workers N]
                       [--log-dir DIR] [--log-level LEVEL] [--graceful-seconds S] [--demo]"""
 _EPILOG: Final = """\
@@ -100,8 +100,8 @@ def _announce(settings: ServeSettings, config: Config, port: int) -> None:
 
     paint = console.Paint(sys.stdout)
     providers = ", ".join(provider.name for provider in config.providers)
-    if settings.demo:
-        providers = "demo (a scripted host, NO MODEL: what it says is made up)"
+    if config.source == "--demo":
+        providers += " (the simulator, NO MODEL: what it says is made up)"
     parts = [
         f"moonshim {_version()} on {paint.bold(url_of(settings.host, port))}",
         f"providers: {providers}",
@@ -138,11 +138,11 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
     except CannotListen as error:
         raise _CannotServe(console.safe(str(error))) from None
     settings = ServeSettings(
+        factory=_DEMO if given.demo else ServeSettings().factory,
         host=host,
         port=_first(given.port, config.port, PORT),
         workers=_first(given.workers, config.workers, 1),
         config=None if path is None else str(path),
-        demo=given.demo,
         log_dir=_log_dir(_first(given.log_dir, config.log_dir, None)),
         log_level=_first(given.log_level, config.log_level, "info"),
         graceful_seconds=given.graceful_seconds,
@@ -165,9 +165,9 @@ def _configuration(given: Any) -> tuple[Path | None, Config]:
     from moonshim.config.finding import user_folders
 
     if given.demo:
-        from moonshim.gateway.demo import demo_config
+        from moonshim.cli.demo_service import demo_config
 
-        return None, demo_config("http://127.0.0.1/v1", os.environ)
+        return None, demo_config("http://127.0.0.1", os.environ)
     try:
         path = find_config(given.config, os.environ, Path.cwd())
         if path is not None:
@@ -185,7 +185,7 @@ def _configuration(given: Any) -> tuple[Path | None, Config]:
             "nothing is configured. Looked for:\n"
             f"  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml or .json{folders}\n"
             f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
-            "`moonshim config example` prints a file to begin with; --demo serves a scripted host instead, no model"
+            "`moonshim config example` prints a file to begin with; --demo serves the simulator instead, no model"
         )
     return None, config
 
@@ -220,7 +220,7 @@ def parser() -> console.Parser:
         "--config", metavar="FILE", help="the configuration; if not given: MOONSHIM_CONFIG, ./moonshim.toml or .json, …"
     )
     made.add_argument("--host", metavar="ADDRESS", help=f"where to listen (default: {HOST})")
-    made.add_argument("--port", metavar="PORT", type=_port, help=f"default: {PORT}; 0: any that is free")
+    made.add_argument("--port", metavar="PORT", type=numbers.port, help=f"default: {PORT}; 0: any that is free")
     made.add_argument("--workers", metavar="N", type=_workers, help="processes that share the port (default: 1)")
     made.add_argument("--log-dir", metavar="DIR", help="keep the raw bytes of every stream here, for `moonshim mend`")
     made.add_argument(
@@ -233,29 +233,13 @@ def parser() -> console.Parser:
         default=GRACEFUL_SECONDS,
         help=f"how long running answers may take after SIGTERM (default: {GRACEFUL_SECONDS:.0f})",
     )
-    made.add_argument("--demo", action="store_true", help="serve a scripted host, no model; configuration is not read")
+    made.add_argument("--demo", action="store_true", help="serve the simulator, no model; configuration is not read")
     return made
 
 
-def _port(text: str) -> int:
-    return _whole(text, "a port", 0, 65_535)
-
-
 def _workers(text: str) -> int:
-    return _whole(text, "how many workers there are", 1, MOST_WORKERS)
-
-
-def _whole(text: str, what: str, least: int, most: int) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{what} is a number from {least} to {most}, not {text[:40]!r}")
-    return int(text)
+    return numbers.whole(text, "how many workers there are", 1, MOST_WORKERS)
 
 
 def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= LONGEST_GRACE:
-        raise argparse.ArgumentTypeError(f"this is a number of seconds from 0 to {LONGEST_GRACE}, not {text[:40]!r}")
-    return number
+    return numbers.number(text, "how many seconds", 0, LONGEST_GRACE)

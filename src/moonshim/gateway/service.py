@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from moonshim.config import Config, Limits, config_from_environment, load_config, warnings_of
 from moonshim.gateway import logs
 from moonshim.gateway.app import build_app
-from moonshim.gateway.demo import Demo, demo_config, start_demo
 from moonshim.gateway.gate import Gate
 from moonshim.gateway.reload import Reloader, watch
 from moonshim.gateway.settings import ServeSettings, refusal
@@ -18,37 +18,30 @@ from moonshim.gateway.settings import ServeSettings, refusal
 __all__ = ["GatewayService", "open_service"]
 
 
-async def open_service(settings: ServeSettings, worker: int) -> GatewayService:
-    """What `moonshim serve` serves, in this process."""
-    demo = await start_demo() if settings.demo else None
-    try:
-        config = demo_config(demo.url, os.environ) if demo is not None else _load(settings)
-        gate = await Gate.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
-    except BaseException:
-        if demo is not None:
-            await demo.close()
-        raise
+async def open_service(
+    settings: ServeSettings, worker: int, *, load: Callable[[], Config] | None = None
+) -> GatewayService:
+    """What `moonshim serve` serves, in this process. `load`: where the configuration is, when it is in no file."""
+    load = load or (lambda: _load(settings))
+    config = load()
+    gate = await Gate.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
     for warning in warnings_of(config) if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)
-    return GatewayService(settings, gate, config, demo)
+    return GatewayService(settings, gate, config, load)
 
 
 class GatewayService:
     """A gate that is open, and its application. A change of the file reaches it within two seconds."""
 
-    def __init__(self, settings: ServeSettings, gate: Gate, config: Config, demo: Demo | None) -> None:
-        self._gate, self._demo = gate, demo
+    def __init__(self, settings: ServeSettings, gate: Gate, config: Config, load: Callable[[], Config]) -> None:
+        self._gate = gate
         self.app: Any = build_app(gate)
         self.limits: Limits = config.limits
         self._reloader = Reloader(
-            config,
-            lambda: config if settings.demo else _load(settings),
-            gate.reload,
-            refuse=lambda new: refusal(new, settings),
-            tell=gate.metrics.reloaded,
+            config, load, gate.reload, refuse=lambda new: refusal(new, settings), tell=gate.metrics.reloaded
         )
         self._watching: asyncio.Task[None] | None = None
-        if settings.config is not None and not settings.demo:
+        if settings.config is not None:
             changed = watch(Path(settings.config), lambda: self._reloader.reload("the file changed"))
             self._watching = asyncio.create_task(changed)
 
@@ -62,8 +55,6 @@ class GatewayService:
         if self._watching is not None:
             self._watching.cancel()
         await self._gate.close()
-        if self._demo is not None:
-            await self._demo.close()
 
 
 def _load(settings: ServeSettings) -> Config:

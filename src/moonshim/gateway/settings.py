@@ -30,8 +30,6 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     workers: int = 1
     config: str | None = None
     """The file; None: the usual environment variables."""
-    demo: bool = False
-    """Serve the scripted host instead of what is configured."""
     log_dir: str | None = None
     log_level: str = "info"
     graceful_seconds: float = GRACEFUL_SECONDS

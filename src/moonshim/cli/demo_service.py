@@ -1,0 +1,84 @@
+"""`moonshim serve --demo`: nothing but settings -> a gateway, and the simulator as the host behind it, in one process.
+
+`kimi-k2.5` leaks the markers of its calls into its text, as hosts do, and `kimi-k3` calls without an identifier. Every
+other model is as it should be. Whoever asks for faults gets those, and no others:
+`kimi-k2.5+markers-in-reasoning+split-bytes`. All models are there twice, over Chat and, behind `demo-messages/`, over
+Messages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moonshim.config import Config, Limits, Provider, Retries
+from moonshim.config.environment import CLIENTS_OWN, with_overrides
+from moonshim.gateway.service import GatewayService, open_service
+from moonshim.gateway.settings import ServeSettings
+from moonshim.simulator.box import Simulator
+from moonshim.simulator.models import MODELS
+from moonshim.simulator.seen import Seen
+from moonshim.simulator.telling import tell_seen
+
+__all__ = ["CHAT", "MESSAGES", "DemoService", "demo_config", "open_demo"]
+
+CHAT: Final = "demo"
+MESSAGES: Final = "demo-messages"
+_FIRST: Final = "kimi-k2.5"
+_FAULTS: Final = {_FIRST: "markers-in-content", "kimi-k3": "ids-missing"}
+"""What goes wrong with a model when nobody asks for anything else."""
+_PATIENT: Final = Retries(breaker_failures=1_000_000)
+"""A fault that somebody asks for says nothing of the next request."""
+
+
+async def open_demo(settings: ServeSettings, worker: int) -> DemoService:
+    """What `moonshim serve --demo` serves, in this process."""
+    box = await Simulator(nature="selfhost", log=_tell_refused).__aenter__()
+    try:
+        config = demo_config(box.url, os.environ)
+        return DemoService(await open_service(settings, worker, load=lambda: config), box)
+    except BaseException:
+        await box.__aexit__(None, None, None)
+        raise
+
+
+class DemoService:
+    """A gateway and its only host. The host goes last."""
+
+    def __init__(self, gateway: GatewayService, box: Simulator) -> None:
+        self._gateway, self._box = gateway, box
+        self.app: Any = gateway.app
+        self.limits: Limits = gateway.limits
+        self.drain, self.reload = gateway.drain, gateway.reload
+
+    async def close(self) -> None:
+        try:
+            await self._gateway.close()
+        finally:
+            await self._box.__aexit__(None, None, None)
+
+
+def _tell_refused(seen: Seen) -> None:
+    """The gateway has its own line for each request; what the simulator refused, the gateway did not make right."""
+    if seen.problem is not None:
+        tell_seen(seen)
+
+
+def demo_config(url: str, environ: Mapping[str, str]) -> Config:
+    """A configuration with the simulator, which answers to the names that agents ask for by themselves.
+
+    >>> config = demo_config("http://127.0.0.1:8485", {})
+    >>> config.aliases["claude-*"], config.aliases["*+*"]
+    (('demo/kimi-k2.5+markers-in-content',), ('demo/*',))
+    """
+    # Neither lists its models: so any name with faults behind it can be passed on. The aliases list them instead.
+    chat = Provider(name=CHAT, api_base_url=f"{url}/v1")
+    messages = Provider(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
+    asked = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}
+    aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in asked.items()}
+    aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in asked.items()}
+    aliases |= dict.fromkeys(CLIENTS_OWN, aliases[_FIRST])
+    aliases["*+*"] = (f"{CHAT}/*",)
+    config = Config(providers=(chat, messages), aliases=aliases, retries=_PATIENT, source="--demo")
+    return with_overrides(config, environ)

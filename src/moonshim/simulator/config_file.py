@@ -1,0 +1,169 @@
+"""A file of settings for the simulator -> `SimulatorSettings`, or a `ConfigError` with everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path as File
+from typing import Any, Final
+
+from moonshim.config.files import read_text, read_values
+from moonshim.config.problems import ConfigError, Problems
+from moonshim.config.reading import Table, placed
+from moonshim.simulator.named import (
+    wrong_assumption,
+    wrong_fault,
+    wrong_generation,
+    wrong_model,
+    wrong_nature,
+    wrong_scenario,
+)
+from moonshim.simulator.scenario import BUILT_IN
+from moonshim.simulator.settings import ModelRow, SimulatorSettings
+
+__all__ = ["load_settings", "parse_settings"]
+
+_WHAT: Final = "a file of settings"
+_HINTS: Final = {
+    "nature": "; did you mean `as`?",
+    "fault": "; did you mean `faults`?",
+    "host": "; where it listens is said on the command line (--host)",
+    "port": "; where it listens is said on the command line (--port)",
+    "log_level": "; this is said on the command line (--log-level)",
+    "api_key": "; no secret stands in this file: `api_key_env` names the variable that has it",
+}
+
+
+def load_settings(path: File | str, environ: Mapping[str, str]) -> SimulatorSettings:
+    """What a file says. Paths in it begin at its folder."""
+    file = File(path)
+    text = read_text(path, what=_WHAT)
+    return parse_settings(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
+
+
+def parse_settings(
+    text: str,
+    *,
+    suffix: str = ".toml",
+    environ: Mapping[str, str],
+    source: str = "simulator.toml",
+    folder: File | None = None,
+) -> SimulatorSettings:
+    """What a text says; what it does not say is as it is without one.
+
+    >>> parse_settings("as = 'selfhost'\\nseed = 7", environ={}).nature
+    'selfhost'
+    >>> parse_settings("seed = 7\\nchoas = 0.1", environ={})
+    Traceback (most recent call last):
+    moonshim.config.problems.ConfigError: simulator.toml:2: choas: nothing is called `choas` here; did you mean `chaos`?
+    """
+    value, lines = read_values(text, suffix=suffix, source=source)
+    problems = Problems(source, lines)
+    given = _read(Table(value, (), problems, environ), folder)
+    if problems.errors:
+        raise ConfigError(problems.errors)
+    return SimulatorSettings(**{name: value for name, value in given.items() if value is not None})
+
+
+def _read(root: Table, folder: File | None) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "nature": _named(root, "as", wrong_nature),
+        "faults": _list(root, "faults", wrong_fault),
+        "chaos": _share(root, "chaos"),
+        "seed": root.whole("seed", least=0),
+        "scenario": _scenario(root, folder),
+        "model": _model(root, folder),
+        "assume": _list(root, "assume", wrong_assumption),
+        "tokens_per_second": root.number("tokens_per_second"),
+        "first_token_ms": root.number("first_token_ms"),
+        "api_key": _key(root),
+        "models": _models(root.table("models")),
+    }
+    root.close(hints=_HINTS)
+    return given
+
+
+def _named(table: Table, key: str, wrong: Callable[[str], str | None]) -> str | None:
+    name = table.text(key)
+    if name is not None and (problem := wrong(name)) is not None:
+        table.error(key, "; ".join(problem.splitlines()))
+        return None
+    return name
+
+
+def _list(table: Table, key: str, wrong: Callable[[str], str | None]) -> tuple[str, ...] | None:
+    names = table.texts(key)
+    for place, name in enumerate(table.raw(key) if names is not None else ()):
+        if isinstance(name, str) and name.strip() and (problem := wrong(name)) is not None:
+            table.problems.add((*table.at(key), place), problem)
+    return names
+
+
+def _share(table: Table, key: str) -> float | None:
+    share = table.number(key)
+    if share is not None and share > 1:
+        table.error(key, "this is a share of all answers, from 0 to 1")
+        return None
+    return share
+
+
+def _scenario(table: Table, folder: File | None) -> str | None:
+    name = table.text("scenario")
+    if name is None:
+        return None
+    where = name if name in BUILT_IN or not _is_path(name) else placed(name, folder)
+    if (problem := wrong_scenario(where)) is not None:
+        table.error("scenario", "; ".join(problem.splitlines()))
+        return None
+    return where
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or "\\" in name or File(name).suffix != ""
+
+
+def _model(table: Table, folder: File | None) -> str | None:
+    text = table.text("model")
+    if text is None:
+        return None
+    file, colon, name = text.rpartition(":")
+    where = f"{placed(file, folder)}:{name}" if colon and file.endswith(".py") else text
+    if (problem := wrong_model(where)) is not None:
+        table.error("model", problem)
+        return None
+    return where
+
+
+def _key(table: Table) -> str | None:
+    value, name = table.variable("api_key_env")
+    if value == "":
+        table.error("api_key_env", f"the variable {name} is not set")
+    return value or None
+
+
+def _models(table: Table | None) -> dict[str, ModelRow] | None:
+    """`[models."name"]`: a name of one's own for a generation, or faults of its own for a model that there is."""
+    if table is None:
+        return None
+    rows: dict[str, ModelRow] = {}
+    for name in table:
+        inner = table.table(name)
+        assert inner is not None
+        generation = _named(inner, "generation", wrong_generation)
+        faults = _list(inner, "faults", wrong_fault) or ()
+        if generation is None and "generation" not in inner:
+            generation = _known_generation(inner, name)
+        inner.close(hints={"fault": "; did you mean `faults`?"})
+        if "+" in name:
+            table.error(name, "a name of a model has no `+`: faults are chosen behind it")
+        elif generation is not None:
+            rows[name] = ModelRow(generation=generation, faults=faults)
+    return rows
+
+
+def _known_generation(table: Table, name: str) -> str | None:
+    from moonshim.simulator.models import generation_of
+
+    generation = generation_of(name)
+    if generation is None:
+        table.problems.add(table.path, 'nobody knows what this model is: say `generation = "k2.5"`')
+    return generation
