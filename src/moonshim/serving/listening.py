@@ -91,7 +91,8 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _bound(family: socket.AddressFamily, address: tuple[str, int], *, shared: bool) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # By its protocol asyncio knows that small writes must not wait for each other (TCP_NODELAY).
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
