@@ -115,11 +115,12 @@ def test_a_scenario_can_be_named_with_the_model() -> None:
         ({}, 401),
         ({"authorization": "Bearer sk-wrong"}, 401),
         ({"authorization": "Bearer sk-right"}, 200),
-        ({"x_api_key": "sk-right"}, 200),
+        ({"x-api-key": "sk-right"}, 200),
     ],
 )
 def test_only_the_key_of_the_settings_is_accepted(headers: dict[str, str], status: int) -> None:
-    assert Host(api_key="sk-right").ask(HELLO, **headers).status == status
+    asked = Asked("openai_chat", headers, json.dumps(HELLO).encode())
+    assert Host(api_key="sk-right").exchange.answer(asked).status == status
 
 
 @pytest.mark.parametrize(("agent", "status"), [("curl/8", 403), ("KimiCLI/1.5", 200), ("claude-cli/2.1", 200)])
@@ -218,7 +219,7 @@ def test_faults_come_from_the_model_the_header_the_row_and_the_settings() -> Non
 def test_a_fault_can_be_meant_for_one_round() -> None:
     host = Host(faults=("markers-in-content@2",))
     host.ask(HELLO)
-    assert host.seen.faults == ()
+    assert not host.seen.faults
     calls = [{"id": "weather:0", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
     history = [
         *HELLO["messages"],

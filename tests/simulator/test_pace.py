@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.fault import CUT, Stall
+from moonshim.simulator.fault import CUT, Piece, Stall
 from moonshim.simulator.pace import Pace
 
 
@@ -23,7 +23,7 @@ def test_an_answer_takes_as_long_however_it_is_cut(count: int) -> None:
 
 
 def test_what_comes_behind_a_stall_is_due_later() -> None:
-    pieces = [b"a", Stall(3), b"b", CUT]
+    pieces: list[Piece] = [b"a", Stall(3), b"b", CUT]
     assert [moment for moment, _ in Pace(1).moments(pieces, 2)] == [0, 0, 4, 5]
 
 

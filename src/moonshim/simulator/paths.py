@@ -51,7 +51,8 @@ def where(path: str) -> Where:
         if rest.startswith(f"{prefix}/"):
             rest = rest.removeprefix(prefix)
     if rest in PATHS:
-        return Where(*PATHS[rest], wire)
+        what, method = PATHS[rest]
+        return Where(what, method, "openai_chat" if what == "chat" else wire)
     if rest.startswith("/models/"):
         return Where("model", "GET", wire, rest.removeprefix("/models/"))
     return Where("", "", wire)

@@ -55,7 +55,7 @@ def play(
     tally: Tally = Tally(),  # noqa: B008  # a frozen value
     cut: Cut = "tokens",
 ) -> Played:
-    """An answer to this question from this host, with the faults that fit it, at each place in the order that they come in."""
+    """An answer of this host, with the faults that fit it; at each place they act in the order that they come in."""
     answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
     if not nature.renames_ids:
         answer = imitate(answer)
