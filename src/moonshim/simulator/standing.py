@@ -12,7 +12,8 @@ from moonshim.simulator.question import Question, Result, Turn
 __all__ = ["Finished", "Standing", "own_words", "standing_of"]
 
 # Agents put reminders and surroundings before the words of a person, each in a tag of its own:
-# `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`.
+# `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders behind
+# them, in messages of their own.
 _ASIDE: Final = re.compile(r"<([A-Za-z][\w-]*)>.*?</\1>\s*", re.DOTALL)
 
 
@@ -64,7 +65,7 @@ def standing_of(question: Question) -> Standing:
                 if before is None or (before.role == "assistant" and not before.calls):
                     message, finished, words = message + 1, [], own_words(turn.text)
                 elif before.role == "user":
-                    words = own_words(turn.text) or words
+                    words = _without_asides(turn.text) or words
             case "assistant" if turn.calls:
                 finished.append(Finished(len(turn.calls)))
             case "tool":
@@ -82,4 +83,8 @@ def own_words(text: str) -> str:
     >>> own_words("<b>bold</b>")
     '<b>bold</b>'
     """
-    return _ASIDE.sub("", text).strip() or text.strip()
+    return _without_asides(text) or text.strip()
+
+
+def _without_asides(text: str) -> str:
+    return _ASIDE.sub("", text).strip()

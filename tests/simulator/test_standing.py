@@ -1,0 +1,26 @@
+"""Whose words a scenario answers, in the conversations that real agents send."""
+
+from __future__ import annotations
+
+import pytest
+
+from moonshim.simulator.question import Question, Turn
+from moonshim.simulator.standing import standing_of
+
+REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["What is in a.txt?"], "What is in a.txt?"),
+        (["What is in a.txt?", REMINDER, REMINDER], "What is in a.txt?"),  # kimi-code
+        (["<environment_context>bash</environment_context>", "What is in a.txt?"], "What is in a.txt?"),  # Codex
+        ([f"{REMINDER}\nWhat is in a.txt?"], "What is in a.txt?"),  # Claude Code
+        ([REMINDER], REMINDER),
+    ],
+)
+def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(said: list[str], words: str) -> None:
+    turns = tuple(Turn(role="user", text=text) for text in said)
+    question = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
+    assert standing_of(question).words == words
