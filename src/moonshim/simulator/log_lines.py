@@ -40,6 +40,8 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
         parts.append(safe(f"called {', '.join(called)}"))
     if faults := fields.get("faults"):
         parts.append(paint("yellow", safe(f"went wrong: {', '.join(faults)}")))
+    if missed := fields.get("missed"):
+        parts.append(paint("dim", safe(f"could not show: {', '.join(missed)}")))
     if problem := fields.get("problem"):
         parts.append(paint("red", safe(f"refused: {problem}")))
     return " · ".join(parts)
