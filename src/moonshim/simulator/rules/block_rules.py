@@ -7,116 +7,153 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Contract, Json
-from moonshim.simulator.rules.message_rules import check_arguments, unanswered
+from moonshim.simulator.rules.message_rules import NO_MESSAGES, check_arguments, missing_reasoning
+from moonshim.simulator.rules.objection import Objection
+from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
+from moonshim.simulator.rules.shapes import objects, shown
 
-__all__ = ["check_block_messages"]
+__all__ = ["check_block_messages", "check_system"]
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
-_BLOCKS: Final = {
-    "user": ("text", "image", "tool_result"),
-    "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
-}
+_USER: Final = ("text", "image", "tool_result")
+_ASSISTANT: Final = ("text", "thinking", "redacted_thinking", "tool_use")
+_EMPTY_TEXT: Final = "text content is empty"
 
 
-def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[str]:
+def check_system(system: Any, of: Contract) -> Iterator[Objection]:
+    if system is None or isinstance(system, str):
+        return
+    if not isinstance(system, list):
+        yield Objection("Invalid request: system must be a string or an array of text blocks")
+        return
+    for block in system:
+        if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+            yield Objection("Invalid request: system must be a string or an array of text blocks")
+        elif not block["text"]:
+            yield of.objection(_EMPTY_TEXT)
+
+
+def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
+    """In the order of Chat: shape, empty ones, pairs, arguments, reasoning; then what is sealed."""
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        yield "messages must not be empty"
+    if messages is None or messages == []:
+        yield Objection(NO_MESSAGES)
         return
-    if any(not isinstance(message, dict) for message in messages):
-        yield "messages must be objects"
+    if not isinstance(messages, list) or len(objects(messages)) < len(messages):
+        yield Objection("Invalid request: messages must be an array of objects")
         return
-    if wrong := [message.get("role") for message in messages if message.get("role") not in _BLOCKS]:
-        yield f"messages: role {wrong[0]!r} is not allowed, it is user or assistant"
-        return
+    shape = [found for at, message in enumerate(messages) for found in _shape(at, message)]
+    yield from shape
+    if shape:
+        return  # the rest reads what has been found to have no shape
     yield from _turns(messages)
     shift = 1 if body.get("system") else 0  # the prompt counts as the first message
     for at, message in enumerate(messages):
-        yield from _content(at, message, of)
-    yield from _pairs(messages)
-    yield from _ids(messages, of)
+        yield from _empty(at + shift, message, of)
+    for at, message in enumerate(messages):
+        yield from _order(at, message)
+    yield from check_pairs([_asking(message) for message in messages], of, positional=False)
+    for at, message in enumerate(messages):
+        yield from _uses(at, message)
     for at, message in enumerate(messages):
         yield from _thinking_first(at + shift, message, of, thinking)
+    for at, message in enumerate(messages):
+        yield from _signatures(at, message, of)
 
 
 def blocks_of(message: Json, kind: str = "") -> list[Json]:
-    content = message.get("content")
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    return [block for block in blocks if not kind or block.get("type") == kind]
+    return [block for block in objects(message.get("content")) if not kind or block.get("type") == kind]
 
 
-def _turns(messages: list[Json]) -> Iterator[str]:
+def _shape(at: int, message: Json) -> Iterator[Objection]:
+    role, content = message.get("role"), message.get("content")
+    if role not in ("user", "assistant"):
+        yield Objection(f"Invalid request: messages.{at}.role {shown(role)} is not user or assistant")
+        return
+    if content is not None and not isinstance(content, str | list):
+        yield Objection(f"Invalid request: messages.{at}.content must be a string or an array")
+    for number, block in enumerate(content if isinstance(content, list) else ()):
+        yield from _block(f"messages.{at}.content.{number}", role, block)
+
+
+def _block(place: str, role: str, block: Any) -> Iterator[Objection]:
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        yield Objection(f"Invalid request: {place} must be an object with a type")
+        return
+    kind = block["type"]
+    if kind == "tool_reference" or any(inner.get("type") == "tool_reference" for inner in blocks_of(block)):
+        yield Objection("Invalid request Error")
+    elif kind not in (_USER if role == "user" else _ASSISTANT):
+        yield Objection(f"Invalid request: {place}: type {shown(kind)} is not allowed with role {role}")
+    elif kind == "text" and not isinstance(block.get("text"), str):
+        yield Objection(f"Invalid request: {place}.text must be a string")
+    elif kind == "tool_use" and not all(isinstance(block.get(name), str) and block[name] for name in ("id", "name")):
+        yield Objection(f"Invalid request: {place} needs an id and a name")
+    elif kind == "tool_result":
+        if not isinstance(block.get("tool_use_id"), str | None):
+            yield Objection(f"Invalid request: {place}.tool_use_id must be a string")
+        if not isinstance(block.get("content"), str | list | None):
+            yield Objection(f"Invalid request: {place}.content must be a string or an array")
+
+
+def _turns(messages: list[Json]) -> Iterator[Objection]:
     if messages[0]["role"] != "user":
-        yield "messages: the first message must have role user"
+        yield Objection("messages: the first message must have role user", ours=True)
     for at in range(1, len(messages)):
         if messages[at]["role"] == messages[at - 1]["role"]:
-            yield f"messages.{at}: roles must alternate between user and assistant"
+            yield Objection(f"messages.{at}: roles must alternate between user and assistant", ours=True)
 
 
-def _content(at: int, message: Json, of: Contract) -> Iterator[str]:
-    content = message.get("content")
-    if content in (None, "", []):
-        yield f"the message at position {at} with role '{message['role']}' must not be empty"
-    elif not isinstance(content, str | list):
-        yield f"messages.{at}.content must be a string or an array"
+def _empty(position: int, message: Json, of: Contract) -> Iterator[Objection]:
+    if message.get("content") in (None, "", []):
+        yield of.objection(f"the message at position {position} with role '{message['role']}' must not be empty")
+    for block in blocks_of(message):
+        if _is_empty(block) or any(_is_empty(inner) for inner in blocks_of(block)):
+            yield of.objection(_EMPTY_TEXT)
+
+
+def _is_empty(block: Json) -> bool:
+    return block.get("type") == "text" and not block.get("text")
+
+
+def _order(at: int, message: Json) -> Iterator[Objection]:
+    kinds = [block["type"] for block in blocks_of(message)]
+    if "tool_result" in kinds[kinds.count("tool_result") :]:
+        yield Objection(f"messages.{at}: tool_result blocks must come first", ours=True)
+
+
+def _asking(message: Json) -> Asking:
+    return Asking(
+        tuple((block["id"], block["name"]) for block in blocks_of(message, "tool_use")),
+        tuple(block.get("tool_use_id") or "" for block in blocks_of(message, "tool_result")),
+        goes_on=False,
+    )
+
+
+def _uses(at: int, message: Json) -> Iterator[Objection]:
     for number, block in enumerate(blocks_of(message)):
-        yield from _block(f"messages.{at}.content.{number}", message["role"], block, of)
-
-
-def _block(place: str, role: str, block: Json, of: Contract) -> Iterator[str]:
-    kind = block.get("type")
-    if kind == "tool_reference" or any(inner.get("type") == "tool_reference" for inner in blocks_of(block)):
-        yield "Invalid request Error"
-    elif kind not in _BLOCKS[role]:
-        yield f"{place}: type {kind!r} is not allowed with role {role}"
-    elif (kind == "text" and not block.get("text")) or any(
-        inner.get("type") == "text" and not inner.get("text") for inner in blocks_of(block)
-    ):
-        yield "text content is empty"
-    elif kind == "tool_use":
-        if not isinstance(block.get("id"), str) or not _ID.fullmatch(block["id"]):
-            yield f"{place}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+        if block["type"] != "tool_use":
+            continue
         if not isinstance(block.get("input"), dict):
-            yield from check_arguments(str(block.get("name")), block.get("input"))
-    elif kind == "thinking" and of.host.moonshots:
+            # The endpoint itself has been seen to send text with JSON in it.
+            yield from check_arguments(block["name"], block.get("input"))
+        if not _ID.fullmatch(block["id"]):
+            place = f"messages.{at}.content.{number}.id"
+            yield Objection(f"{place}: String should match pattern '^[a-zA-Z0-9_-]+$'", ours=True)
+
+
+def _thinking_first(index: int, message: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
+    kinds = [block["type"] for block in blocks_of(message)]
+    if thinking and "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
+        yield from missing_reasoning(index, of)
+
+
+def _signatures(at: int, message: Json, of: Contract) -> Iterator[Objection]:
+    for number, block in enumerate(blocks_of(message)):
         signature = block.get("signature")
-        if signature is not None and (not isinstance(signature, str) or not _BASE64URL.fullmatch(signature)):
-            yield f"{place}.signature: malformed encrypted reasoning content: invalid base64url encoding"
-
-
-def _pairs(messages: list[Json]) -> Iterator[str]:
-    """Every call is answered at the beginning of the next message."""
-    open_ids: list[str] = []
-    for at, message in enumerate(messages):
-        results = [str(block.get("tool_use_id") or "") for block in blocks_of(message, "tool_result")]
-        kinds = [block.get("type") for block in blocks_of(message)]
-        if "tool_result" in kinds[len(results) :]:
-            yield f"messages.{at}: tool_result blocks must come first"
-        for id in results:
-            if id in open_ids:
-                open_ids.remove(id)
-            else:
-                yield f"tool_call_id {id} is not found"
-        if open_ids:
-            yield unanswered(open_ids)
-        open_ids = [str(block.get("id")) for block in blocks_of(message, "tool_use")]
-    if open_ids:
-        yield unanswered(open_ids)
-
-
-def _ids(messages: list[Json], of: Contract) -> Iterator[str]:
-    seen: set[Any] = set()
-    for message in messages:
-        for block in blocks_of(message, "tool_use"):
-            if of.unique_ids and block.get("id") in seen:
-                yield f"Invalid request: tool call id {block.get('id')} is duplicated"
-            seen.add(block.get("id"))
-
-
-def _thinking_first(index: int, message: Json, of: Contract, thinking: bool) -> Iterator[str]:
-    blocks = blocks_of(message)
-    if not of.needs_reasoning(thinking) or not blocks_of(message, "tool_use"):
-        return
-    if blocks[0].get("type") not in ("thinking", "redacted_thinking"):
-        yield f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
+        if block["type"] != "thinking" or signature is None or not of.moonshots:
+            continue
+        if not isinstance(signature, str) or not _BASE64URL.fullmatch(signature):
+            place = f"messages.{at}.content.{number}.signature"
+            yield Objection(f"{place}: malformed encrypted reasoning content: invalid base64url encoding")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
+
+from moonshim.simulator.rules.objection import Objection
 
 __all__ = ["GENERATIONS", "HOSTS", "Contract", "Generation", "Host", "Json", "contract"]
 
 Json: TypeAlias = dict[str, Any]
+Switch: TypeAlias = Literal["thinking", "template", "reasoning"]
 
 
 class Generation(Struct, frozen=True, kw_only=True):
@@ -18,14 +21,19 @@ class Generation(Struct, frozen=True, kw_only=True):
     thinks: bool = True
     """Thinking is on unless it is switched off."""
     may_not_think: bool = False
+    """`thinking: {type: disabled}` is known."""
+    template_may_not_think: bool = False
+    """The prompt can be written so that the model does not think, where one writes it oneself."""
+    reads_thinking: bool = False
+    """`thinking` is looked at; elsewhere the platform passes over it, as over any field that it does not know."""
     fixed_sampling: bool = True
+    no_logprobs: bool = False
     keeps: bool = False
     """`thinking.keep` is known."""
     one_switch: bool = False
     """`thinking` and `reasoning_effort` may not come together."""
     needs_reasoning: bool = False
     """Assistant messages with calls need their reasoning while thinking is on."""
-    name_length: int = 64
     most_tokens: int = 262_144
 
 
@@ -38,43 +46,70 @@ class Host(Struct, frozen=True, kw_only=True):
     """Ids of the history are rewritten before the model sees them; elsewhere it sees them as they are."""
     refuses_empty_text: bool = False
     always_needs_reasoning: bool = False
-    indexes_details: bool = False
-    """Entries of `reasoning_details` keep their index in a replay."""
+    refuses_efforts: bool = False
+    """A `reasoning_effort` that is not known is refused; elsewhere it is passed over."""
+    samples_messages: bool = True
+    """Messages has the rules of Chat for `temperature` and the like; elsewhere it passes over them."""
+    details: Literal["bare", "indexed", "unread"] = "unread"
+    """Whether entries of `reasoning_details` must have lost the index of the stream, may keep it, or do not matter."""
+    resolves_results: bool = False
+    """K3: a result behind no call cannot be written into a prompt, which needs the name of its tool."""
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """The fields that are read as reasoning."""
+    switches: tuple[Switch, ...] = ("thinking", "template", "reasoning")
+    """What is heeded of `thinking.type`, `chat_template_kwargs.thinking` and `reasoning.enabled`."""
 
 
 GENERATIONS: Final[dict[str, Generation]] = {
     "k2": Generation(thinks=False, may_not_think=True, fixed_sampling=False),
-    "k2-thinking": Generation(fixed_sampling=False, needs_reasoning=True),
-    "k2.5": Generation(may_not_think=True, one_switch=True, needs_reasoning=True),
-    "k2.6": Generation(may_not_think=True, one_switch=True, needs_reasoning=True, keeps=True),
-    "k2.7": Generation(needs_reasoning=True, keeps=True),
-    "k3": Generation(family="k3", keeps=True, name_length=256, most_tokens=1_048_576),
-    "k3.1": Generation(family="k3", keeps=True, name_length=256, most_tokens=1_048_576),
-    "other": Generation(family="other", thinks=False, may_not_think=True, fixed_sampling=False, name_length=256),
+    "k2-thinking": Generation(reads_thinking=True, fixed_sampling=False, needs_reasoning=True),
+    "k2.5": Generation(
+        reads_thinking=True,
+        may_not_think=True,
+        template_may_not_think=True,
+        one_switch=True,
+        needs_reasoning=True,
+    ),
+    "k2.6": Generation(
+        reads_thinking=True,
+        may_not_think=True,
+        template_may_not_think=True,
+        one_switch=True,
+        needs_reasoning=True,
+        keeps=True,
+    ),
+    "k2.7": Generation(reads_thinking=True, needs_reasoning=True, keeps=True),
+    # K3's page has no `thinking`. It was seen to be taken whatever it says, and to change nothing.
+    "k3": Generation(family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576),
+    "k3.1": Generation(family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576),
+    "other": Generation(family="other", thinks=False, may_not_think=True, fixed_sampling=False),
 }
 _ANY_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")
+_OPEN: Final[tuple[Switch, ...]] = ("template",)
 HOSTS: Final[dict[str, Host]] = {
-    "moonshot": Host(moonshots=True, renames_ids=True),
-    "moonshot-anthropic": Host(moonshots=True, renames_ids=True),
+    "moonshot": Host(moonshots=True, renames_ids=True, switches=("thinking",)),
+    "moonshot-anthropic": Host(moonshots=True, renames_ids=True, switches=("thinking",)),
     "kimi-coding": Host(
         moonshots=True,
         renames_ids=True,
         refuses_empty_text=True,
         always_needs_reasoning=True,
+        refuses_efforts=True,
+        samples_messages=False,
+        details="bare",
         reasoning=("reasoning_content", "reasoning_details"),
+        switches=("thinking",),
     ),
     # It may hand the request to Moonshot, or to anybody else: both have to be able to take it.
-    "openrouter": Host(moonshots=True, indexes_details=True, reasoning=_ANY_REASONING),
+    "openrouter": Host(moonshots=True, details="indexed", reasoning=_ANY_REASONING),
     "fireworks": Host(),
     "together": Host(reasoning=_ANY_REASONING),
     "siliconflow": Host(),
     "deepinfra": Host(),
     "groq": Host(),
     "nim": Host(),
-    "vllm": Host(reasoning=("reasoning",)),
-    "sglang": Host(),
+    "vllm": Host(reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
+    "sglang": Host(switches=_OPEN),
     "generic": Host(reasoning=_ANY_REASONING),
 }
 
@@ -86,15 +121,19 @@ class Contract(Struct, frozen=True):
     host: Host
     host_name: str
 
-    def needs_reasoning(self, thinking: bool) -> bool:
-        if not thinking or not self.host.moonshots:
-            return False
-        return self.generation.needs_reasoning or (self.host.always_needs_reasoning and self.generation.family == "k3")
+    @property
+    def moonshots(self) -> bool:
+        """Moonshot's checks are for its own models."""
+        return self.host.moonshots and self.generation.family != "other"
+
+    def objection(self, message: str) -> Objection:
+        """What Moonshot refuses. Of other hosts nobody knows it, but the engine may not send it to them either."""
+        return Objection(message, ours=not self.moonshots)
 
     @property
     def unique_ids(self) -> bool:
         """K3 tolerates an id that comes again."""
-        return self.host.moonshots and self.generation.family == "k2"
+        return self.moonshots and self.generation.family == "k2"
 
     @property
     def positional_ids(self) -> bool:

@@ -7,27 +7,31 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Contract, Json
+from moonshim.simulator.rules.objection import Objection
+from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
+from moonshim.simulator.rules.shapes import objects, shown
 
-__all__ = ["check_arguments", "check_chat_messages", "check_partial", "unanswered"]
+__all__ = ["NO_MESSAGES", "check_arguments", "check_chat_messages", "check_partial", "missing_reasoning"]
 
 ROLES: Final = ("system", "user", "assistant", "tool")
+NO_MESSAGES: Final = "Invalid request: messages must not be empty"
 
 
-def check_chat_messages(messages: Any, of: Contract, thinking: bool) -> Iterator[str]:
-    """In the order of Moonshot: shape, empty ones, pairs, ids, arguments, reasoning."""
-    if not isinstance(messages, list) or not messages:
-        yield "messages must not be empty"
+def check_chat_messages(messages: Any, of: Contract, thinking: bool) -> Iterator[Objection]:
+    """In the order of Moonshot: shape, empty ones, pairs, arguments, reasoning."""
+    if messages is None or messages == []:
+        yield Objection(NO_MESSAGES)
         return
-    if any(not isinstance(message, dict) or message.get("role") not in ROLES for message in messages):
-        yield f"messages must be objects with a role of {', '.join(ROLES)}"
+    if not isinstance(messages, list) or len(objects(messages)) < len(messages):
+        yield Objection("Invalid request: messages must be an array of objects")
         return
-    if shape := list(_calls_shape(messages)):
-        yield from shape
-        return
+    shape = [found for at, message in enumerate(messages) for found in _shape(at, message, of)]
+    yield from shape
+    if any(not found.ours for found in shape):
+        return  # the rest reads what has been found to have no shape
     for at, message in enumerate(messages):
         yield from _empty(at, message, of)
-    yield from _pairs(messages)
-    yield from _ids(messages, of)
+    yield from check_pairs([_asking(message) for message in messages], of, positional=True)
     for message in messages:
         for call in calls_of(message):
             yield from check_arguments(call["function"]["name"], call["function"].get("arguments"))
@@ -36,124 +40,132 @@ def check_chat_messages(messages: Any, of: Contract, thinking: bool) -> Iterator
 
 
 def calls_of(message: Json) -> list[Json]:
-    calls = message.get("tool_calls")
-    return calls if message["role"] == "assistant" and isinstance(calls, list) else []
+    return objects(message.get("tool_calls")) if message["role"] == "assistant" else []
 
 
-def _calls_shape(messages: list[Json]) -> Iterator[str]:
-    for at, message in enumerate(messages):
-        calls = message.get("tool_calls")
-        if calls is None:
-            continue
-        if message["role"] != "assistant":
-            yield f"messages.{at}.tool_calls is only allowed with role assistant"
-        elif not isinstance(calls, list) or not calls:
-            yield f"messages.{at}.tool_calls must be a non-empty array"
-        for number, call in enumerate(calls if isinstance(calls, list) else ()):
-            match call:
-                case {"id": str(id), "type": "function", "function": {"name": str(name)}} if id and name:
-                    pass
-                case _:
-                    yield f"messages.{at}.tool_calls.{number} needs an id, type function and a function with a name"
+def _asking(message: Json) -> Asking:
+    calls = tuple((call["id"], call["function"]["name"]) for call in calls_of(message))
+    if message["role"] != "tool":
+        return Asking(calls, (), goes_on=False)
+    return Asking((), (message.get("tool_call_id") or "",), goes_on=True)
 
 
-def _empty(at: int, message: Json, of: Contract) -> Iterator[str]:
+def _shape(at: int, message: Json, of: Contract) -> Iterator[Objection]:
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    if role not in ROLES:
+        yield Objection(f"Invalid request: messages.{at}.role {shown(role)} is not one of {', '.join(ROLES)}")
+        return
+    if content is not None and not isinstance(content, str | list):
+        yield Objection(f"Invalid request: messages.{at}.content must be a string or an array")
+    for number, part in enumerate(content if isinstance(content, list) else ()):
+        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+            yield Objection(f"Invalid request: messages.{at}.content.{number} must be an object with a type")
+        elif part["type"] == "text" and not isinstance(part.get("text"), str):
+            yield Objection(f"Invalid request: messages.{at}.content.{number}.text must be a string")
+    if role == "tool" and not isinstance(message.get("tool_call_id"), str | None):
+        yield Objection(f"Invalid request: messages.{at}.tool_call_id must be a string")
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        yield Objection(f"Invalid request: messages.{at}.tool_calls must be an array")
+        return
+    if role != "assistant":
+        yield Objection(f"messages.{at}.tool_calls is only read with role assistant", ours=True)
+    elif not calls:
+        yield Objection(f"messages.{at}.tool_calls must be a non-empty array", ours=True)
+    for number, call in enumerate(calls if role == "assistant" else ()):
+        match call:
+            case {"id": str(id), "type": "function", "function": {"name": str(name)}} if id and name:
+                pass
+            case _:
+                yield Objection(
+                    f"Invalid request: messages.{at}.tool_calls.{number} needs an id, type function, and a function "
+                    "with a name"
+                )
+
+
+def _empty(at: int, message: Json, of: Contract) -> Iterator[Objection]:
     role, content = message["role"], message.get("content")
-    texts = [part.get("text") for part in content if _is_text(part)] if isinstance(content, list) else []
+    texts = [part["text"] for part in content if part["type"] == "text"] if isinstance(content, list) else []
     if of.host.refuses_empty_text and ("" in texts or (content == "" and calls_of(message))):
-        yield "text content is empty"
+        yield of.objection("text content is empty")
     if role == "tool":
         if content is None:
             yield _no_content(at, of)
         return
     filled = content not in (None, "", []) and not (texts and len(texts) == len(content or ()) and not any(texts))
-    excused = (role == "assistant" and (calls_of(message) or message.get("partial"))) or "tools" in message
+    brings_tools = of.generation.family == "k3" and message.get("tools") is not None
+    excused = (role == "assistant" and (calls_of(message) or message.get("partial"))) or brings_tools
     if not filled and not excused:
-        yield f"the message at position {at} with role '{role}' must not be empty"
+        yield of.objection(f"the message at position {at} with role '{role}' must not be empty")
 
 
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text"
-
-
-def _no_content(at: int, of: Contract) -> str:
+def _no_content(at: int, of: Contract) -> Objection:
     if of.host_name == "groq":
-        return (
+        return Objection(
             f"'messages.{at}' : for 'role:tool' the following must be satisfied"
             f"[('messages.{at}.content' : property 'content' is missing)]"
         )
-    return f"the message at position {at} with role 'tool' has no content"
+    return of.objection(f"the message at position {at} with role 'tool' must not be empty")
 
 
-def unanswered(ids: list[str]) -> str:
-    return (
-        "an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-        f"The following tool_call_ids did not have response messages: {', '.join(ids)}"
-    )
-
-
-def _pairs(messages: list[Json]) -> Iterator[str]:
-    """Results stand directly behind the message with their calls, one for each."""
-    open_ids: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            id = message.get("tool_call_id") or ""
-            if id in open_ids:
-                open_ids.remove(id)
-            else:
-                yield f"tool_call_id {id} is not found"
-            continue
-        if open_ids:
-            yield unanswered(open_ids)
-        open_ids = [call["id"] for call in calls_of(message)]
-    if open_ids:
-        yield unanswered(open_ids)
-
-
-def _ids(messages: list[Json], of: Contract) -> Iterator[str]:
-    seen: set[str] = set()
-    calls = [call for message in messages for call in calls_of(message)]
-    for number, call in enumerate(calls):
-        right = f"functions.{call['function']['name']}:{number}"
-        if of.unique_ids and call["id"] in seen:
-            yield f"Invalid request: tool call id {call['id']} is duplicated"
-        elif of.positional_ids and call["id"] != right:
-            yield f"the model reads ids as they are on this host: {call['id']} has to be {right}"
-        seen.add(call["id"])
-
-
-def check_arguments(name: str, arguments: Any) -> Iterator[str]:
+def check_arguments(name: str, arguments: Any) -> Iterator[Objection]:
+    """They are text with JSON in it."""
     subject = f"tool_calls[].function.arguments for function '{name}'"
     value = arguments
     if isinstance(arguments, str):
         try:
             value = json.loads(arguments)
         except (ValueError, RecursionError):
-            yield f"{subject} is not valid JSON"
+            yield Objection(f"{subject} is not valid JSON")
             return
     if not isinstance(value, dict) or not isinstance(arguments, str):
-        yield f"{subject} must decode to a JSON object, got {type(value).__name__}"
+        yield Objection(f"{subject} must decode to a JSON object, got {type(value).__name__}")
 
 
-def _reasoning(at: int, message: Json, of: Contract, thinking: bool) -> Iterator[str]:
+def missing_reasoning(index: int, of: Contract) -> Iterator[Objection]:
+    """While the model thinks, a message with calls needs what was thought before them. An empty text is enough."""
+    message = f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
+    if of.moonshots and of.generation.needs_reasoning:
+        yield Objection(message)
+    elif of.moonshots and of.generation.family == "k3":
+        yield Objection(message, assumed="" if of.host.always_needs_reasoning else "k3-needs-reasoning")
+
+
+def _reasoning(at: int, message: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
     if message["role"] != "assistant":
         return
-    given = [name for name in of.host.reasoning if message.get(name) is not None]
-    if of.needs_reasoning(thinking) and calls_of(message) and not given:
-        yield f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}"
+    if thinking and calls_of(message) and not any(_given(message.get(name)) for name in of.host.reasoning):
+        yield from missing_reasoning(at, of)
     if of.host.reasoning == ("reasoning",) and message.get("reasoning_content") is not None:
-        yield f"the message at position {at} has its reasoning in reasoning_content, and this host reads only reasoning"
+        yield Objection(
+            f"the message at position {at} has its reasoning in reasoning_content, and this host reads only reasoning",
+            ours=True,
+        )
+    if of.host.details == "indexed":
+        return
     details = message.get("reasoning_details")
     for number, entry in enumerate(details if isinstance(details, list) else ()):
-        if not of.host.indexes_details and isinstance(entry, dict) and "index" in entry:
-            yield f"the reasoning_details at position {at} entry {number} must not contain streaming index"
+        if isinstance(entry, dict) and "index" in entry:
+            yield Objection(
+                f"the reasoning_details at position {at} entry {number} must not contain streaming index",
+                ours=of.host.details != "bare",
+            )
 
 
-def check_partial(messages: Any) -> Iterator[str]:
+def _given(reasoning: Any) -> bool:
+    return isinstance(reasoning, str | list)
+
+
+def check_partial(messages: Any, of: Contract) -> Iterator[Objection]:
     """Only the last message can be continued, and only the assistant's."""
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
-        if isinstance(message, dict) and message.get("partial"):
-            if at != len(messages) - 1 or message.get("role") != "assistant":
-                yield f"messages.{at}.partial is only allowed on the last message with role assistant"
+        if isinstance(message, dict) and message.get("partial") not in (None, False):
+            if message["partial"] is not True:
+                yield of.objection(f"Invalid request: messages.{at}.partial must be a boolean")
+            elif at != len(messages) - 1 or message.get("role") != "assistant":
+                yield of.objection(
+                    f"Invalid request: messages.{at}.partial is only allowed on the last message with role assistant"
+                )
             elif message.get("tool_calls"):
-                yield f"messages.{at}.partial is not allowed beside tool_calls"
+                yield of.objection(f"Invalid request: messages.{at}.partial is not allowed beside tool_calls")

@@ -8,12 +8,13 @@ nested deeper than `NESTING` as plain JSON is refused as too deep.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
-from moonshim.simulator.rules.schema_endings import check_references, depth_behind
+from moonshim.simulator.rules.schema_endings import References
 from moonshim.simulator.rules.schema_words import LIMITS, Json, Limits, Path, Refused, check_known, check_words
 
-__all__ = ["LIMITS", "Limits", "check_schema"]
+__all__ = ["LIMITS", "Limits", "check_schema", "check_schema_value"]
 
 NESTING: Final = 250
 
@@ -27,22 +28,36 @@ def check_schema(schema: Any, *, limits: Limits = LIMITS) -> str | None:
     True
     """
     try:
-        _check(_parse(schema) if isinstance(schema, str) else schema, limits)
+        value = _parse(schema) if isinstance(schema, str) else schema
     except Refused as refused:
         return str(refused)
     except ValueError as error:
         return f"JSON schema parsing error: {error}"
+    return check_schema_value(value, limits=limits)
+
+
+def check_schema_value(schema: Any, *, limits: Limits = LIMITS) -> str | None:
+    """The same of what stands in a request: text is no schema there.
+
+    >>> check_schema_value("{}")
+    'JSON schema parsing error: JSON type error: expected an object but got str'
+    """
+    try:
+        _check(schema, limits)
+    except Refused as refused:
+        return str(refused)
+    except ValueError as error:
+        return f"JSON schema parsing error: {error}"
+    except RecursionError:  # one definition leads to the next, and so on
+        return str(Refused(f"schema depth exceeds maximum limit of {limits.depth}", ()))
     return None
 
 
 def _parse(text: str) -> Any:
     try:
-        value = json.loads(text, parse_constant=_no_number, parse_float=_number)
+        return json.loads(text, parse_constant=_no_number, parse_float=_number)
     except RecursionError:
         raise Refused(f"schema depth exceeds maximum limit of {LIMITS.depth}", ()) from None
-    if not isinstance(value, dict | None):
-        raise ValueError(f"JSON type error: expected an object but got {type(value).__name__}")
-    return value
 
 
 def _number(text: str) -> float:
@@ -55,8 +70,10 @@ def _no_number(text: str) -> float:
 
 
 def _check(schema: Any, limits: Limits) -> None:
-    if not isinstance(schema, dict):
+    if schema is None:
         raise Refused("schema must be a dict", ())
+    if not isinstance(schema, dict):
+        raise ValueError(f"JSON type error: expected an object but got {type(schema).__name__}")
     if not schema:
         return
     if _too_nested(schema):
@@ -67,7 +84,7 @@ def _check(schema: Any, limits: Limits) -> None:
     walk.visit(schema, (), 0)
     if walk.deepest > limits.depth:
         raise Refused(f"schema depth exceeds maximum limit of {limits.depth}", ())
-    check_references(schema)
+    walk.references.check()
 
 
 def _size(schema: Json) -> int:
@@ -79,6 +96,8 @@ def _size(schema: Json) -> int:
 def _too_nested(schema: Any) -> bool:
     level = [schema]
     for _ in range(NESTING):
+        if any(isinstance(value, float) and not math.isfinite(value) for value in level):
+            _no_number("Infinity")
         level = [
             item
             for value in level
@@ -97,7 +116,7 @@ class _Walk:
         self._root = root
         self._limits = limits
         self._keys = 0
-        self._known: dict[str, int] = {}
+        self.references = References(root)
         self.deepest = 0
 
     def visit(self, schema: Json, path: Path, depth: int) -> None:
@@ -115,7 +134,7 @@ class _Walk:
 
     def _note_depth(self, schema: Json, depth: int) -> None:
         reference = schema.get("$ref")
-        behind = depth_behind(self._root, reference, self._known) if isinstance(reference, str) else 0
+        behind = self.references.depth_behind(reference) if isinstance(reference, str) else 0
         self.deepest = max(self.deepest, depth + behind)
 
     def _descend(self, schema: Json, path: Path, depth: int) -> None:

@@ -191,8 +191,8 @@ def _required(value: Any, schema: Json, root: Json, path: Path, limits: Limits) 
         raise Refused("items in required array must be strings", here)
     if "" in value:
         raise Refused("property names in required array cannot be empty", here)
-    if twice := [name for at, name in enumerate(value) if name in value[:at]]:
-        raise Refused(f"duplicate items in required array: {twice[0]}", here)
+    if (twice := _repeated(value)) is not None:
+        raise Refused(f"duplicate items in required array: {twice}", here)
     if schema.get("type") not in ("object", ["object"]):
         raise Refused("required keyword must be used with object", here)
     properties = schema.get("properties")
@@ -201,6 +201,16 @@ def _required(value: Any, schema: Json, root: Json, path: Path, limits: Limits) 
     for name in value:
         if name not in properties:
             raise Refused(f"required property '{name}' is not defined in properties", here)
+
+
+def _repeated(names: list[str]) -> str | None:
+    """The first that stands there a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _enum(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
@@ -242,7 +252,18 @@ def _of_type(entry: Any, name: str, here: Path) -> bool:
 
 
 def _go(value: Any) -> str:
-    return {None: "<nil>", True: "true", False: "false"}.get(value, str(value)) if not _is_number(value) else str(value)
+    """A value as Go prints it."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case list():
+            return f"[{' '.join(map(_go, value))}]"
+        case dict():
+            return f"map[{' '.join(f'{key}:{_go(value[key])}' for key in sorted(value))}]"
+        case _:
+            return str(value)
 
 
 def _items(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:

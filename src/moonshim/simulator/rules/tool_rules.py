@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Contract
-from moonshim.simulator.rules.schema_rules import check_schema
+from moonshim.simulator.rules.objection import Objection
+from moonshim.simulator.rules.schema_rules import check_schema_value
+from moonshim.simulator.rules.shapes import objects, shown
 
 __all__ = [
     "INVALID_NAME",
     "INVALID_SCHEMA",
-    "check_choice",
+    "check_chat_choice",
     "check_dynamic_tools",
+    "check_messages_choice",
     "check_messages_tools",
     "check_tools",
 ]
@@ -22,102 +25,136 @@ INVALID_NAME: Final = (
     "function name is invalid, must start with a letter and can contain letters, numbers, underscores, and dashes"
 )
 INVALID_SCHEMA: Final = "tools.function.parameters is not a valid moonshot flavored json schema, details: <{}>"
+LONGEST_NAME: Final = 256
+LONGEST_OLD_NAME: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_CHOICES: Final = {"any": "required", "tool": "specified"}
 
 
-def check_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[str]:
+def check_tools(tools: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
     """Names go into `taken`, so that tools declared later can be compared with them."""
     if tools is None:
         return
     if not isinstance(tools, list):
-        yield "tools must be an array"
+        yield Objection("Invalid request: tools must be an array")
         return
     for at, tool in enumerate(tools):
         if not isinstance(tool, dict):
-            yield f"tools.{at} must be an object"
+            yield Objection(f"Invalid request: tools.{at} must be an object")
             continue
         kind, function = tool.get("type"), tool.get("function")
         if kind not in ("function", "builtin_function"):
-            yield f"tools.{at}.type {kind!r} is not supported"
+            yield Objection(f"Invalid request: tools.{at}.type {shown(kind)} is not supported")
         elif not isinstance(function, dict):
-            yield f"tools.{at}.function is missing"
+            yield Objection(f"Invalid request: tools.{at}.function is missing")
         elif kind == "builtin_function":
-            if not str(function.get("name", "")).startswith("$"):
-                yield f"tools.{at}.function.name of a builtin_function must start with $"
+            yield from _built_in(at, function.get("name"), of, thinking, taken)
         else:
-            yield from _function(function.get("name"), function.get("parameters"), of, taken)
+            yield from _function(function.get("name"), function.get("parameters", {}), of, taken)
 
 
-def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[str]:
+def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[Objection]:
     """The tools of Anthropic's format: a server tool has a type of its own, and Kimi has none of these."""
     if tools is None:
         return
     if not isinstance(tools, list):
-        yield "tools must be an array"
+        yield Objection("Invalid request: tools must be an array")
         return
     for at, tool in enumerate(tools):
         if not isinstance(tool, dict):
-            yield f"tools.{at} must be an object"
+            yield Objection(f"Invalid request: tools.{at} must be an object")
         elif "function" in tool:
-            yield f"tools.{at} is in OpenAI's format, which this endpoint ignores"
-        elif tool.get("type", "custom") != "custom":
-            yield f"tools.{at}.type {tool['type']!r} is not supported"
+            # It is passed over, and the model then writes what looks like calls into its text.
+            yield Objection(f"tools.{at} is in OpenAI's format, which this endpoint ignores", ours=True)
+        elif tool.get("type") not in (None, "custom"):
+            yield Objection(f"Invalid request: tools.{at}.type {shown(tool['type'])} is not supported")
         elif not isinstance(tool.get("input_schema"), dict):
-            yield f"tools.{at}.input_schema is missing"
+            yield Objection(f"Invalid request: tools.{at}.input_schema is missing")
         else:
             yield from _function(tool.get("name"), tool["input_schema"], of, taken)
 
 
-def _function(name: Any, parameters: Any, of: Contract, taken: set[str]) -> Iterator[str]:
+def _built_in(at: int, name: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
+    if not isinstance(name, str) or not name.startswith("$"):
+        yield Objection(f"Invalid request: tools.{at}.function.name of a builtin_function must start with $")
+        return
+    yield from _once(name, of, taken)
+    if thinking and name == "$web_search":
+        yield Objection(
+            "builtin_function $web_search is incompatible with thinking enabled", assumed="web-search-thinks-not"
+        )
+
+
+def _function(name: Any, parameters: Any, of: Contract, taken: set[str]) -> Iterator[Objection]:
     if not isinstance(name, str) or not name:
-        yield "function name is missing"
-    elif of.host.moonshots and (not _NAME.fullmatch(name) or len(name) > of.generation.name_length):
-        yield INVALID_NAME
+        yield Objection("Invalid request: function name is missing")
+        return
+    if of.moonshots and (not _NAME.fullmatch(name) or len(name) > LONGEST_NAME):
+        yield Objection(INVALID_NAME)
+    elif of.moonshots and of.generation.family == "k2" and len(name) > LONGEST_OLD_NAME:
+        yield Objection(INVALID_NAME, assumed="names-of-64")
+    yield from _once(name, of, taken)
+    if of.moonshots and (fault := check_schema_value(parameters)):
+        yield Objection(INVALID_SCHEMA.format(fault))
+
+
+def _once(name: str, of: Contract, taken: set[str]) -> Iterator[Objection]:
     if name in taken:
-        yield f"function name {name} is duplicated"
-    elif isinstance(name, str):
-        taken.add(name)
-    if of.host.moonshots and parameters is not None and (fault := check_schema(parameters)):
-        yield INVALID_SCHEMA.format(fault)
+        yield of.objection(f"function name {name} is duplicated")
+    taken.add(name)
 
 
-def check_dynamic_tools(messages: Any, of: Contract, taken: set[str]) -> Iterator[str]:
+def check_dynamic_tools(messages: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
+    """Tools that a message brings, which K3 knows. Others pass over the field, and see an empty message."""
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
-        if not isinstance(message, dict) or "tools" not in message:
+        if not isinstance(message, dict) or message.get("tools") is None:
             continue
         tools = message["tools"]
         if of.generation.family != "k3":
-            yield f"messages.{at}.tools is not allowed for this model"
+            yield Objection(f"messages.{at}.tools is not known to this model", ours=True)
         elif message.get("role") != "system":
-            yield f"messages.{at}.tools is only allowed with role system"
+            yield of.objection(f"Invalid request: messages.{at}.tools is only allowed with role system")
         elif message.get("content") not in (None, ""):
-            yield f"messages.{at}.content must be empty beside tools"
-        elif not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-            yield f"messages.{at}.tools must be an array of objects"
+            yield of.objection(f"Invalid request: messages.{at}.content must be empty beside tools")
+        elif not isinstance(tools, list) or len(objects(tools)) < len(tools):
+            yield of.objection(f"Invalid request: messages.{at}.tools must be an array of objects")
         else:
-            yield from check_tools(tools, of, taken)
+            yield from check_tools(tools, of, thinking, taken)
 
 
-def check_choice(choice: Any, of: Contract, thinking: bool, names: set[str]) -> Iterator[str]:
-    """The choice as OpenAI writes it (a word, or an object that names a function) or as Anthropic does."""
-    if choice is None or not of.host.moonshots:
-        return
-    word = _word(choice)
-    if word is None:
-        yield f"invalid tool_choice: {choice!r}"
-    elif of.generation.family == "k2" and thinking and word in ("required", "specified"):
-        yield f"tool_choice '{word}' is incompatible with thinking enabled"
-    elif word == "required" and not names:
-        yield "tool_choice 'required' needs tools"
-
-
-def _word(choice: Any) -> str | None:
+def check_chat_choice(choice: Any, of: Contract, thinking: bool, names: set[str]) -> Iterator[Objection]:
     match choice:
+        case None:
+            return
         case "auto" | "none" | "required":
-            return str(choice)
+            yield from _choice(str(choice), of, thinking, names)
         case {"type": "function", "function": {"name": str()}}:
-            return "specified"
-        case {"type": "auto" | "none" | "any" | "tool" as kind}:
-            return _CHOICES.get(str(kind), str(kind))
-    return None
+            yield from _choice("specified", of, thinking, names)
+        case _:
+            yield of.objection(f"Invalid request: invalid tool_choice: {shown(choice)}")
+
+
+def check_messages_choice(choice: Any, of: Contract, thinking: bool, names: set[str]) -> Iterator[Objection]:
+    match choice:
+        case None:
+            return
+        case {"type": "auto" | "none" as kind}:
+            yield from _choice(str(kind), of, thinking, names)
+        case {"type": "any"}:
+            yield from _choice("required", of, thinking, names)
+        case {"type": "tool", "name": str()}:
+            yield from _choice("specified", of, thinking, names)
+        case _:
+            yield of.objection(f"Invalid request: invalid tool_choice: {shown(choice)}")
+
+
+def _choice(word: str, of: Contract, thinking: bool, names: set[str]) -> Iterator[Objection]:
+    """K3 thinks and calls, and passes over a name: that it refuses one was seen too, and not only once."""
+    if not of.moonshots:
+        return
+    message = f"tool_choice '{word}' is incompatible with thinking enabled"
+    if thinking and word in ("required", "specified") and of.generation.family == "k2":
+        yield Objection(message)
+    elif thinking and word == "specified":
+        yield Objection(message, assumed="k3-refuses-named-choice")
+    elif word == "required" and not names:
+        yield Objection("Invalid request: tool_choice 'required' needs tools")

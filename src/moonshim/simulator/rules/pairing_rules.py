@@ -1,0 +1,82 @@
+"""Calls and results in their order, whatever dialect they came in -> what Moonshot has against their ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from moonshim.simulator.rules.contracts import Contract
+from moonshim.simulator.rules.objection import Objection
+
+__all__ = ["Asking", "check_pairs"]
+
+
+class Asking(Struct, frozen=True):
+    """What one message has to do with calls."""
+
+    calls: tuple[tuple[str, str], ...]
+    """Ids and names."""
+    results: tuple[str, ...]
+    goes_on: bool
+    """More results of the same calls may stand in the next message: those of Chat have one each."""
+
+
+def check_pairs(messages: list[Asking], of: Contract, *, positional: bool) -> Iterator[Objection]:
+    """In the order of Moonshot: calls without results, ids that come again, results without calls.
+
+    `positional`: where the model reads ids as they are, they have to be as it would have written them.
+    """
+    unanswered, lost = _pairs(messages, of)
+    yield from unanswered
+    yield from _ids(messages, of, positional and of.positional_ids)
+    yield from lost
+
+
+def _pairs(messages: list[Asking], of: Contract) -> tuple[list[Objection], list[Objection]]:
+    """Results stand directly behind the message with their calls, one for each."""
+    unanswered: list[Objection] = []
+    lost: list[Objection] = []
+    waiting: Counter[str] = Counter()
+    for message in messages:
+        for id in message.results:
+            if waiting[id] > 0:
+                waiting[id] -= 1
+            else:
+                lost.append(_lost(id, of, waiting))
+        if message.goes_on:
+            continue
+        if waiting.total():
+            unanswered.append(of.objection(_unanswered(waiting)))
+        waiting = Counter(id for id, _ in message.calls)
+    if waiting.total():
+        unanswered.append(of.objection(_unanswered(waiting)))
+    return unanswered, lost
+
+
+def _unanswered(waiting: Counter[str]) -> str:
+    return (
+        "an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        f"The following tool_call_ids did not have response messages: {', '.join(waiting.elements())}"
+    )
+
+
+def _lost(id: str, of: Contract, waiting: Counter[str]) -> Objection:
+    """Two spaces where there is no id, as Moonshot writes it."""
+    message = f"tool_call_id {id} is not found"
+    if of.host.resolves_results and of.generation.family == "k3" and not waiting.total():
+        return Objection(message)
+    return of.objection(message)
+
+
+def _ids(messages: list[Asking], of: Contract, positional: bool) -> Iterator[Objection]:
+    seen: set[str] = set()
+    calls = [call for message in messages for call in message.calls]
+    for number, (id, name) in enumerate(calls):
+        right = f"functions.{name}:{number}"
+        if of.unique_ids and id in seen:
+            yield Objection(f"Invalid request: tool call id {id} is duplicated")
+        elif positional and id != right:
+            yield Objection(f"the model reads ids as they are on this host: {id} has to be {right}", ours=True)
+        seen.add(id)

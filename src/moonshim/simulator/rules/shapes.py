@@ -1,0 +1,50 @@
+"""Values of any shape -> what the rules look at in them, without ever failing on what they are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.simulator.rules.contracts import Json
+
+__all__ = ["field", "is_number", "objects", "shown"]
+
+LONGEST_SHOWN: Final = 200
+
+
+def shown(value: Any) -> str:
+    """A value in a message: short, whatever it is.
+
+    >>> shown("xml"), shown(None), shown([[]])
+    ("'xml'", 'null', 'an array')
+    """
+    match value:
+        case str():
+            return repr(value[:LONGEST_SHOWN])
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return "a number"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def objects(value: Any) -> list[Json]:
+    """The objects of a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def field(body: Json, name: str, below: str) -> Any:
+    """
+    >>> field({"thinking": {"type": "enabled"}}, "thinking", "type"), field({"thinking": 1}, "thinking", "type")
+    ('enabled', None)
+    """
+    value = body.get(name)
+    return value.get(below) if isinstance(value, dict) else None
