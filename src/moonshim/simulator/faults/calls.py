@@ -151,10 +151,10 @@ def _interleaved(chunks: list[Json], answer: Answer) -> list[Json]:
 
 def _at_once(chunks: list[Json], answer: Answer) -> list[Json]:
     """Every call, whole, in one list."""
+    if len({spot.call for spots in spots_of(chunks) for spot in spots}) < 2:
+        return chunks
     chunks = each_entry(chunks, _whole_call)
     with_calls = [at for at, chunk in enumerate(chunks) if entries_of(chunk)]
-    if len(with_calls) < 2:
-        return chunks
     entries = [entry for at in with_calls for entry in entries_of(chunks[at])]
     first = with_delta(chunks[with_calls[0]], {**delta_of(chunks[with_calls[0]]), "tool_calls": entries})
     kept = [chunk for at, chunk in enumerate(chunks) if at not in with_calls or finish_of(chunk) is not None]
@@ -219,13 +219,6 @@ def _calls_first(chunks: list[Json], answer: Answer) -> list[Json]:
     # The finish came with the last call: it has to wait for the text.
     entries = carrier(chunks, delta_of(chunks[last]))
     return [*behind, entries, *plain, with_delta(chunks[last], {}), *tail]
-
-
-def _calls_first_whole(payload: Json, answer: Answer) -> Json:
-    blocks = payload.get("content")
-    if not isinstance(blocks, list):
-        return payload
-    return {**payload, "content": sorted(blocks, key=lambda block: block.get("type") == "text")}
 
 
 def _no_finish_key(chunks: list[Json], answer: Answer) -> list[Json]:
@@ -359,7 +352,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "calls come before the text that they belong behind",
         "claude-code-mux#22",
         _calls_first,
-        whole=_calls_first_whole,
         wires=("openai_chat", "anthropic"),
     ),
     _row(

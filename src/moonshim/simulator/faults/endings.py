@@ -89,7 +89,7 @@ def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
 def _overloaded(chunks: list[Json], answer: Answer) -> list[Json]:
     if answer.question.wire == "anthropic":
         half = _half(chunks, lambda event: event.get("type") == "message_delta")
-        usage: Json = next((event["usage"] for event in chunks if event.get("type") == "message_delta"), {})
+        usage: Json = next((event.get("usage", {}) for event in chunks if event.get("type") == "message_delta"), {})
         delta = {"stop_reason": "engine_overloaded", "stop_sequence": None}
         return [*half, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
     half = _half(chunks, lambda chunk: finish_of(chunk) is not None)

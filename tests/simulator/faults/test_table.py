@@ -1,0 +1,161 @@
+"""The table of all faults: what each row promises, through the same `play` that answers requests."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import Final
+
+import pytest
+
+from moonshim.simulator.answer import Answer, Meant, MeantCall, Tally
+from moonshim.simulator.fault import Fault
+from moonshim.simulator.faults import FAULTS, in_order
+from moonshim.simulator.natures import NATURES, Nature
+from moonshim.simulator.play import Played, answer_of, fits, play, tell
+from moonshim.simulator.question import Call, Question
+from moonshim.simulator.scenario import BUILT_IN
+from moonshim.values import copied
+from tests.simulator.faults.answers import LS, PARIS, question, round_of, written
+
+GENERATIONS: Final = {"k2": "k2.5", "k3": "k3", "other": "other"}
+NESTED: Final = ("plan", '{"todos":["ä\\n\\\\d 漢字",{"n":1}],"deep":{"x":[true]}}')
+WORDS: Final = (
+    Meant(
+        reasoning="Let me see.", text="I look at 漢字.", calls=(MeantCall(*PARIS), MeantCall(*NESTED), MeantCall(*LS))
+    ),
+    Meant(reasoning="Let me see.", calls=(MeantCall(*NESTED),)),
+    Meant(calls=(MeantCall("rest", "{}"),)),
+    Meant(reasoning="I know it.", text="It is noon."),
+    Meant(text="It is noon."),
+)
+HISTORY: Final = round_of(Call("functions.Bash:0", *LS), Call("functions.get_weather:1", *PARIS))
+HOSTS: Final = (NATURES["moonshot"], NATURES["kimi-coding"], NATURES["vllm"])
+BY_NAME: Final = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+CANNOT_SHOW: Final = {("arguments-empty", "anthropic", False)}
+"""The whole input of a call is an object: it has no way to be empty."""
+OF_ANSWERS: Final = {name: fault for name, fault in FAULTS.items() if fault.status is None}
+
+
+def questions(fault: Fault, *, applies: bool = True) -> list[Question]:
+    """One for each place where the fault applies, or for each where it does not."""
+    return [
+        question(generation, wire, history=HISTORY, stream=stream)
+        for family, generation in GENERATIONS.items()
+        for wire in ("openai_chat", "anthropic")
+        for stream in (True, False)
+        if fault.applies(wire=wire, family=family, stream=stream) is applies
+    ]
+
+
+def told(asked: Question, meant: Meant, host: Nature, *faults: Fault) -> Played:
+    tally = Tally(prompt=100, cached=10, completion=30, reasoning=5)
+    return play(asked, meant, nature=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally)
+
+
+def bytes_of(played: Played) -> bytes:
+    return b"".join(piece for piece in played.pieces if isinstance(piece, bytes))
+
+
+def meant_by(asked: Question, meant: Meant, host: Nature = HOSTS[0]) -> Answer:
+    return answer_of(asked, meant, nature=host, answer_id="chatcmpl-1", created=1, tally=Tally())
+
+
+@BY_NAME
+def test_a_row_says_what_it_does_and_where_it_was_seen(fault: Fault) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", fault.name)
+    assert FAULTS[fault.name] is fault
+    assert fault.about
+    assert fault.seen or fault.group in {"leaks", "arguments"}, "of what models write it is often said without a place"
+    assert not fault.about.endswith("."), "it is the half of a sentence, and stands in a table"
+    assert all((fault.wires, fault.families, fault.ways))
+    acts = [fault.status, fault.speech, fault.chunks, fault.whole, fault.frames, fault.headers or None]
+    assert any(act is not None for act in acts)
+    assert fault.status is None or acts[1:] == [None] * 5, "what comes instead of an answer changes none"
+
+
+def test_no_name_is_that_of_a_scenario_too() -> None:
+    assert not FAULTS.keys() & BUILT_IN.keys()
+
+
+def test_groups_stand_together() -> None:
+    groups = [group for group, _ in groupby(FAULTS.values(), lambda fault: fault.group)]
+    assert len(groups) == len(set(groups)) == 9
+
+
+def test_faults_are_played_in_the_order_of_the_table_and_once() -> None:
+    asked = [FAULTS[name] for name in ("split-bytes", "cut-off", "markers-in-content", "no-space", "cut-off")]
+    assert [one.name for one in in_order(asked)] == ["markers-in-content", "no-space", "split-bytes", "cut-off"]
+
+
+@pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
+def test_a_fault_shows_wherever_it_applies(fault: Fault) -> None:
+    for asked in questions(fault):
+        fitting = [
+            (told(asked, meant, host, fault), told(asked, meant, host))
+            for meant in WORDS
+            for host in HOSTS
+            if fits(fault, meant_by(asked, meant, host))
+        ]
+        assert all(wrong.faults == (fault.name,) for wrong, _ in fitting)
+        if (fault.name, asked.wire, asked.stream) in CANNOT_SHOW:
+            continue
+        assert any((wrong.pieces, wrong.headers) != (right.pieces, right.headers) for wrong, right in fitting), asked
+
+
+@pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
+def test_a_fault_leaves_alone_what_it_does_not_apply_to(fault: Fault) -> None:
+    for asked in questions(fault, applies=False):
+        for meant in WORDS:
+            assert told(asked, meant, HOSTS[0], fault) == told(asked, meant, HOSTS[0])
+
+
+@pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
+def test_a_fault_leaves_alone_what_has_not_what_it_needs(fault: Fault) -> None:
+    for asked in questions(fault):
+        for meant in WORDS:
+            answer = meant_by(asked, meant)
+            if not fits(fault, answer):
+                assert written(fault, answer) == written(NOTHING, answer)
+
+
+NOTHING: Final = Fault(name="nothing", group="calls", about="nothing goes wrong")
+
+
+@pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
+def test_a_fault_changes_nothing_that_it_was_given(fault: Fault) -> None:
+    for asked in questions(fault):
+        for meant in WORDS:
+            answer = meant_by(asked, meant)
+            given = written(NOTHING, answer)
+            before = copied(given)
+            if asked.stream and fault.chunks is not None:
+                fault.chunks(given, answer)
+            if not asked.stream and fault.whole is not None:
+                fault.whole(given, answer)
+            assert given == before
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("family", ["k2", "k3"])
+def test_any_two_neighbours_of_a_kind_can_go_wrong_at_once(family: str, wire: str, stream: bool) -> None:
+    here = [fault for fault in OF_ANSWERS.values() if questions_of(fault, family, wire, stream)]
+    asked = questions_of(here[0], family, wire, stream)[0]
+    for first, second in zip(here, [*here[7:], *here[:7]], strict=True):
+        for meant in WORDS[:2]:
+            assert told(asked, meant, HOSTS[0], *in_order((first, second))).pieces
+
+
+def questions_of(fault: Fault, family: str, wire: str, stream: bool) -> list[Question]:
+    return [asked for asked in questions(fault) if (asked.family, asked.wire, asked.stream) == (family, wire, stream)]
+
+
+@pytest.mark.parametrize("fault", [one for one in FAULTS.values() if one.status], ids=lambda one: one.name)
+def test_a_status_is_told_in_the_words_of_each_dialect(fault: Fault) -> None:
+    assert fault.fatal
+    assert fault.status is not None
+    chat, messages = tell(fault.status, "openai_chat"), tell(fault.status, "anthropic")
+    assert chat.status == messages.status == (fault.status.status if fault.status.body is not None else 0)
+    if isinstance(fault.status.body, dict):
+        assert [b'"type":"error"' in bytes_of(one) for one in (chat, messages)] == [False, True]
