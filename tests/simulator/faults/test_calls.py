@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.simulator.faults.calls import FAULTS
-from moonshim.simulator.question import Json
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, written
+from moonshim.simulator.question import Call, Json
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
 
 ROWS: Final = named(FAULTS)
 ID, OTHER_ID = "functions.get_weather:0", "functions.Bash:1"
@@ -203,3 +203,16 @@ def test_two_faults_at_once_do_both() -> None:
 
 def delta(chunk: Json) -> Json:
     return chunk["choices"][0]["delta"] if chunk["choices"] else {}
+
+
+def test_the_last_call_comes_again_under_a_new_id() -> None:
+    asked = question(history=round_of(Call("functions.Bash:0", *LS)))
+    said = said_by(ROWS["same-call-again"], answer_to(asked, PARIS))
+    assert [(call.id, call.name, call.arguments) for call in said.calls] == [("functions.get_weather:1", *LS)]
+    assert ROWS["same-call-again"].lost
+
+
+def test_a_tool_is_called_only_where_that_is_forbidden() -> None:
+    for choice, names in (("none", ["get_weather"]), ("auto", [])):
+        answer = answer_to(replace(question(), tool_choice=choice))
+        assert [call.name for call in said_by(ROWS["call-unasked"], answer).calls] == names

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from moonshim.simulator.answer import Answer, Meant, MeantCall, Tally
 from moonshim.simulator.fault import Fault
@@ -34,13 +35,16 @@ HOSTS: Final = (NATURES["moonshot"], NATURES["kimi-coding"], NATURES["vllm"])
 BY_NAME: Final = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 CANNOT_SHOW: Final = {("arguments-empty", "anthropic", False)}
 """The whole input of a call is an object: it has no way to be empty."""
+FORBIDDEN: Final = {"call-unasked": "none"}
 OF_ANSWERS: Final = {name: fault for name, fault in FAULTS.items() if fault.status is None}
 
 
 def questions(fault: Fault, *, applies: bool = True) -> list[Question]:
     """One for each place where the fault applies, or for each where it does not."""
     return [
-        question(generation, wire, history=HISTORY, stream=stream)
+        replace(
+            question(generation, wire, history=HISTORY, stream=stream), tool_choice=FORBIDDEN.get(fault.name, "auto")
+        )
         for family, generation in GENERATIONS.items()
         for wire in ("openai_chat", "anthropic")
         for stream in (True, False)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any, Final
 
-from moonshim.simulator.answer import Answer
+from msgspec.structs import replace
+
+from moonshim.simulator.answer import Answer, NativeCall
 from moonshim.simulator.fault import Chunks, Fault, Whole
 from moonshim.simulator.faults.parts import (
     Spot,
@@ -237,6 +239,25 @@ def _null_arguments(spot: Spot) -> list[Json]:
     return [spot.entry]
 
 
+# -- which calls there are ---------------------------------------------------------------------------------------
+
+
+def _said_before(answer: Answer) -> Answer:
+    """The last call of the history once more, under an identifier of this answer."""
+    if not answer.calls or not answer.question.history:
+        return answer
+    last = answer.question.history[-1]
+    return replace(answer, calls=(NativeCall(answer.calls[0].id, last.name, last.arguments),))
+
+
+def _unasked(answer: Answer) -> Answer:
+    question = answer.question
+    if question.tool_choice != "none" or not question.tools or answer.calls:
+        return answer
+    call = NativeCall(f"{question.tools[0].name}:{len(question.history)}", question.tools[0].name, "{}")
+    return replace(answer, calls=(call,), finish="tool_calls")
+
+
 def _row(name: str, about: str, seen: str, chunks: Chunks, *, needs: Any = "calls", **more: Any) -> Fault:
     more = {"wires": ("openai_chat",), "ways": ("stream",), **more}
     return Fault(name=name, group="calls", about=about, seen=seen, chunks=chunks, needs=needs, **more)
@@ -403,5 +424,23 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "bifrost#7397",
         _no_finish_key,
         needs="",
+    ),
+    # Which calls there are.
+    Fault(
+        name="same-call-again",
+        group="calls",
+        about="the model makes the last call of the conversation once more, and not the one that it should",
+        seen="Kimi-K2.5#24, kimi-code#3214",
+        needs="calls",
+        lost=True,
+        speech=_said_before,
+    ),
+    Fault(
+        name="call-unasked",
+        group="calls",
+        about="the model calls a tool, though the request says that it must not",
+        seen="vllm#43155",
+        lost=True,
+        speech=_unasked,
     ),
 )
