@@ -80,7 +80,8 @@ class Simulator:
     @property
     def url(self) -> str:
         """Where it listens: `http://127.0.0.1:8485`, without a path."""
-        assert self._inside is not None, "the simulator does not run"
+        if self._inside is None:
+            raise RuntimeError("the simulator does not run: use it in a `with`")
         return self._inside.url
 
     @property
@@ -102,8 +103,9 @@ class Simulator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.app.close()
-        if self._inside is not None:
-            await self._inside.close()
+        inside, self._inside = self._inside, None
+        if inside is not None:
+            await inside.close()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Simulator]:

@@ -1,0 +1,142 @@
+"""A simulator in a test of one's own: in a loop, in a thread, again and again, with a log that says what was wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+import moonshim.simulator
+from moonshim.serving import logs
+from moonshim.serving.listening import CannotListen
+from moonshim.simulator import Meant, Question, Simulator, SimulatorSettings
+from moonshim.simulator.choosing import UnknownName
+from moonshim.simulator.scenario_file import load_scenario
+from tests.simulator.asking import CHAT_TOOLS, Rounds
+from tests.simulator.conversations import request
+
+HELLO: Any = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hi"}], "tools": CHAT_TOOLS}
+CHAT = "/v1/chat/completions"
+
+
+def test_everything_that_is_promised_can_be_imported() -> None:
+    for name in moonshim.simulator.__all__:
+        assert getattr(moonshim.simulator, name) is not None
+    assert set(moonshim.simulator.__all__) >= {"Simulator", "SimulatorSettings", "Question", "Meant", "FAULTS", "play"}
+    with pytest.raises(AttributeError):
+        _ = moonshim.simulator.nothing
+
+
+def test_playing_needs_no_server() -> None:
+    code = (
+        "import sys; from moonshim.simulator import FAULTS, play; "
+        "print(*(name for name in ('uvicorn', 'asyncio') if name in sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == ""
+
+
+def test_it_runs_in_the_loop_of_a_test() -> None:
+    async def ask() -> str:
+        async with Simulator(model=Rounds()) as box, AsyncOpenAI(base_url=f"{box.url}/v1", api_key="any") as client:
+            stream = await client.chat.completions.create(**HELLO, stream=True)
+            return str([chunk.choices[0].finish_reason async for chunk in stream][-1])
+
+    assert asyncio.run(ask()) == "tool_calls"
+
+
+def test_it_runs_again_after_it_was_closed_and_remembers_what_it_saw() -> None:
+    box = Simulator(model=Rounds())
+    for number in (1, 2):
+        with box.running():
+            assert request(box.url, "POST", CHAT, HELLO).status == 200
+        assert len(box.requests) == number
+    with pytest.raises(RuntimeError, match="does not run"):
+        _ = box.url
+
+
+def test_settings_come_as_a_value_or_as_fields_or_both() -> None:
+    settings = SimulatorSettings(nature="vllm", seed=3)
+    box = Simulator(settings, seed=4, model=Rounds())
+    assert (box.settings.nature, box.settings.seed) == ("vllm", 4)
+    with pytest.raises(TypeError):
+        Simulator(natures="vllm")
+
+
+def test_a_mistake_shows_when_it_is_made() -> None:
+    with pytest.raises(UnknownName, match="split-bytes"):
+        Simulator(faults=("split-byte",))
+
+
+def test_without_a_model_it_plays_a_scenario() -> None:
+    with (
+        Simulator(scenario="parallel").running() as named,
+        Simulator(scenario=load_scenario("parallel")).running() as given,
+    ):
+        for box in (named, given):
+            request(box.url, "POST", CHAT, HELLO)
+    assert named.requests[-1].meant == given.requests[-1].meant
+    assert named.requests[-1].meant is not None
+    assert len(named.requests[-1].meant.calls) > 1
+
+
+def test_a_model_in_a_file_is_found_by_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from moonshim.simulator import Meant\n\n\ndef parrot(question):\n    return Meant(text=question.words)\n"
+    )
+    with Simulator(model=f"{file}:parrot").running() as box:
+        assert request(box.url, "POST", CHAT, HELLO).json["choices"][0]["message"]["content"] == "Hi"
+
+
+class Wrong:
+    def reply(self, question: Question) -> Meant:
+        return "Hello"  # type: ignore[return-value]
+
+
+def test_a_model_that_returns_something_else_is_told_what_to_return() -> None:
+    with Simulator(model=Wrong()).running() as box:
+        answer = request(box.url, "POST", CHAT, HELLO)
+    assert answer.status == 500
+    assert "Meant(text=" in answer.json["error"]["message"]
+    assert box.refusals == list(box.requests)
+
+
+def test_a_port_that_is_taken_is_said_to_be() -> None:
+    with Simulator(model=Rounds()).running() as box:
+        taken = int(box.url.rpartition(":")[2])
+        with pytest.raises(CannotListen), Simulator(model=Rounds(), port=taken).running():
+            pass
+
+
+def test_an_error_in_a_test_leaves_the_box_closed() -> None:
+    box = Simulator(model=Rounds())
+    with pytest.raises(ZeroDivisionError), box.running():
+        _ = 1 / 0
+    with box.running():
+        assert request(box.url, "GET", "/health").status == 200
+
+
+def test_misuse_is_in_the_log_in_the_words_of_the_error(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    with file.open("w") as stream:
+        logs.configure("info", stream)
+        try:
+            with Simulator(model=Rounds()).running() as box:
+                request(box.url, "POST", CHAT, HELLO | {"model": "kimi-k2.5+crlf", "stream": True})
+                request(box.url, "POST", CHAT, HELLO | {"temperature": 0.3})
+                request(box.url, "POST", "/v1/embeddings", {})
+        finally:
+            logs.close()
+    good, refused, nowhere = (json.loads(line) for line in file.read_text().splitlines())
+    assert (good["number"], good["wire"], good["round"], good["status"]) == (1, "openai_chat", 1, 200)
+    assert (good["model"], good["faults"]) == ("kimi-k2.5+crlf", ["crlf"])
+    assert (refused["level"], refused["status"]) == ("warning", 400)
+    assert refused["problem"] == "invalid temperature: only 1 is allowed for this model"
+    assert (nowhere["path"], nowhere["status"]) == ("/v1/embeddings", 404)
