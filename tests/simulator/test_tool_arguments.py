@@ -144,6 +144,42 @@ def test_what_is_made_is_allowed(schema: dict[str, Any], optional: bool) -> None
     assert sample(whole, optional=optional) == made
 
 
+KEYWORDS = [
+    *(
+        "$ref",
+        "type",
+        "enum",
+        "const",
+        "default",
+        "examples",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "not",
+        "properties",
+        "required",
+    ),
+    *("additionalProperties", "patternProperties", "minProperties", "items", "prefixItems", "contains", "minItems"),
+    *("maxItems", "uniqueItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum"),
+    *("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+]
+WORDS = st.sampled_from(["object", "array", "string", "integer", "number", "null", "#", "#/properties/a", "[", "a", ""])
+ANYTHING = st.recursive(
+    SCALARS | WORDS | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYWORDS, "a", "b"]), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(schema=st.dictionaries(st.sampled_from(KEYWORDS), ANYTHING, max_size=6), name=st.sampled_from(["Bash", "mine"]))
+def test_a_schema_that_is_none_does_no_harm(schema: dict[str, Any], name: str) -> None:
+    made = arguments_for(Offered(name, "", schema), Told("moonshim-1", "In Paris"), optional=True)
+    assert isinstance(made, dict)
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

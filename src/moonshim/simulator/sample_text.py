@@ -12,6 +12,7 @@ from moonshim.simulator.question import Json
 __all__ = ["texts_for"]
 
 LONGEST: Final = 10_000
+SHORT: Final = 200
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -61,14 +62,15 @@ def texts_for(schema: Json, *, word: str, key: str = "") -> Iterator[str]:
     if made := _FORMATS.get(str(schema.get("format"))):
         yield made
     least, most = schema.get("minLength"), schema.get("maxLength")
+    least = min(least, LONGEST) if isinstance(least, int) else 0
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
         yield from _matching(pattern, word)
-        yield from _matching(pattern, word, at_least=least if isinstance(least, int) else 0)
+        yield from _matching(pattern, word, at_least=least)
         return
     text = _BY_NAME.get(key.lower(), word)
-    if isinstance(least, int) and len(text) < least:
-        text = ((text + " ") * (least // (len(text) + 1) + 1))[: min(least, LONGEST)]
+    if len(text) < least:
+        text = ((text + " ") * (least // (len(text) + 1) + 1))[:least]
         text = text[:-1] + "." if text.endswith(" ") else text
     if isinstance(most, int) and len(text) > most:
         text = text[: max(most, 0)]
@@ -79,7 +81,9 @@ def _matching(pattern: str, word: str, at_least: int = 0) -> Iterator[str]:
     """Texts in which the pattern is found."""
     try:
         compiled = re.compile(pattern)
-        tried = [word, *_written(pattern, at_least), *_TRIED, *_FORMATS.values()]
+        # Some patterns take for ever on a long text.
+        words = [word] if len(word) <= SHORT else []
+        tried = [*words, *_written(pattern, at_least), *_TRIED, *_FORMATS.values()]
     except (re.error, RecursionError, OverflowError):
         yield word
         return

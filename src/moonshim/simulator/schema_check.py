@@ -10,62 +10,85 @@ from urllib.parse import unquote
 
 from moonshim.simulator.question import Json
 
-__all__ = ["allows", "is_same", "resolved", "types_of"]
+__all__ = ["TYPES", "Check", "allows", "is_number", "is_same", "resolved", "types_of"]
 
 DEEPEST: Final = 40
-_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+MOST_STEPS: Final = 20_000
+TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "number": lambda value: is_number(value),
     "integer": lambda value: (
         (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
     ),
 }
 
 
-def allows(schema: Any, value: Any, root: Any = None, depth: int = 0) -> bool:
-    """Whether a value is right. What cannot be read of a schema forbids nothing.
+def allows(schema: Any, value: Any, root: Any = None) -> bool:
+    """Whether a value is right. What cannot be read of a schema forbids nothing, nor what takes too long.
 
     >>> allows({"type": "integer", "minimum": 3}, 2), allows({"enum": ["a"]}, "a")
     (False, True)
     """
-    if not isinstance(schema, dict) or depth > DEEPEST:
-        return schema is not False
-    whole = schema if root is None else root
-    schema, root = resolved(schema, whole), whole
+    return Check(schema if root is None else root).allows(schema, value)
 
-    def inner(part: Any, one: Any) -> bool:
-        return allows(part, one, root, depth + 1)
 
-    if "const" in schema and not is_same(schema["const"], value):
-        return False
-    if isinstance(enum := schema.get("enum"), list) and not any(is_same(one, value) for one in enum):
-        return False
-    if (types := types_of(schema)) and not any(_TYPES[kind](value) for kind in types):
-        return False
-    if not all(inner(part, value) for part in _parts(schema, "allOf")):
-        return False
-    if (parts := _parts(schema, "anyOf")) and not any(inner(part, value) for part in parts):
-        return False
-    if (parts := _parts(schema, "oneOf")) and sum(inner(part, value) for part in parts) != 1:
-        return False
-    if "not" in schema and inner(schema["not"], value):
-        return False
-    match value:
-        case bool() | None:
-            return True
-        case int() | float():
-            return _number(schema, value)
-        case str():
-            return _text(schema, value)
-        case list():
-            return _array(schema, value, inner)
-        case dict():
-            return _object(schema, value, inner)
-    return True
+class Check:
+    """Checks values in a bounded number of steps: a schema may contain itself, and more than once."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._steps = 0
+        self._depth = 0
+
+    def allows(self, schema: Any, value: Any) -> bool:
+        if not isinstance(schema, dict) or self._depth > DEEPEST or self._steps > MOST_STEPS:
+            return schema is not False
+        self._steps += 1
+        self._depth += 1
+        try:
+            schema = resolved(schema, self._root)
+            return (
+                self._is_one_of_these(schema, value)
+                and self._parts_allow(schema, value)
+                and self._inside(schema, value)
+            )
+        finally:
+            self._depth -= 1
+
+    def _is_one_of_these(self, schema: Json, value: Any) -> bool:
+        if "const" in schema and not is_same(schema["const"], value):
+            return False
+        if isinstance(enum := schema.get("enum"), list) and not any(is_same(one, value) for one in enum):
+            return False
+        types = types_of(schema)
+        return not types or any(TYPES[kind](value) for kind in types)
+
+    def _parts_allow(self, schema: Json, value: Any) -> bool:
+        if not all(self.allows(part, value) for part in _parts(schema, "allOf")):
+            return False
+        if (parts := _parts(schema, "anyOf")) and not any(self.allows(part, value) for part in parts):
+            return False
+        if (parts := _parts(schema, "oneOf")) and sum(self.allows(part, value) for part in parts) != 1:
+            return False
+        return "not" not in schema or not self.allows(schema["not"], value)
+
+    def _inside(self, schema: Json, value: Any) -> bool:
+        match value:
+            case bool() | None:
+                return True
+            case int() | float():
+                return _number(schema, value)
+            case str():
+                return _text(schema, value)
+            case list():
+                return _array(schema, value, self.allows)
+            case dict():
+                return _object(schema, value, self.allows)
+        return True
 
 
 def resolved(schema: Json, root: Any) -> Json:
@@ -93,7 +116,7 @@ def types_of(schema: Json) -> list[str]:
     """
     given = schema.get("type")
     named = given if isinstance(given, list) else [given]
-    return [kind for kind in named if isinstance(kind, str) and kind in _TYPES]
+    return [kind for kind in named if isinstance(kind, str) and kind in TYPES]
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -105,6 +128,10 @@ def is_same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
     return bool(one == other)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _parts(schema: Json, key: str) -> list[Any]:
@@ -130,7 +157,7 @@ def _target(pointer: str, root: Any) -> Any:
 def _bounds(schema: Json, *keys: str) -> Iterator[float | None]:
     for key in keys:
         value = schema.get(key)
-        yield value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        yield value if is_number(value) else None
 
 
 def _number(schema: Json, value: float) -> bool:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 from moonshim.simulator.known_tools import Told, guesses
 from moonshim.simulator.question import Json, Offered
 from moonshim.simulator.sample_text import texts_for
-from moonshim.simulator.schema_check import allows, is_same, resolved, types_of
+from moonshim.simulator.schema_check import TYPES, Check, allows, is_number, is_same, resolved, types_of
+from moonshim.simulator.schema_merge import merged
 
 __all__ = ["arguments_for", "names_in", "sample"]
 
 DEEPEST: Final = 12
 SHALLOW: Final = 5
 """Below this, the simplest of several choices is taken: schemas that contain themselves must end."""
-MOST_STEPS: Final = 3000
+MOST_STEPS: Final = 2000
 MOST_ITEMS: Final = 1000
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][\w-]+(?: [A-Z][\w-]+){0,2}")
-_TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 
 
 def names_in(words: str) -> list[str]:
@@ -92,6 +93,7 @@ class _Sampler:
         self._root = root
         self._word = word
         self._optional = optional
+        self._allows = Check(root).allows
         self._steps = 0
 
     def guided(self, known: Json) -> Json:
@@ -106,7 +108,7 @@ class _Sampler:
     def _shaped(self, schema: Any, guess: Any, depth: int = 0, key: str = "") -> Any:
         """A guess, as far as a schema allows it."""
         if isinstance(guess, tuple):
-            return next((one for one in guess if allows(schema, one, self._root)), self.value(schema, depth, key))
+            return next((one for one in guess if self._allows(schema, one)), self.value(schema, depth, key))
         if not isinstance(schema, dict):
             return guess
         schema = resolved(schema, self._root)
@@ -120,7 +122,7 @@ class _Sampler:
             return made | {name: self.value(part, depth + 1, name) for name, part in self._missing(schema, made)}
         if isinstance(guess, list) and "items" in schema:
             return [self._shaped(schema["items"], one, depth + 1) for one in guess]
-        return guess if allows(schema, guess, self._root) else self.value(schema, depth, key)
+        return guess if self._allows(schema, guess) else self.value(schema, depth, key)
 
     def value(self, schema: Any, depth: int = 0, key: str = "") -> Any:
         """The first candidate that is allowed; the first at all, when none is."""
@@ -128,8 +130,8 @@ class _Sampler:
         if not isinstance(schema, dict) or depth > DEEPEST or self._steps > MOST_STEPS:
             return self._simplest(schema)
         first: Any = ...
-        for candidate in self._candidates(_merged(schema, self._root), depth, key):
-            if allows(schema, candidate, self._root):
+        for candidate in self._candidates(merged(schema, self._root), depth, key):
+            if self._allows(schema, candidate):
                 return candidate
             first = candidate if first is ... else first
         return self._word if first is ... else first
@@ -224,20 +226,22 @@ class _Sampler:
     def _another(self, items: Any, made: list[Any], depth: int) -> Any:
         """An item that is not there yet."""
         own, self._word = self._word, f"{self._word}-{len(made) + 1}" if made else self._word
-        candidates = [self.value(items, depth + 1)]
+        first = self.value(items, depth + 1)
         self._word = own
-        if isinstance(items, dict):
-            part = _merged(items, self._root)
-            candidates += part["enum"] if isinstance(part.get("enum"), list) else ()
-            whole = "integer" in types_of(part)
-            step = part.get("multipleOf", 1)
-            started = next(_numbers(part, whole=whole), 0)
-            candidates += [started + step * offset for offset in range(-len(made) - 1, len(made) + 2)]
-            candidates += [True, False, None]
-        for one in candidates:
-            if allows(items, one, self._root) and not any(is_same(one, other) for other in made):
+        part = merged(items, self._root) if isinstance(items, dict) else {}
+        for one in chain([first], _others(part, len(made))):
+            if self._allows(items, one) and not any(is_same(one, other) for other in made):
                 return one
-        return candidates[0]
+        return first
+
+
+def _others(items: Json, number: int) -> Iterator[Any]:
+    """More values like those of a list, when as many are there as this number."""
+    yield from items["enum"] if isinstance(items.get("enum"), list) else ()
+    step = items["multipleOf"] if is_number(items.get("multipleOf")) else 1
+    started = next(_numbers(items, whole="integer" in types_of(items)), 0)
+    yield from (started + step * offset for offset in (number, *range(-number, number)))
+    yield from (True, False, None)
 
 
 def _likely(schema: Json) -> tuple[str, ...]:
@@ -248,15 +252,14 @@ def _likely(schema: Json) -> tuple[str, ...]:
         "number": ("minimum", "maximum", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"),
     }
     told = [kind for kind, keys in about.items() if any(key in schema for key in keys)]
-    return (*told, *(kind for kind in ("string", *_TYPES) if kind not in told))
+    return (*told, *(kind for kind in ("string", *TYPES) if kind not in told))
 
 
 def _numbers(schema: Json, *, whole: bool) -> Iterator[float]:
     """Numbers that may be allowed, the most ordinary first."""
 
     def bound(*keys: str) -> float | None:
-        found = [schema[key] for key in keys if isinstance(schema.get(key), int | float) and schema[key] is not True]
-        return found[0] if found else None
+        return next((schema[key] for key in keys if is_number(schema.get(key))), None)
 
     least, most, step = bound("minimum", "exclusiveMinimum"), bound("maximum", "exclusiveMaximum"), bound("multipleOf")
     if step:
@@ -281,49 +284,3 @@ def _weight(part: Any) -> int:
     if types_of(part) == ["null"]:
         return 0
     return 1 if types_of(part) and types_of(part)[0] not in ("object", "array") else 3 if "$ref" in part else 2
-
-
-def _merged(schema: Json, root: Any) -> Json:
-    """A schema with its references and everything that `allOf` adds; what cannot be merged stays for the check."""
-    schema = resolved(schema, root)
-    parts = schema.get("allOf")
-    if not isinstance(parts, list):
-        return schema
-    merged = {key: value for key, value in schema.items() if key != "allOf"}
-    for part in parts:
-        if isinstance(part, dict):
-            merged = _both(merged, _merged(part, root))
-    return merged
-
-
-def _both(one: Json, other: Json) -> Json:
-    """What two schemas demand together, as far as that can be written as one."""
-    both = other | one
-    for key in ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"):
-        if key in one and key in other:
-            both[key] = max(one[key], other[key])
-    for key in ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"):
-        if key in one and key in other:
-            both[key] = min(one[key], other[key])
-    if isinstance(one.get("properties"), dict) and isinstance(other.get("properties"), dict):
-        shared = one["properties"].keys() & other["properties"].keys()
-        both["properties"] = {
-            **one["properties"],
-            **other["properties"],
-            **{name: {"allOf": [one["properties"][name], other["properties"][name]]} for name in shared},
-        }
-    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
-        both["required"] = [*one["required"], *other["required"]]
-    if types_of(one) and types_of(other):
-        both["type"] = [kind for kind in _TYPES if _is_kind(kind, one) and _is_kind(kind, other)]
-    if isinstance(one.get("enum"), list) and isinstance(other.get("enum"), list):
-        both["enum"] = [value for value in one["enum"] if any(is_same(value, same) for same in other["enum"])]
-    for key in ("anyOf", "oneOf", "items", "additionalProperties", "pattern", "const", "not", "multipleOf"):
-        if key in one and key in other and not is_same(one[key], other[key]):
-            both["allOf"] = [*both.get("allOf", ()), {key: other[key]}]
-    return both
-
-
-def _is_kind(kind: str, schema: Json) -> bool:
-    types = types_of(schema)
-    return kind in types or (kind == "integer" and "number" in types)
