@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from moonshim.simulator import refusals
 from moonshim.simulator.fault import CUT, Piece, Stall
 from moonshim.simulator.faults.errors import FAULTS
 from moonshim.simulator.natures import NATURES
@@ -150,3 +151,11 @@ def test_nothing_comes_for_a_while_or_ever_again() -> None:
     assert isinstance(pieces_of("stall-at-first")[0], Stall)
     assert data_of("pause") == data_of("")
     assert [ROWS[name].fatal for name in ("stall", "stall-at-first", "pause")] == [True, True, False]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_the_rules_refuse_too_is_refused_in_the_same_words(wire: Wire) -> None:
+    refused = {"unauthorized": refusals.NO_KEY, "coding-gate": refusals.OTHER_AGENT, "too-large": refusals.TOO_LARGE}
+    for name, objection in refused.items():
+        same = tell(refusals.refusal(objection, wire=wire, nature=NATURES["kimi-coding"]), wire)
+        assert (told(name, wire).status, told(name, wire).pieces) == (same.status, same.pieces)

@@ -169,13 +169,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "quota",
         "429: the tokens that were paid for are used up",
         "Moonshot",
-        status=_status(429, _QUOTA, "exceeded_current_quota_error", "rate_limit_error"),
+        status=_status(429, _QUOTA, "exceeded_current_quota_error", "exceeded_current_quota_error"),
     ),
     _row(
         "suspended",
         "429: the account is suspended, for it has no balance",
         "opencode#25458",
-        status=_status(429, _SUSPENDED, "exceeded_current_quota_error", "rate_limit_error"),
+        status=_status(429, _SUSPENDED, "exceeded_current_quota_error", "exceeded_current_quota_error"),
     ),
     _row(
         "openrouter-quota",
@@ -193,20 +193,20 @@ FAULTS: Final[tuple[Fault, ...]] = (
                     },
                 }
             },
-            messages_body=_messages_error(_SUSPENDED, "rate_limit_error"),
+            messages_body=_messages_error(_SUSPENDED, "exceeded_current_quota_error"),
         ),
     ),
     _row(
         "unauthorized",
         "401: the key is wrong",
         "kimi-cli#1667",
-        status=_status(401, "Invalid Authentication", "invalid_authentication_error", "authentication_error"),
+        status=_status(401, "Invalid Authentication", "invalid_authentication_error", "invalid_authentication_error"),
     ),
     _row(
         "coding-gate",
         "403: only known coding agents may ask",
         "Kimi Code; openclaw#8803",
-        status=_status(403, _GATE, "access_terminated_error", "permission_error"),
+        status=_status(403, _GATE, "access_terminated_error", "access_terminated_error"),
     ),
     _row(
         "context-overflow",
@@ -223,20 +223,20 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "too-large",
         "413: the request is too large",
         "Moonshot",
-        status=_status(413, "Request exceeds the maximum size", "invalid_request_error", "request_too_large"),
+        status=_status(413, "Request exceeds the maximum size", "invalid_request_error", "invalid_request_error"),
     ),
     *(
         _row(
             f"status-{status}",
-            f"{status}: {words}",
+            f"{status}: {about}",
             "any host",
-            status=_status(status, _INTERNAL if status == 500 else words, "server_error", "api_error"),
+            status=_status(status, message, "server_error", "api_error"),
         )
-        for status, words in (
-            (500, "the host has failed"),
-            (502, "the host behind the host has failed"),
-            (503, "the host is not there for now"),
-            (504, "the host behind the host did not answer in time"),
+        for status, about, message in (
+            (500, "the host has failed", _INTERNAL),
+            (502, "the host behind the host has failed", "Bad gateway"),
+            (503, "the host is not there for now", "Service temporarily unavailable"),
+            (504, "the host behind the host did not answer in time", "Gateway timeout"),
         )
     ),
     _row(
