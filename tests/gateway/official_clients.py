@@ -53,17 +53,15 @@ class Answered(Struct, frozen=True):
 class Packages:
     """Both packages, on connections that are kept; `headers` are those of the last answer."""
 
-    def __init__(self, url: str, *, key: str = "none") -> None:
+    def __init__(self, url: str, *, key: str = "none", agent: str | None = None) -> None:
+        """`agent`: the User-Agent, where the package's own will not do."""
         self.headers: Any = {}
         self.answering: Callable[[], None] = lambda: None
         """Called when the headers of an answer have come."""
         hooks: Any = {"response": [self._note]}
-        self.openai = AsyncOpenAI(
-            base_url=f"{url}/v1", api_key=key, max_retries=0, http_client=OpenAIHttp(event_hooks=hooks)
-        )
-        self.anthropic = AsyncAnthropic(
-            base_url=url, api_key=key, max_retries=0, http_client=AnthropicHttp(event_hooks=hooks)
-        )
+        given: Any = {"api_key": key, "max_retries": 0, "default_headers": {"user-agent": agent} if agent else None}
+        self.openai = AsyncOpenAI(base_url=f"{url}/v1", http_client=OpenAIHttp(event_hooks=hooks), **given)
+        self.anthropic = AsyncAnthropic(base_url=url, http_client=AnthropicHttp(event_hooks=hooks), **given)
 
     async def _note(self, response: Any) -> None:
         self.headers = response.headers

@@ -1,0 +1,131 @@
+"""Faults, generations, dialects, ways and hosts -> the conversations to try: those that apply, all or pair by pair."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.simulator.fault import Fault
+from moonshim.simulator.faults import FAULTS
+from moonshim.simulator.question import Wire
+
+__all__ = ["BROKEN_ROUND", "CLEAN", "CLIENTS", "HOSTS", "MODELS", "Cell", "SimulatedHost", "full", "pairwise"]
+
+CLEAN: Final = "no fault"
+BROKEN_ROUND: Final = 4
+"""Where in the conversation the faults come that nobody can mend."""
+CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
+WAYS: Final = ("whole", "events", "helper")
+MODELS: Final = {
+    "k2": "kimi-k2-0905-preview",
+    "k2-thinking": "kimi-k2-thinking",
+    "k2.5": "kimi-k2.5",
+    "k2.6": "kimi-k2.6",
+    "k2.7": "kimi-k2.7-code",
+    "k3": "kimi-k3",
+    "k3.1": "kimi-k3.1-pro",
+}
+
+
+class SimulatedHost(Struct, frozen=True):
+    """A nature of the simulator, and how a gateway is told of it."""
+
+    nature: str
+    wires: tuple[Wire, ...] = ("openai_chat",)
+    row: str | None = None
+    """The row of the host table; None: found from the address, as for any self-host."""
+    messages_row: str | None = None
+
+
+HOSTS: Final[dict[str, SimulatedHost]] = {
+    "moonshot": SimulatedHost("moonshot", ("openai_chat", "anthropic"), "moonshot", "moonshot-anthropic"),
+    "selfhost": SimulatedHost("selfhost", ("openai_chat", "anthropic")),
+    "kimi-coding": SimulatedHost("kimi-coding", ("openai_chat", "anthropic"), "kimi-coding", "kimi-coding"),
+    "vllm": SimulatedHost("vllm", ("openai_chat",), "vllm"),
+    "sglang": SimulatedHost("sglang", ("openai_chat",), "sglang"),
+    "fireworks": SimulatedHost("fireworks", ("openai_chat",), "fireworks"),
+    "together": SimulatedHost("together", ("openai_chat",), "together"),
+    "openrouter": SimulatedHost("openrouter", ("openai_chat",), "openrouter"),
+    "siliconflow": SimulatedHost("siliconflow", ("openai_chat",), "siliconflow"),
+}
+
+
+class Cell(Struct, frozen=True):
+    """One conversation of the matrix."""
+
+    fault: str
+    generation: str
+    client: str
+    wire: Wire
+    way: str
+    host: str
+
+    def __str__(self) -> str:
+        return "-".join((self.generation, self.client, "over", self.wire, self.way, self.host))
+
+    @property
+    def model(self) -> str:
+        """As the simulator is asked for it. What cannot be mended comes once, in the middle of the conversation."""
+        name = MODELS[self.generation]
+        if self.fault == CLEAN:
+            return name
+        return f"{name}+{self.fault}@{BROKEN_ROUND}" if self.cannot_be_mended else f"{name}+{self.fault}"
+
+    @property
+    def cannot_be_mended(self) -> bool:
+        fault = FAULTS.get(self.fault)
+        return fault is not None and (fault.fatal or fault.lost)
+
+    @property
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        return itertools.combinations((self.fault, self.generation, self.client, self.wire, self.way, self.host), 2)
+
+
+def _applies(fault: Fault | None, cell: Cell) -> bool:
+    if cell.wire not in HOSTS[cell.host].wires:
+        return False
+    return fault is None or fault.applies(wire=cell.wire, family=cell.generation[:2], stream=cell.way != "whole")
+
+
+def _cells_of(name: str) -> list[Cell]:
+    fault = FAULTS.get(name)
+    wires: tuple[Wire, ...] = ("openai_chat", "anthropic")
+    made = itertools.product(MODELS, CLIENTS, wires, WAYS, HOSTS)
+    return [cell for values in made if _applies(fault, cell := Cell(name, *values))]
+
+
+def names() -> list[str]:
+    return [CLEAN, *FAULTS]
+
+
+def pairwise() -> list[Cell]:
+    """As few as will do for every two values that can come together to come together once."""
+    dice = random.Random(7)
+    covered: set[tuple[str, str]] = set()
+    chosen: list[Cell] = []
+    for name in names():
+        cells = _cells_of(name)
+        while cells:
+            tried = dice.sample(cells, min(80, len(cells)))
+            best = max(tried, key=lambda cell: sum(pair not in covered for pair in cell.pairs))
+            if all(pair in covered for pair in best.pairs):
+                cells = [cell for cell in cells if not covered.issuperset(cell.pairs)]
+                continue
+            covered.update(best.pairs)
+            chosen.append(best)
+    return chosen
+
+
+def full() -> list[Cell]:
+    """Every fault, generation, client and upstream dialect; ways and hosts take turns."""
+    chosen: list[Cell] = []
+    for name in names():
+        groups: dict[tuple[str, str, str], list[Cell]] = {}
+        for cell in _cells_of(name):
+            groups.setdefault((cell.generation, cell.client, cell.wire), []).append(cell)
+        chosen += [cells[(7 * turn) % len(cells)] for turn, cells in enumerate(groups.values())]
+    return chosen

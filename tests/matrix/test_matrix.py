@@ -1,0 +1,122 @@
+"""The proof from end to end: every fault, every generation, every client over every upstream dialect, on real sockets.
+
+A pairwise choice of the combinations runs with all other tests; `make test-matrix` runs the full product.
+Straight at the host the same conversation is held without the switch of models, so that what breaks is the fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from moonshim.simulator.faults import FAULTS
+from tests.matrix.breaking import BREAKS
+from tests.matrix.cells import BROKEN_ROUND, CLEAN, Cell, full, pairwise
+from tests.matrix.scene import OTHER, Scene, scene
+from tests.matrix.talks import Talk, conversation, is_from_the_package, problems_of, talk, was_cut_off
+from tests.playing import Call
+from tests.profiles import PROFILE
+
+CELLS: Final = full() if os.environ.get("MOONSHIM_MATRIX") == "full" else pairwise()
+if PROFILE == "quick":  # other interpreters: what differs between them shows in a few
+    CELLS[:] = CELLS[::12]
+SAID_ANYWHERE: Final = frozenset({"think-never-closed", "xtml-think-never-closed", "xtml-reasoning-in-content"})
+"""Nothing in these answers tells where the thoughts end."""
+Note = Callable[[str, object], None]
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Scene]:
+    with scene() as one:
+        yield one
+
+
+def _since(stage: Scene, cell: Cell, number: int) -> list[Any]:
+    return [one for one in stage.boxes[cell.host].requests if one.number > number]
+
+
+def _last(stage: Scene, cell: Cell) -> int:
+    requests = stage.boxes[cell.host].requests
+    return requests[-1].number if requests else 0
+
+
+def _is_exact(cell: Cell) -> bool:
+    """Arguments that the host wrote as JSON, for a client that shows them as they came."""
+    group = "" if cell.fault == CLEAN else FAULTS[cell.fault].group
+    written_otherwise = group == "arguments" or (group == "leaks" and cell.generation.startswith("k3"))
+    return not written_otherwise and cell.client != "anthropic" and cell.wire != "anthropic"
+
+
+def _meant(seen: list[Any]) -> list[Any]:
+    """What the model meant, by round: a round that was asked for again counts once."""
+    return list({one.question.round: one.meant for one in seen if one.meant is not None}.values())
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.fault.replace(' ', '-')}-{cell}")
+def test_through_moonshim(stage: Scene, cell: Cell, record_property: Note) -> None:
+    record_property("fault", cell.fault)
+    before = _last(stage, cell)
+    said = stage.run(_through(stage, cell))
+    seen = _since(stage, cell, before)
+    if cell.cannot_be_mended:
+        problems = _problems_of_an_end(said, _meant(seen), silent=FAULTS[cell.fault].lost)
+        record_property("mended", "wrong" if problems else "ended as it should")
+    else:
+        problems = problems_of(said, _meant(seen), exact=_is_exact(cell), anywhere=cell.fault in SAID_ANYWHERE)
+        problems += [f"the host refused: {one.problem}" for one in seen if one.problem is not None]
+        record_property("mended", "wrong" if problems else "right")
+    assert not problems
+
+
+async def _through(stage: Scene, cell: Cell) -> Talk:
+    model, other = (stage.name_of(cell, name) for name in (cell.model, OTHER))
+    return await talk(conversation(stage.mended, cell.client, model, cell.way), model, other)
+
+
+def _problems_of_an_end(said: Talk, meant: list[Any], *, silent: bool) -> list[str]:
+    """What came before is right; then an error of the package's own, and never half a call.
+
+    `silent`: the host's answer is well formed, and only the model knows that it is not what it meant.
+    """
+    before, rest = said.answers[: BROKEN_ROUND - 1], said.answers[BROKEN_ROUND - 1 :]
+    found = [] if len(before) == BROKEN_ROUND - 1 else [f"the conversation ended after {len(before)} answers"]
+    told = silent or said.error is not None or any(was_cut_off(answer) for answer in rest)
+    run = [call for answer in rest if not was_cut_off(answer) for call in answer.calls]
+    found += [f"half a call: {call}" for call in run if not _is_meant(call, meant)]
+    if not told:
+        found.append(f"no error, but {rest}")
+    if said.error is not None and not is_from_the_package(said.error):
+        found.append(f"{type(said.error).__name__} is no error of the package: {said.error}")
+    return found
+
+
+def _is_meant(call: Call, meant: list[Any]) -> bool:
+    wanted = [(one.name, json.loads(one.arguments)) for answer in meant for one in answer.calls]
+    try:
+        return (call.name, json.loads(call.arguments)) in wanted
+    except ValueError:
+        return False
+
+
+STRAIGHT: Final = list({(cell.fault, cell.wire): cell for cell in CELLS if cell.client == cell.wire}.values())
+
+
+@pytest.mark.parametrize("cell", STRAIGHT, ids=lambda cell: f"{cell.fault.replace(' ', '-')}-{cell}")
+def test_straight_at_the_host(stage: Scene, cell: Cell, record_property: Note) -> None:
+    record_property("fault", cell.fault)
+    before = _last(stage, cell)
+    said = stage.run(_straight(stage, cell))
+    broke = bool(problems_of(said, _meant(_since(stage, cell, before)), exact=_is_exact(cell)))
+    record_property("direct", "broke" if broke else "went well")
+    if cell.fault in BREAKS:
+        assert broke
+
+
+async def _straight(stage: Scene, cell: Cell) -> Talk:
+    one = conversation(stage.direct[cell.host], cell.client, cell.model, cell.way)
+    one.drops = False
+    return await talk(one, cell.model, None)
