@@ -30,9 +30,10 @@ MODELS: Final = (
 )
 """What `/v1/models` lists: every generation, those that Moonshot has retired too, and a model that is no Kimi."""
 
+LONGEST_NAME: Final = 256
 # With a folder or without, with `kimi-` or without; `k2p5`, `k2.5` and `k2-5` are one; four digits are a date.
 _KIMI: Final = re.compile(
-    r"(?:.*[/:])?(?:kimi[-_ ]?)?k(?P<major>[23])(?:[.p_-](?P<minor>[0-9])(?![0-9]))?(?P<rest>(?:[-_.:@][a-z0-9.]+)*)"
+    r"(?:.*[/:])?(?:kimi[-_ ]?)?k(?P<major>[23])(?:[.p_-](?P<minor>[0-9])(?![0-9]))?(?P<rest>(?:[-_.:@+][a-z0-9]+)*)"
 )
 _GENERATIONS: Final = {
     ("2", None): "k2",
@@ -63,7 +64,7 @@ def generation_of(name: str, own: Mapping[str, ModelRow] = _NONE) -> str | None:
     word = name.lower()
     if word in _ALIASES:
         return _ALIASES[word]
-    found = _KIMI.fullmatch(word)
+    found = _KIMI.fullmatch(word) if len(word) <= LONGEST_NAME else None
     generation = _GENERATIONS.get((found["major"], found["minor"])) if found else None
     return "k2-thinking" if generation == "k2" and found and "thinking" in found["rest"] else generation
 

@@ -17,3 +17,5 @@ class Objection(Struct, frozen=True):
     """The name in `settings.ASSUMPTIONS` under which the rule is switched on; empty: it always is."""
     ours: bool = False
     """No host says so. The tests of the engine demand it, and the simulator takes the request."""
+    about: str = ""
+    """The model that it is about, for hosts that say so in other words."""
