@@ -31,8 +31,7 @@ def merged(schema: Json, root: Any) -> Json:
         parts = part.get("allOf")
         if isinstance(parts, list):
             waiting = [one for one in parts if isinstance(one, dict)] + waiting
-            part = {key: value for key, value in part.items() if key != "allOf"}
-        made = _both(made, part)
+        made = _both(made, {key: value for key, value in part.items() if key != "allOf"})
         taken += 1
     return made
 
@@ -55,8 +54,7 @@ def _both(one: Json, other: Json) -> Json:
         both["enum"] = [value for value in one["enum"] if any(is_same(value, same) for same in other["enum"])]
     for key in _KEPT_APART:
         if key in one and key in other and not is_same(one[key], other[key]):
-            apart = both.get("allOf")
-            both["allOf"] = [*(apart if isinstance(apart, list) else ()), {key: other[key]}]
+            both["allOf"] = [*both.get("allOf", ()), {key: other[key]}]
     return both
 
 
