@@ -178,6 +178,7 @@ def test_what_is_not_there_is_refused_as_json(box: Simulator, method: str, path:
     answer = request(box.url, method, path)
     assert (answer.status, bool(answer.json["error"]["message"])) == (status, True)
     assert ("allow" in answer.headers) == (status == 405)
+    assert (box.refusals[-1].place, box.refusals[-1].status) == (f"{method} {path}", status)
 
 
 def test_a_path_of_messages_is_refused_in_its_dialect(box: Simulator) -> None:

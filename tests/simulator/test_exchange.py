@@ -9,7 +9,7 @@ import pytest
 
 from moonshim.simulator.answer import Meant, Model
 from moonshim.simulator.choosing import UnknownName
-from moonshim.simulator.exchange import HEADER, Exchange
+from moonshim.simulator.exchange import HEADER, SEEN_BYTES, Exchange
 from moonshim.simulator.natures import UnknownNature
 from moonshim.simulator.play import Played
 from moonshim.simulator.question import Json, Question, Wire
@@ -23,7 +23,7 @@ HELLO: Json = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "H
 class Host:
     """An exchange, and what it logged."""
 
-    def __init__(self, model: Model | None = None, **fields: Any) -> None:
+    def __init__(self, model: Model | None = None, *, kept_bytes: int = SEEN_BYTES, **fields: Any) -> None:
         self.lines: list[Seen] = []
         self.failures: list[BaseException] = []
         self.exchange = Exchange(
@@ -32,6 +32,7 @@ class Host:
             clock=lambda: 1_794_000_000.9,
             log=self.lines.append,
             log_failure=lambda error, number: self.failures.append(error),
+            kept_bytes=kept_bytes,
         )
 
     def ask(self, body: Any, *, wire: Wire = "openai_chat", **headers: str) -> Played:
@@ -74,6 +75,15 @@ def test_what_was_seen_has_the_question_and_what_was_meant() -> None:
     assert host.seen.question.words == "Hi"
     assert host.seen.meant is not None
     assert [call.name for call in host.seen.meant.calls] == ["weather", "time_of-day"]
+
+
+def test_no_more_is_kept_than_fits() -> None:
+    host = Host(kept_bytes=10_000)
+    large = HELLO | {"messages": [{"role": "user", "content": "x" * 4000}]}
+    for body in (HELLO, large, large, large):
+        host.ask(body)
+    assert [seen.number for seen in host.exchange.requests] == [3, 4]
+    assert len(host.lines) == 4
 
 
 def test_a_conversation_that_goes_on_is_read_from_the_cache() -> None:

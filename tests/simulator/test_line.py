@@ -139,6 +139,13 @@ def test_closing_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         assert half.recv(100) == b""
 
 
+def test_closing_waits_for_nobody_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = faulty(monkeypatch, frames=lambda frames, answer: [b": " + b"x" * 2**20 + b"\n\n"] * 32)
+    with ExitStack() as clients, Simulator(model=Rounds(), faults=(name,)).running() as box:
+        deaf = clients.enter_context(opened(box, ASKED | {"stream": True}))
+        assert deaf.getresponse().status == 200
+
+
 def test_closing_waits_for_no_answer_that_comes_at_once_and_not_yet() -> None:
     watched = Watched()
     with ExitStack() as clients:

@@ -28,7 +28,8 @@ from moonshim.config.model import Limits
 __all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "BoundedProtocol", "protocol_with"]
 
 DROP: Final = "moonshim.drop"
-"""An extension of the ASGI scope: `scope["extensions"][DROP]["drop"]()` ends the connection within an answer."""
+"""An extension of the ASGI scope: its `drop` ends a connection within an answer, its `abort` without what waits to be
+read, too."""
 MOST_HEADERS: Final = 200
 LINGER_SECONDS: Final = 5.0
 """How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
@@ -98,7 +99,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _Stop  # pipelining
         self._size = self._count = 0
         super().on_message_begin()
-        self.scope["extensions"] = {DROP: {"drop": self._drop}}
+        self.scope["extensions"] = {DROP: {"drop": self._drop, "abort": self._abort}}
 
     def on_url(self, url: bytes) -> None:
         self._grow(len(url))
@@ -209,6 +210,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         self.transport.close()
+
+    def _abort(self) -> None:
+        self._drop()
+        self.transport.abort()
 
     # -- deadlines -------------------------------------------------------------------
 

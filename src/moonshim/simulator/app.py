@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from moonshim.json_text import encode
@@ -26,17 +25,22 @@ _JSON: Final = {"content-type": "application/json; charset=utf-8"}
 class SimulatorApp:
     """Every path that is served. After `close` nobody waits for an answer, and none is begun, until `open`."""
 
-    def __init__(self, exchange: Exchange, *, log_misuse: Callable[[str, str, Objection], None]) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         settings = exchange.settings
-        self._exchange, self._log_misuse = exchange, log_misuse
-        self._pace = Pace(settings.tokens_per_second, settings.first_token_ms)
-        self._closing = asyncio.Event()
+        self._exchange, self._pace = exchange, Pace(settings.tokens_per_second, settings.first_token_ms)
+        self._closing, self._lines = asyncio.Event(), 0
 
     def open(self) -> None:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
         self._closing.set()
+
+    async def closed(self) -> None:
+        """Close, and return when every client has been left alone."""
+        self.close()
+        while self._lines:
+            await asyncio.sleep(0)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -48,10 +52,13 @@ class SimulatorApp:
         place = where(scope["path"])
         if "anthropic-version" in line.headers and place.what in ("models", "model", ""):
             place = Where(place.what, place.method, "anthropic", place.model)
+        self._lines += 1
         try:
             await self._serve(place, scope, line)
         except Gone:
-            line.drop()
+            line.abort()
+        finally:
+            self._lines -= 1
 
     async def _serve(self, place: Where, scope: Message, line: Line) -> None:
         method, path = scope["method"], scope["path"]
@@ -66,8 +73,7 @@ class SimulatorApp:
             else:
                 await line.send(_page(await self._page(place, line)))
         except Refused as refused:
-            self._log_misuse(method, path, refused.objection)
-            played = self._exchange.refuse(place.wire, refused.objection)
+            played = self._exchange.misused(place.wire, f"{method} {path}", refused.objection)
             if refused.objection.status == 405:
                 played.headers["allow"] = place.method
             await line.send(played)

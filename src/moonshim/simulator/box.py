@@ -30,7 +30,7 @@ from moonshim.simulator.scenario_file import load_scenario
 from moonshim.simulator.scripted import ScriptedModel
 from moonshim.simulator.seen import Seen
 from moonshim.simulator.settings import SimulatorSettings
-from moonshim.simulator.telling import tell_failure, tell_misuse, tell_seen
+from moonshim.simulator.telling import tell_failure, tell_seen
 
 __all__ = ["Simulator"]
 
@@ -65,7 +65,7 @@ class Simulator:
             log=log,
             log_failure=tell_failure,
         )
-        self.app = SimulatorApp(self._exchange, log_misuse=tell_misuse)
+        self.app = SimulatorApp(self._exchange)
         self._host, self._port = host, port
         self._inside: Inside | None = None
 
@@ -102,7 +102,7 @@ class Simulator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.app.close()
+        await self.app.closed()
         inside, self._inside = self._inside, None
         if inside is not None:
             await inside.close()

@@ -29,11 +29,13 @@ from moonshim.simulator.rules import Objection
 from moonshim.simulator.seen import Asked, Seen
 from moonshim.simulator.settings import SimulatorSettings
 
-__all__ = ["HEADER", "SEEN_AT_MOST", "Exchange", "Refused"]
+__all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "Exchange", "Refused"]
 
 HEADER: Final = "x-moonshim-simulate"
 """A request's own faults and scenario: `markers-in-content, stall@2, five-rounds`."""
 SEEN_AT_MOST: Final = 1000
+SEEN_BYTES: Final = 64 * 2**20
+"""How much of what was asked is kept: agents send the whole conversation again with each request."""
 
 
 class Refused(Exception):
@@ -59,9 +61,12 @@ class Exchange:
         clock: Callable[[], float],
         log: Callable[[Seen], None],
         log_failure: Callable[[BaseException, int], None],
+        kept_bytes: int = SEEN_BYTES,
     ) -> None:
         self.settings, self.nature = settings, nature_of(settings.nature)
         self.requests: deque[Seen] = deque(maxlen=SEEN_AT_MOST)
+        self._sizes: deque[int] = deque(maxlen=SEEN_AT_MOST)
+        self._kept_bytes = kept_bytes
         self._models, self._made = models, dict[str | None, Model]({None: models(None)})
         self._clock, self._log, self._log_failure = clock, log, log_failure
         self._counter, self._assume, self._number = Counter(), frozenset(settings.assume), 0
@@ -85,9 +90,7 @@ class Exchange:
             objection = Objection(why, status=500, kind="server_error")
             played = self.refuse(asked.wire, objection)
             noted["problem"] = objection.message
-        seen = Seen(**noted, status=played.status, faults=played.faults)
-        self.requests.append(seen)
-        self._log(seen)
+        self._keep(Seen(**noted, status=played.status, faults=played.faults), len(asked.data))
         return replace(played, headers=trace_headers(asked.wire, self.nature, id) | played.headers)
 
     def _walk(self, asked: Asked, id: str, noted: dict[str, Any]) -> Played:
@@ -172,6 +175,23 @@ class Exchange:
         return self._made[scenario].reply(question)
 
     # -- beside the walk ---------------------------------------------------------------------------------------------
+
+    def misused(self, wire: Wire, place: str, objection: Objection) -> Played:
+        """Refuse what did not get as far as the walk: a path that is not there, a body that is too large."""
+        self._number += 1
+        self._keep(
+            Seen(number=self._number, wire=wire, place=place, status=objection.status, problem=objection.message),
+            0,
+        )
+        return self.refuse(wire, objection)
+
+    def _keep(self, seen: Seen, size: int) -> None:
+        self.requests.append(seen)
+        self._sizes.append(size)
+        while sum(self._sizes) > self._kept_bytes and len(self.requests) > 1:
+            self.requests.popleft()
+            self._sizes.popleft()
+        self._log(seen)
 
     def refuse(self, wire: Wire, objection: Objection) -> Played:
         return tell(refusals.refusal(objection, wire=wire, nature=self.nature), wire)

@@ -51,7 +51,7 @@ class Line:
         try:
             await self._unless_over(self._write(played, pace), self._until_gone())
         except Gone:
-            self.drop()
+            self.abort()
 
     async def _body(self, most: int) -> bytes:
         data = bytearray()
@@ -108,10 +108,17 @@ class Line:
 
     def drop(self) -> None:
         """End the connection as it stands: what was sent arrives, and no end of the answer behind it."""
+        self._end("drop")
+
+    def abort(self) -> None:
+        """End the connection whether anybody reads or not."""
+        self._end("abort")
+
+    def _end(self, how: str) -> None:
         extension = self._scope.get("extensions", {}).get(DROP)
         # Somebody else's server cannot; it will see an answer that has no end, and do what it does then.
         if extension is not None:
-            extension["drop"]()
+            extension[how]()
 
 
 def _headers(played: Played) -> list[tuple[bytes, bytes]]:

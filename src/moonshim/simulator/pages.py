@@ -65,6 +65,7 @@ def _request(seen: Seen) -> Json:
     return {
         "number": seen.number,
         "wire": seen.wire,
+        "place": seen.place,
         "model": seen.asked_model,
         "status": seen.status,
         "problem": seen.problem,

@@ -26,6 +26,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     number: int
     """The first request is 1."""
     wire: Wire
+    place: str = ""
+    """Method and path of what was refused before anybody looked into it: `GET /v1/embeddings`."""
     asked_model: str = ""
     body: Json = {}
     question: Question | None = None

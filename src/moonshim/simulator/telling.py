@@ -5,37 +5,31 @@ from __future__ import annotations
 import structlog
 
 from moonshim.serving import logs
-from moonshim.simulator.rules import Objection
 from moonshim.simulator.seen import Seen
 
-__all__ = ["tell_failure", "tell_misuse", "tell_seen"]
+__all__ = ["tell_failure", "tell_seen"]
 
 
 def tell_seen(seen: Seen) -> None:
     """One line for every request."""
-    fields: dict[str, object] = {
-        "number": seen.number,
-        "wire": seen.wire,
-        "model": seen.asked_model,
-        "round": seen.round,
-        "status": seen.status,
-        "faults": list(seen.faults),
-        "missed": list(seen.missed),
-        "called": [call.name for call in seen.meant.calls] if seen.meant else [],
-        "problem": seen.problem,
-    }
-    _event("simulated", "info" if seen.problem is None else "warning", fields)
-
-
-def tell_misuse(method: str, path: str, objection: Objection) -> None:
-    """Something that reached no model."""
-    fields: dict[str, object] = {
-        "method": method,
-        "path": path,
-        "status": objection.status,
-        "problem": objection.message,
-    }
-    _event("misused", "warning", fields)
+    level = "info" if seen.problem is None else "warning"
+    if seen.place:
+        method, _, path = seen.place.partition(" ")
+        _event("misused", level, method=method, path=path, status=seen.status, problem=seen.problem)
+        return
+    _event(
+        "simulated",
+        level,
+        number=seen.number,
+        wire=seen.wire,
+        model=seen.asked_model,
+        round=seen.round,
+        status=seen.status,
+        faults=list(seen.faults),
+        missed=list(seen.missed),
+        called=[call.name for call in seen.meant.calls] if seen.meant else [],
+        problem=seen.problem,
+    )
 
 
 def tell_failure(error: BaseException, number: int) -> None:
@@ -44,7 +38,7 @@ def tell_failure(error: BaseException, number: int) -> None:
         logs.fault(error, number=number)
 
 
-def _event(name: str, level: str, fields: dict[str, object]) -> None:
+def _event(name: str, level: str, **fields: object) -> None:
     # In somebody's own test nobody has said where a log should go, and it goes nowhere.
     if structlog.is_configured():
         logs.event(name, level=level, **{key: value for key, value in fields.items() if value not in (None, [])})
