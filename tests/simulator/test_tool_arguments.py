@@ -246,7 +246,7 @@ class TestSense:
             (tool("run_shell_command", ("command", "is_background"), command=TEXT, is_background={"type": "boolean"}),
              {"command": "echo moonshim-1", "is_background": False}),
             (tool("list_directory", ("path",), path=TEXT, ignore={"type": "array"}), {"path": "."}),
-            (tool("Glob", ("pattern",), pattern=TEXT, path=TEXT), {"pattern": "*"}),
+            (tool("Glob", ("pattern",), pattern=TEXT, path=TEXT), {"pattern": "*.md"}),
             (tool("bash", ("line",), line=TEXT), {"line": "moonshim-1"}),
             (Offered("bash"), {"command": "echo moonshim-1"}),
         ],

@@ -93,7 +93,8 @@ _KINDS: Final = (
         _shell,
     ),
     _Kind(("LS", "list", "ls", "list_directory", "list_dir", "list_files", "ListDirectory"), _folder),
-    _Kind(("Glob", "glob", "file_glob_search", "find_files"), lambda told: {"pattern": "*"}),
+    # kimi-code refuses a pattern that is nothing but a wildcard.
+    _Kind(("Glob", "glob", "file_glob_search", "find_files"), lambda told: {"pattern": "*.md"}),
     _Kind(("Grep", "grep", "search_file_content", "grep_search", "grep_files", "search_files"), _search),
     _Kind(("Read", "ReadFile", "read", "read_file", "view", "view_file", "read_many_files"), _read),
     _Kind(
@@ -112,16 +113,18 @@ _ONLY_BY_NAME: Final = frozenset(
         *("EnterWorktree", "ExitWorktree", "CronCreate", "CronDelete", "ScheduleWakeup", "RemoteTrigger"),
         # Codex
         *("apply_patch", "write_stdin", "view_image", "web_search", "request_user_input", "spawn_agent"),
-        *("send_input", "wait_agent", "close_agent", "resume_agent", "request_permissions"),
+        *("send_input", "wait_agent", "close_agent", "resume_agent", "request_permissions", "send_message"),
+        *("followup_task", "list_agents", "wait"),
         # kimi-code, kimi-cli
         *("WriteFile", "StrReplaceFile", "FetchURL", "SearchWeb", "SendDMail", "CreateSubagent", "AskUser"),
-        *("AgentSwarm", "ReadMediaFile", "TaskList"),
+        *("AgentSwarm", "ReadMediaFile", "TaskList", "CronList"),
         # opencode
         *("write", "edit", "multiedit", "patch", "webfetch", "websearch", "codesearch", "task", "question", "skill"),
         *("batch", "lsp", "plan_enter", "plan_exit", "invalid"),
         # qwen-code, gemini-cli
         *("write_file", "edit_file", "replace", "web_fetch", "google_web_search", "save_memory", "exit_plan_mode"),
-        *("ask_user_question", "ask_user", "agent", "create_file", "delete_file"),
+        *("ask_user_question", "ask_user", "agent", "create_file", "delete_file", "task_create", "task_get"),
+        *("task_list", "task_update", "task_stop", "task_output"),
         # Roo Code, Kilo Code
         *("write_to_file", "apply_diff", "insert_content", "search_and_replace", "browser_action", "new_task"),
         *("switch_mode", "ask_followup_question", "use_mcp_tool"),
