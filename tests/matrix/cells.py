@@ -18,6 +18,8 @@ __all__ = ["BROKEN_ROUND", "CLEAN", "CLIENTS", "HOSTS", "MODELS", "Cell", "Simul
 CLEAN: Final = "no fault"
 BROKEN_ROUND: Final = 4
 """Where in the conversation the faults come that nobody can mend."""
+SAID_TO_BE_CUT: Final = frozenset({"finish-length"})
+"""The host says that it stopped too early; nothing tells that it did not, and clients are told what it says."""
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
 WAYS: Final = ("whole", "events", "helper")
 MODELS: Final = {
@@ -78,7 +80,13 @@ class Cell(Struct, frozen=True):
     @property
     def cannot_be_mended(self) -> bool:
         fault = FAULTS.get(self.fault)
-        return fault is not None and (fault.fatal or fault.lost)
+        return fault is not None and (fault.fatal or self.is_silent)
+
+    @property
+    def is_silent(self) -> bool:
+        """The host's answer is well formed, and only the model knows that it is not what it meant."""
+        fault = FAULTS.get(self.fault)
+        return fault is not None and (fault.lost or self.fault in SAID_TO_BE_CUT)
 
     @property
     def pairs(self) -> Iterator[tuple[str, str]]:

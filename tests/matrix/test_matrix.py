@@ -63,7 +63,7 @@ def test_through_moonshim(stage: Scene, cell: Cell, record_property: Note) -> No
     said = stage.run(_through(stage, cell))
     seen = _since(stage, cell, before)
     if cell.cannot_be_mended:
-        problems = _problems_of_an_end(said, _meant(seen), silent=FAULTS[cell.fault].lost)
+        problems = _problems_of_an_end(said, _meant(seen), silent=cell.is_silent)
         record_property("mended", "wrong" if problems else "ended as it should")
     else:
         problems = problems_of(said, _meant(seen), exact=_is_exact(cell), anywhere=cell.fault in SAID_ANYWHERE)
@@ -80,7 +80,7 @@ async def _through(stage: Scene, cell: Cell) -> Talk:
 def _problems_of_an_end(said: Talk, meant: list[Any], *, silent: bool) -> list[str]:
     """What came before is right; then an error of the package's own, and never half a call.
 
-    `silent`: the host's answer is well formed, and only the model knows that it is not what it meant.
+    `silent`: nothing tells the client, or anybody, that it went wrong.
     """
     before, rest = said.answers[: BROKEN_ROUND - 1], said.answers[BROKEN_ROUND - 1 :]
     found = [] if len(before) == BROKEN_ROUND - 1 else [f"the conversation ended after {len(before)} answers"]
