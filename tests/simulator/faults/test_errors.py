@@ -157,5 +157,5 @@ def test_nothing_comes_for_a_while_or_ever_again() -> None:
 def test_what_the_rules_refuse_too_is_refused_in_the_same_words(wire: Wire) -> None:
     refused = {"unauthorized": refusals.NO_KEY, "coding-gate": refusals.OTHER_AGENT, "too-large": refusals.TOO_LARGE}
     for name, objection in refused.items():
-        same = tell(refusals.refusal(objection, wire=wire, nature=NATURES["kimi-coding"]), wire)
+        same = tell(refusals.refusal(objection, wire=wire, nature=NATURES["moonshot"]), wire)
         assert (told(name, wire).status, told(name, wire).pieces) == (same.status, same.pieces)

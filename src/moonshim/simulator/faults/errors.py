@@ -200,7 +200,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "unauthorized",
         "401: the key is wrong",
         "kimi-cli#1667",
-        status=_status(401, "Invalid Authentication", "invalid_authentication_error", "invalid_authentication_error"),
+        status=_status(401, "Invalid Authentication", "invalid_authentication_error", "authentication_error"),
     ),
     _row(
         "coding-gate",
