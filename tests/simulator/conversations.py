@@ -87,6 +87,8 @@ def _streamed(client: openai.OpenAI, asked: dict[str, Any]) -> dict[str, Any]:
         for field in ("reasoning_content", "reasoning"):
             if said := getattr(delta, field, None):
                 message[field] = message.get(field, "") + said
+        for entry in getattr(delta, "reasoning_details", None) or ():
+            _join_details(message.setdefault("reasoning_details", []), entry)
         for entry in delta.tool_calls or ():
             if entry.id:
                 calls.append({"id": entry.id, "type": "function", "function": {"name": "", "arguments": ""}})
@@ -94,6 +96,16 @@ def _streamed(client: openai.OpenAI, asked: dict[str, Any]) -> dict[str, Any]:
             calls[entry.index]["function"]["name"] += entry.function.name or ""
             calls[entry.index]["function"]["arguments"] += entry.function.arguments or ""
     return message | ({"tool_calls": calls} if calls else {})
+
+
+def _join_details(details: list[dict[str, Any]], entry: dict[str, Any]) -> None:
+    """Entries of one index are one; the index itself is never sent back."""
+    given = {key: value for key, value in entry.items() if key != "index"}
+    if entry["index"] == len(details):
+        details.append(given)
+        return
+    for key in given.keys() & {"text", "summary"}:
+        details[entry["index"]][key] += given[key]
 
 
 def messages_loop(client: anthropic.Anthropic, model: str, *, stream: bool, **given: Any) -> str:

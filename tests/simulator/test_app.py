@@ -73,6 +73,20 @@ def test_k3_talks_at_every_host(nature: str) -> None:
         assert box.refusals == []
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("model", ["kimi-for-coding", "k3", "k3.1-pro"])
+def test_kimi_code_talks_to_agents_that_it_knows(model: str, stream: bool) -> None:
+    agent = {"user-agent": "KimiCLI/1.60"}
+    with (
+        Simulator(model=Rounds(3), nature="kimi-coding").running() as box,
+        openai_client(f"{box.url}/coding", default_headers=agent) as chat,
+        anthropic_client(f"{box.url}/coding", default_headers=agent) as messages,
+    ):
+        assert chat_loop(chat, model, stream=stream) == "I was told: " + ", ".join(told_by(3))
+        assert messages_loop(messages, model, stream=stream) == "I was told: " + ", ".join(told_by(3))
+        assert box.refusals == []
+
+
 def test_ids_of_the_right_kind_work_at_a_self_host_in_every_round() -> None:
     with Simulator(model=Rounds(), nature="selfhost").running() as box, openai_client(box.url) as client:
         assert chat_loop(client, "kimi-k2.5", stream=True) == "I was told: " + ", ".join(told_by(5))

@@ -82,6 +82,12 @@ def test_a_self_host_shows_the_model_wrong_ids_until_it_writes_them_itself() -> 
     assert [call["id"] for call in message(asked)["tool_calls"]] == ["weather:2", "time_of-day:3"]
 
 
+def test_on_messages_no_id_could_be_right_and_so_none_is_imitated() -> None:
+    asked = question(wire="anthropic", turns=rounds_before("toolu_aaaa", "toolu_bbbb", "toolu_cccc"))
+    kinds = [block["type"] for block in message(asked, nature="selfhost")["content"]]
+    assert kinds == ["thinking", "text", "tool_use", "tool_use"]
+
+
 def test_thoughts_are_told_only_by_a_model_that_thinks() -> None:
     assert "reasoning_content" in message(question())
     assert "reasoning_content" not in message(question(thinking=False))

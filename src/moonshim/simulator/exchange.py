@@ -111,7 +111,7 @@ class Exchange:
                 faults=faults,
                 answer_id=id,
                 created=int(self._clock()),
-                tally=self._counter.tally(question, meant, renamed=self.nature.renames_ids),
+                tally=self._counter.tally(question, meant, renamed=self.nature.renames(question.wire)),
             )
         self._shown.update(self._use(one, name) for one in due if one.fault.name in played.faults)
         noted["missed"] = tuple(fault.name for fault in faults if fault.name not in played.faults)
@@ -203,7 +203,7 @@ class Exchange:
         wanted = self._wanted(_name(body), asked.headers)
         # A request to count says nothing of the answer.
         question = self._question(asked.wire, {"max_tokens": 1} | body, wanted.model)
-        return Counter().tally(question, Meant(), renamed=self.nature.renames_ids).prompt
+        return Counter().tally(question, Meant(), renamed=self.nature.renames(question.wire)).prompt
 
 
 def _object(data: bytes) -> Json:

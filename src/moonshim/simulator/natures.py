@@ -31,7 +31,8 @@ class Nature(Struct, frozen=True, kw_only=True):
     messages_contract: str
     errors: ErrorShape = "moonshot"
     renames_ids: bool = False
-    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees what was sent."""
+    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees what was sent.
+    On Messages every host does that, as no id that Messages allows is one that K2 was trained on."""
     ids: Mapping[str, str]
     """Family -> the profile of `ids.ID_PROFILES` after which calls are named on Chat."""
     messages_ids: Mapping[str, str]
@@ -48,6 +49,9 @@ class Nature(Struct, frozen=True, kw_only=True):
 
     def contract(self, wire: Wire) -> str:
         return self.chat_contract if wire == "openai_chat" else self.messages_contract
+
+    def renames(self, wire: Wire) -> bool:
+        return self.renames_ids or wire == "anthropic"
 
     def id_profile(self, wire: Wire, family: str) -> str:
         return (self.ids if wire == "openai_chat" else self.messages_ids)[family]
@@ -143,10 +147,11 @@ _ROWS: Final = (
     ),
     Nature(
         name="openrouter",
-        about="OpenRouter: thoughts in `reasoning` and `reasoning_details`, errors wrapped in its own",
+        about="OpenRouter before Moonshot: thoughts in `reasoning` and `reasoning_details`, errors wrapped in its own",
         chat_contract="openrouter",
         messages_contract="openrouter",
         errors="openrouter",
+        renames_ids=True,
         ids=_MOONSHOT_IDS,
         messages_ids=_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_details"),

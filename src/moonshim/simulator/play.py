@@ -57,7 +57,7 @@ def play(
 ) -> Played:
     """An answer of this host, with the faults that fit it; at each place they act in the order that they come in."""
     answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
-    if not nature.renames_ids:
+    if not nature.renames(question.wire):
         answer = imitate(answer)
     chosen = [fault for fault in faults if fault.status is None and fits(fault, answer)]
     for fault in chosen:
