@@ -119,6 +119,7 @@ class Plan:
             normalize_all=options.id_normalization,
             repair=options.repair_on_mismatch,
             scope=options.counter_scope,
+            told=self.reply.request.messages,
         )
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:

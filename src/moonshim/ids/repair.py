@@ -45,7 +45,9 @@ class IdRepairer:
         normalize_all: bool = False,
         repair: bool = True,
         scope: Literal["conversation", "turn"] = "conversation",
+        told: Iterable[Any] | None = None,
     ) -> None:
+        """`told` is the history as the client has it, where the host was sent other identifiers (`history`)."""
         self._policy: Literal["k2", "unique", "keep"] = policy if repair else "keep"
         self._prefix = prefix
         self._normalize_all = normalize_all
@@ -54,6 +56,7 @@ class IdRepairer:
         self._suffixes: dict[str, int] = {}
         self._history: Iterable[Any] | None = history
         """Not read yet: most answers have no calls, and a history may be long."""
+        self._told: Iterable[Any] | None = told
         self._counts_history = scope == "conversation"
         self._next = 0
         self._low = 0
@@ -64,7 +67,9 @@ class IdRepairer:
         for seen in walk_calls(self._history):
             calls += isinstance(seen, CallSeen)
             self._note(seen.id)
-        self._history = None
+        # Numbers are counted as the host was shown them; what the client has must only not come again.
+        self._ids.update(seen.id for seen in walk_calls(self._told))
+        self._history = self._told = None
         if self._counts_history:
             self._next = max(calls, max(self._indexes, default=-1) + 1)
             self._low = min(calls, K2_MAX_INDEX)
@@ -89,20 +94,23 @@ class IdRepairer:
             return self._made(name), "id_missing"
         if self._policy == "k2":
             index = k2_index(came, self._prefix, name)
-            right = index is not None and index not in self._indexes
+            right = index is not None and index not in self._indexes and came not in self._ids
             return (came, None) if right else (self._made(name), "id_invalid")
         if self._policy == "unique" and came in self._ids:
             return self._suffixed(came), "id_repeated"
         return came, None
 
     def _made(self, name: str) -> str:
-        while self._next in self._indexes:
+        while self._is_used(name, self._next):
             self._next += 1
         if self._next <= K2_MAX_INDEX:
             return k2_id(name, self._next, self._prefix)
-        while self._low in self._indexes:
+        while self._is_used(name, self._low):
             self._low += 1
         return k2_id(name, self._low, self._prefix)
+
+    def _is_used(self, name: str, index: int) -> bool:
+        return index in self._indexes or k2_id(name, index, self._prefix) in self._ids
 
     def _suffixed(self, came: str) -> str:
         number = self._suffixes.get(came, 2)

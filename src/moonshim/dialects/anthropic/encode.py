@@ -30,6 +30,7 @@ from moonshim.events import (
     Repaired,
     Started,
 )
+from moonshim.history import walk_calls
 from moonshim.ids.spelling import Distinct, anthropic_id
 from moonshim.seal import Sealed, is_sealed
 
@@ -70,7 +71,7 @@ class MessagesEncoder:
         self._id = ""
         self._over = False
         self._count = 0
-        self._ids = Distinct()
+        self._ids: Distinct | None = None
         self._open: _Block | None = None
         self._waiting: dict[int, list[Event]] = {}
         self._foreign: dict[int, int] = {}
@@ -183,10 +184,17 @@ class MessagesEncoder:
     def _tool_use(self, opened: BlockOpened) -> Json:
         given = opened.call_id or f"toolu_{self._id.removeprefix('msg_')}_{self._count}"
         whole = LEGAL_ID.fullmatch(given) is not None
-        wire_id = self._ids.take(lambda mark: given + mark if whole else anthropic_id(given, mark))
+        wire_id = self._distinct().take(lambda mark: given + mark if whole else anthropic_id(given, mark))
         tool = self._reply.tools.get(opened.name or "")
         name = tool.name if tool is not None else opened.name or ""
         return {"type": "tool_use", "id": wire_id, "name": name, "input": {}}
+
+    def _distinct(self) -> Distinct:
+        """The identifiers that the client has already, read when there is a call: most answers have none."""
+        if self._ids is None:
+            self._ids = Distinct()
+            self._ids.taken.update(seen.id for seen in walk_calls(self._reply.request.messages))
+        return self._ids
 
     def _grow(self, block: _Block, text: str) -> list[Json]:
         kind = block.opened.kind

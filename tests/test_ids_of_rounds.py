@@ -1,0 +1,60 @@
+"""Hosts whose identifiers start anew in every answer: a client never gets one twice in a conversation."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Final
+
+import pytest
+
+from moonshim.registry import CLIENT_DIALECTS
+from tests.playing import Call, Client, Thought, chat_answer, messages_answer
+
+NAMES: Final = ("read_file", "grep")
+ROUNDS: Final = 4
+LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+HOSTS: Final = {
+    "fireworks": {"host": "fireworks", "model": "kimi-k3"},
+    "vllm K2": {"host": "vllm", "model": "kimi-k2.6"},
+    "vllm K3": {"host": "vllm", "model": "kimi-k3"},
+    "Moonshot's Messages": {"host": "moonshot-anthropic", "model": "kimi-k2.6", "upstream": "anthropic"},
+    "a self-host's Messages, K2": {"host": "generic", "model": "kimi-k2.6", "upstream": "anthropic"},
+    "a self-host's Messages, K3": {"host": "generic", "model": "kimi-k3", "upstream": "anthropic"},
+}
+SPELLINGS: Final = ("{name}:{n}", "functions.{name}:{n}", "{name}_{n}")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize(("dialect", "host"), list(product(CLIENT_DIALECTS, HOSTS)))
+def test_identifiers_that_start_anew_are_told_apart(dialect: str, host: str, spelling: str, stream: bool) -> None:
+    client, given = Client(dialect), list[Call]()
+    client.ask("Go.")
+    for _ in range(ROUNDS):
+        prepared = client.prepare(NAMES, stream=stream, **HOSTS[host])
+        calls = [Call(spelling.format(name=name, n=n), name, json.dumps({"n": n})) for n, name in enumerate(NAMES)]
+        said = messages_answer if prepared.needs.dialect == "anthropic" else chat_answer
+        told = client.take(prepared, said(Thought(), "", calls), stream=stream)
+        client.give([(call, f"{call.name} gave it") for call in told])
+        given += told
+    ids = [call.id for call in given]
+    assert len(set(ids)) == len(ids) == ROUNDS * len(NAMES)
+    if dialect == "anthropic":
+        assert all(LEGAL.issuperset(one) and len(one) <= 64 for one in ids)
+
+
+def test_a_client_that_forgot_its_first_rounds_gets_no_identifier_again_that_it_still_has() -> None:
+    client = Client("openai_chat")
+    client.ask("Go on.")
+    kept = [
+        {"id": f"functions.grep:{n}", "type": "function", "function": {"name": "grep", "arguments": "{}"}}
+        for n in (2, 3)
+    ]
+    client.history.append({"role": "assistant", "content": None, "tool_calls": kept})
+    client.history += [{"role": "tool", "tool_call_id": one["id"], "content": "it"} for one in kept]
+    # The host sees them as the calls 0 and 1, and counts on from there.
+    prepared = client.prepare(NAMES, stream=True, host="vllm", model="kimi-k2.6")
+    calls = [Call(f"functions.grep:{n}", "grep", json.dumps({"n": n})) for n in (2, 3)]
+    ids = [call.id for call in client.take(prepared, chat_answer(Thought(), "", calls), stream=True)]
+    assert len({*ids, *(one["id"] for one in kept)}) == 4
