@@ -9,7 +9,7 @@ CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve test test-pythons check format bench bench-gateway bench-load bench-soak conformance fuzz clean
+.PHONY: help ready serve test test-pythons test-clients check format bench bench-gateway bench-load bench-soak conformance fuzz clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -26,6 +26,9 @@ test: ready ## run the tests (ARGS="-k name" goes to pytest)
 
 test-pythons: ready ## run them, with fewer examples, on every other Python from 3.11 on that is here
 	@$(BIN)/python -m scripts.run_tests --others $(ARGS)
+
+test-clients: ready ## drive real agents (Claude Code, Codex, kimi-code, …) against a host that misbehaves (ARGS="codex")
+	@$(BIN)/python -m scripts.test_clients $(ARGS)
 
 check: ready ## format, lint, types, imports, file sizes
 	$(BIN)/ruff format --check $(CODE)
@@ -57,5 +60,5 @@ fuzz: ready ## look for new faults with random, many more examples (minutes)
 	@MOONSHIM_TEST_PROFILE=explore $(BIN)/python -m pytest -n auto -q -m hypothesis $(ARGS)
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) .venvs dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .clients dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench conformance scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

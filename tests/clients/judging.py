@@ -1,0 +1,84 @@
+"""What a client printed and what the host was asked -> what is wrong with a run, in sentences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.simulator.seen import Seen
+from tests.clients.client import Client
+
+__all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "summary"]
+
+_MARKER: Final = re.compile(r"<\|\w+\|>")
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """What a client left behind."""
+
+    code: int | None
+    """None: it was stopped when its time was over."""
+    printed: str
+    complained: str
+    seconds: float
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a run ended. No problems: the client saw every result, and nobody refused anything."""
+
+    problems: tuple[str, ...]
+    seen: str
+    seconds: float
+
+
+def noticed_by_the_user(client: Client, ended: Ended, words: Sequence[str]) -> Iterator[str]:
+    """`words`: what the tools printed, and what nobody else knows."""
+    try:
+        answer = client.answer(ended.printed)
+    except msgspec.MsgspecError:
+        answer = ended.printed
+    if ended.code is None:
+        yield f"it was stopped after {ended.seconds:.0f} s"
+    elif ended.code:
+        yield f"it ended with code {ended.code}: {_complaint(answer, ended.complained)[:200]}"
+    if marker := _MARKER.search(ended.printed):
+        yield f"{marker[0]} reached the user"
+    if lost := sum(word not in answer for word in words):
+        yield f"{lost} of {len(words)} results are missing in the answer: {answer[:80]!r}"
+
+
+def _complaint(answer: str, complained: str) -> str:
+    """The line that says most: one with an error in it, else the last."""
+    lines = [line.strip() for line in [*complained.splitlines(), *answer.splitlines()] if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or [""])[-1]
+
+
+def noticed_by_the_host(requests: Sequence[Seen], times: int) -> Iterator[str]:
+    """`times`: how often the tool ran that must run once."""
+    if refused := [seen for seen in requests if seen.problem is not None]:
+        yield f"{len(refused)} of {len(requests)} requests were refused: {refused[0].problem}"
+    if times != 1:
+        yield f"the tool ran {times} times"
+    if len(_rounds(requests)) < 2:
+        yield f"there were {len(_rounds(requests))} rounds"
+
+
+def summary(requests: Sequence[Seen], lines: Sequence[dict[str, Any]]) -> str:
+    """What was seen, in a few words; `lines` are those of the gateway's log."""
+    calls = sum(len(seen.meant.calls) for seen in requests if seen.meant is not None)
+    repairs: Counter[str] = Counter()
+    for line in lines:
+        repairs.update(line.get("repairs") or {})
+    mended = ", ".join(f"{name} {count}" for name, count in sorted(repairs.items()))
+    return f"{len(_rounds(requests))} rounds, {calls} calls" + (f"; {mended}" if mended else "")
+
+
+def _rounds(requests: Sequence[Seen]) -> list[Seen]:
+    """The requests of the conversation; titles and the like offer no tools."""
+    return [seen for seen in requests if seen.question is not None and seen.question.tools]

@@ -1,0 +1,85 @@
+"""What needs no client to be installed: that every driver can be started, and that a bad run is known as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from moonshim.simulator.answer import Meant
+from moonshim.simulator.question import Offered, Question
+from moonshim.simulator.scenario_file import parse_scenario
+from moonshim.simulator.seen import Seen
+from tests.clients.cases import CASES
+from tests.clients.client import Client, Place
+from tests.clients.every_client import CLIENTS
+from tests.clients.install import PINNED
+from tests.clients.judging import Ended, noticed_by_the_host, noticed_by_the_user
+from tests.clients.scenario import scenario_for
+
+QUESTION = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(), tools=(Offered("Bash"),))
+
+
+def seen(problem: str | None = None) -> Seen:
+    return Seen(number=1, wire="openai_chat", question=QUESTION, meant=Meant(), problem=problem)
+
+
+def ended(printed: str, code: int | None = 0) -> Ended:
+    return Ended(code=code, printed=printed, complained="", seconds=1.0)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_what_a_driver_installs_is_pinned_and_its_command_names_address_model_and_prompt(
+    client: Client, tmp_path: Path
+) -> None:
+    installed, home, work = (tmp_path / name for name in ("installed", "home", "work"))
+    for folder in (installed, home, work):
+        folder.mkdir()
+    place = Place(
+        installed=installed, home=home, work=work, url="http://127.0.0.1:1234", model="kimi-k2.5", prompt="Say it."
+    )
+    command = client.command(place)
+    written = [file.read_text() for folder in (home, work) for file in folder.rglob("*") if file.is_file()]
+    told = "\n".join([*command.arguments, *command.environment.values(), *written])
+    assert set(client.packages) <= set(PINNED)
+    assert all(part in told for part in (place.url, place.model, place.prompt))
+
+
+def test_names_are_used_once() -> None:
+    assert len({client.name for client in CLIENTS}) == len(CLIENTS)
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_the_scenario_of_a_client_can_be_played(client: Client) -> None:
+    text = msgspec.json.encode(scenario_for(client)).decode()
+    assert len(parse_scenario(text, suffix=".json").acts[0].rounds) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "problems"),
+    [
+        (ended("It says pear and plum."), []),
+        (ended("It says pear."), ["1 of 2 results are missing in the answer: 'It says pear.'"]),
+        (ended("pear plum <|tool_call_begin|>"), ["<|tool_call_begin|> reached the user"]),
+        (ended("pear plum", code=3), ["it ended with code 3: pear plum"]),
+        (ended("pear plum", code=None), ["it was stopped after 1 s"]),
+    ],
+)
+def test_what_a_user_would_notice_is_told(one: Ended, problems: list[str]) -> None:
+    client = next(client for client in CLIENTS if client.name == "Codex")
+    assert list(noticed_by_the_user(client, one, ("pear", "plum"))) == problems
+
+
+@pytest.mark.parametrize(
+    ("requests", "times", "problems"),
+    [
+        ([seen(), seen()], 1, []),
+        ([seen(), seen()], 2, ["the tool ran 2 times"]),
+        ([seen()], 0, ["the tool ran 0 times", "there were 1 rounds"]),
+        ([seen(), seen(problem="no")], 1, ["1 of 2 requests were refused: no"]),
+    ],
+)
+def test_what_the_host_noticed_is_told(requests: list[Seen], times: int, problems: list[str]) -> None:
+    assert list(noticed_by_the_host(requests, times)) == problems
