@@ -218,6 +218,11 @@ class Mender:
         return self._chunks.only_reasoning
 
     @property
+    def complete(self) -> bool:
+        """Whether the host has said how its answer ends; what may still come is its usage."""
+        return self._chunks.complete
+
+    @property
     def repairs(self) -> list[Repaired]:
         """What was put right, in order: the first few hundred."""
         return list(self._chunks.log.repairs)

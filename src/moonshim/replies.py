@@ -7,8 +7,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from moonshim.conversation import Message, Usage
+from moonshim.dialect import Encoder
 from moonshim.errors import InvalidInput, Problem, ProblemKind
-from moonshim.events import Failed, Finished
+from moonshim.events import Failed, Finished, Repaired
 from moonshim.hosts.problems import read_problem
 from moonshim.json_text import decode_object, encode
 from moonshim.pipeline import Framing, Mender
@@ -66,6 +67,10 @@ class Reading(Protocol):
         """Whether the answer, all of whose bytes have come, has ended well and said nothing but reasoning."""
 
     @property
+    def complete(self) -> bool:
+        """Whether the host has said how its answer ends; what may still come is its usage."""
+
+    @property
     def message(self) -> Message:
         """What was said so far."""
 
@@ -82,6 +87,10 @@ class Reading(Protocol):
         """How often each rule acted."""
 
     @property
+    def repairs(self) -> list[Repaired]:
+        """What was put right, in order: the first few hundred."""
+
+    @property
     def problem(self) -> Problem | None:
         """What went wrong, if the answer failed; once it is set, what the host still says is of no use."""
 
@@ -96,20 +105,29 @@ def form_of(content_type: str | None) -> Form:
 
 
 def read_reply(
-    plan: Plan, *, comes: Form, goes: Form, hold_empty: bool = False, limit: int = MAX_ANSWER_BYTES
+    plan: Plan,
+    *,
+    comes: Form,
+    goes: Form,
+    hold_empty: bool = False,
+    limit: int = MAX_ANSWER_BYTES,
+    encoder: Encoder | None = None,
 ) -> Reading:
     """One way to read an answer: as a stream, as lines or whole, and to send it as any of these.
 
     `limit` bounds the bytes of one event of a stream, and those of an answer that has to be put together. With
-    `hold_empty`, `again` can follow an answer of nothing but reasoning.
+    `hold_empty`, `again` can follow an answer of nothing but reasoning. `encoder` is who writes a stream, where that
+    is not the client's dialect; one that only listens hears the events of the answer.
     """
     if goes == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
     if comes == "json":
-        return _WholeReading(plan, goes, hold_empty=hold_empty, limit=limit)
+        return _WholeReading(plan, goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
     if goes == "json":
         return _GatheredReading(plan, comes, hold_empty=hold_empty, limit=limit)
-    return _StreamReading(Mender(plan=plan, framing=comes, goes=goes, hold_empty=hold_empty, limit=limit))
+    return _StreamReading(
+        Mender(plan=plan, framing=comes, goes=goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
+    )
 
 
 class _StreamReading:
@@ -134,6 +152,10 @@ class _StreamReading:
         return self._mender.only_reasoning
 
     @property
+    def complete(self) -> bool:
+        return self._mender.complete
+
+    @property
     def message(self) -> Message:
         return self._mender.message
 
@@ -148,6 +170,10 @@ class _StreamReading:
     @property
     def repair_counts(self) -> dict[str, int]:
         return self._mender.repair_counts
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        return self._mender.repairs
 
     @property
     def problem(self) -> Problem | None:
@@ -190,14 +216,16 @@ class _Outcome(Struct, frozen=True):
     ending: Finished | Failed | None = None
     usage: Usage | None = None
     repair_counts: dict[str, int] = {}
+    repairs: list[Repaired] = []
     problem: Problem | None = None
 
 
 class _WholeReading:
     """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once."""
 
-    def __init__(self, plan: Plan, goes: Form, *, hold_empty: bool, limit: int) -> None:
+    def __init__(self, plan: Plan, goes: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None) -> None:
         self._plan, self._goes, self._limit, self._hold_empty = plan, goes, limit, hold_empty
+        self._encoder = encoder
         self._data = bytearray()
         self._problem: Problem | None = None
         self._outcome = _Outcome()
@@ -230,7 +258,7 @@ class _WholeReading:
 
     def _pass_on(self, data: bytes) -> bytes:
         """A stream after all, whatever its host calls it."""
-        reading = read_reply(self._plan, comes="sse", goes=self._goes, limit=self._limit)
+        reading = read_reply(self._plan, comes="sse", goes=self._goes, limit=self._limit, encoder=self._encoder)
         out = reading.feed(data) + reading.flush()
         self._outcome = _outcome(reading, reading.usage, reading.problem)
         return out
@@ -279,7 +307,7 @@ class _WholeReading:
     def _writer(self) -> Mender:
         if self._mender is None:
             client = self._plan.client or dialect_named("openai_chat")
-            encoder = self._collector if self._goes == "json" else client.encoder(self._plan.reply)
+            encoder = self._encoder or (self._collector if self._goes == "json" else client.encoder(self._plan.reply))
             goes: Framing = "ndjson" if self._goes == "ndjson" else "sse"
             self._mender = Mender(plan=self._plan, goes=goes, encoder=encoder, hold_empty=self._hold_empty)
         return self._mender
@@ -303,6 +331,10 @@ class _WholeReading:
         return self._mended is not None and "empty_answer" in self._mended.repair_counts
 
     @property
+    def complete(self) -> bool:
+        return self._outcome.ending is not None
+
+    @property
     def message(self) -> Message:
         return self._outcome.message
 
@@ -319,12 +351,16 @@ class _WholeReading:
         return self._outcome.repair_counts
 
     @property
+    def repairs(self) -> list[Repaired]:
+        return self._outcome.repairs
+
+    @property
     def problem(self) -> Problem | None:
         return self._problem or self._outcome.problem
 
 
 def _outcome(source: Reading | Mender | Mended, usage: Usage | None, problem: Problem | None) -> _Outcome:
-    return _Outcome(source.message, source.ending, usage, source.repair_counts, problem)
+    return _Outcome(source.message, source.ending, usage, source.repair_counts, source.repairs, problem)
 
 
 # --- what went wrong --------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from moonshim.errors import (
     UpstreamUnreachable,
     problem_of,
 )
-from moonshim.gateway.attempts import FIRST_PAUSE, Attempts, Breakers, RetryBudget
+from moonshim.gateway.attempts import Attempts, Breakers, RetryBudget
+from moonshim.upstream.again import FIRST_PAUSE
 
 RETRIES: Final = Retries()
 TARGETS: Final = [

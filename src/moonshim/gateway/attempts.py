@@ -1,47 +1,23 @@
 """How hosts failed so far -> whom to ask next, and after which pause. Decisions only: the clock is an argument.
 
-| what a host says | what follows |
-|---|---|
-| no connection, 5xx, overloaded, 408 | the same target again after a pause, then the next one |
-| 429 | the same, after as long as it says; too long: the next one |
-| silence up to the deadline | the next one: nobody waits as long twice |
-| 401, 403, 404, quota, prompt or body too long | the next one: it is about this host |
-| any other 4xx | nobody: the request itself is wrong |
+What a failure means is in `upstream.again`. Whoever is not asked again, or has been asked often enough, is followed by
+the next target; a request that is wrong by itself is tried nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
 from moonshim.config import Retries, Target
-from moonshim.errors import Problem, ProblemKind, UpstreamStalled
+from moonshim.errors import Problem, ProblemKind
+from moonshim.upstream.again import pause_before, verdict_on
 
 __all__ = ["Attempt", "Attempts", "Breakers", "RetryBudget"]
 
-Verdict: TypeAlias = Literal["again", "next", "stop"]
-
-FIRST_PAUSE: Final = 0.25
-"""Seconds. Doubles with every try; a random part of it is waited, so that many clients do not come back at once."""
 _SHOWN: Final = 200
-_JITTER: Final = 0.1
-"""How much later than a host says it is asked again, at most, as a part of its pause."""
-
-_VERDICTS: Final[dict[ProblemKind, Verdict]] = {
-    "rate_limit": "again",
-    "overloaded": "again",
-    "timeout": "again",
-    "server": "again",
-    "authentication": "next",
-    "permission": "next",
-    "not_found": "next",
-    "quota": "next",
-    "context_overflow": "next",
-    "too_large": "next",
-    "invalid_request": "stop",
-}
 _ILL: Final[frozenset[ProblemKind]] = frozenset({"overloaded", "timeout", "server"})
 _ABOUT_THE_ACCOUNT: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "not_found", "quota"})
 
@@ -188,7 +164,7 @@ class Attempts:
         if self._tries > 1 and self._problems:
             self._problems.pop()
         self._problems.append(problem)
-        verdict = _verdict(problem)
+        verdict = verdict_on(problem)
         if verdict == "stop":
             self._at = len(self._targets)
         elif another_key and verdict == "next" and self._tries < self._retries.attempts:
@@ -232,17 +208,9 @@ class Attempts:
     def _pause(self, problem: Problem) -> float | None:
         """Seconds until the same target is asked again; None: that would be too long."""
         longest = self._retries.longest_wait
-        if problem.retry_after is None:
-            return min(longest, self._random() * FIRST_PAUSE * 2.0 ** (self._tries - 1))
-        if problem.retry_after > longest:
-            return None
-        return problem.retry_after * (1.0 + _JITTER * self._random())
+        return pause_before(problem, tries=self._tries, longest=longest, random=self._random)
 
 
 def _is_ill(problem: Problem) -> bool:
     """Whether the host failed, rather than refused. Moonshot says 429 when its engine is overloaded."""
     return problem.kind in _ILL and (problem.status >= 500 or problem.kind == "overloaded")
-
-
-def _verdict(problem: Problem) -> Verdict:
-    return "next" if problem.code == UpstreamStalled.code else _VERDICTS[problem.kind]
