@@ -91,6 +91,8 @@ class Conversation(ABC):
         self.packages, self.model, self.way, self.drops, self.more = packages, model, way, drops, more
         self.tools = tools or {}
         self.history: list[Any] = []
+        self.is_signed = True
+        """Whether thoughts have to be signed, as the gateway signs them."""
 
     @abstractmethod
     def ask(self, text: str, image: str | None = None) -> None: ...
@@ -205,7 +207,7 @@ class _Messages(Conversation):
         kept = [block.to_dict(mode="json") for block in message.content if block.type in kinds]
         self.history.append({"role": "assistant", "content": kept})
         for block in message.content:
-            assert block.type != "thinking" or block.signature, "thinking is always signed"
+            assert not self.is_signed or block.type != "thinking" or block.signature, "thinking is always signed"
         return Answered(
             message.model,
             "".join(block.thinking for block in message.content if block.type == "thinking"),
