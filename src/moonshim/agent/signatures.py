@@ -1,0 +1,261 @@
+"""A function's signature -> the JSON schema of its arguments, and a reader that checks them against the hints."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from moonshim.agent.docstrings import describe
+from moonshim.errors import InvalidInput
+from moonshim.json_text import decode_object
+
+__all__ = ["ArgumentsInvalid", "Signature", "read_signature"]
+
+_REFUSED: Final = {
+    inspect.Parameter.VAR_POSITIONAL: "*{} has no name that a model could use: name each parameter",
+    inspect.Parameter.VAR_KEYWORD: "**{} has no names that a model could know: name each parameter",
+}
+_MANY: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_ONE: Final = ("items", "additionalProperties", "not", "contains")
+_NAMED: Final = ("properties", "$defs", "patternProperties")
+
+
+class ArgumentsInvalid(Exception):
+    """The arguments of a call cannot be used; the text says why, for the model that wrote them."""
+
+
+class Signature(Struct, frozen=True):
+    """What a function takes: `schema` for the model, `read` for what the model wrote."""
+
+    description: str
+    schema: dict[str, Any]
+    takes: type[Struct]
+    positional: tuple[inspect.Parameter, ...] = ()
+    """Those that Python takes by their place alone."""
+
+    def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the function with, or `ArgumentsInvalid`."""
+        given = read_object(arguments)
+        try:
+            taken = msgspec.convert(given, self.takes, dec_hook=_made)
+        except msgspec.ValidationError as error:
+            try:
+                # Models write "3" for 3 and 3.0 for 3: whatever has one meaning only is taken for that.
+                taken = msgspec.convert(given, self.takes, dec_hook=_made, strict=False)
+            except msgspec.ValidationError:
+                raise ArgumentsInvalid(f"{error}. It takes {_shown(self.schema)}") from None
+        named = {name: value for name, value in _fields(taken) if value is not UNSET}
+        last = max((place for place, one in enumerate(self.positional) if one.name in named), default=-1)
+        by_place = [named.pop(one.name, one.default) for one in self.positional[: last + 1]]
+        return by_place, named
+
+
+def read_object(arguments: str) -> dict[str, Any]:
+    """The object that the text is. No text at all is an empty one: so K2 calls tools that take nothing."""
+    if not arguments.strip():
+        return {}
+    given = decode_object(arguments.encode("utf-8", "surrogatepass"))
+    if given is None:
+        raise ArgumentsInvalid(f"The arguments are not one JSON object{_why_not(arguments)}")
+    return given
+
+
+def _why_not(arguments: str) -> str:
+    try:
+        value = msgspec.json.decode(arguments.encode("utf-8", "surrogatepass"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return f": {error}"
+    return f", but {type(value).__name__}"
+
+
+def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Signature:
+    """What this function takes, from its hints and its docstring. `names`: what hints may mean besides its globals.
+
+    >>> def wait(seconds: float, why: str = "") -> None:
+    ...     '''Do nothing for a while.
+    ...
+    ...     :param seconds: how long
+    ...     '''
+    >>> read_signature(wait).schema["properties"]
+    {'seconds': {'type': 'number', 'description': 'how long'}, 'why': {'type': 'string', 'default': ''}}
+    """
+    whose = getattr(function, "__name__", type(function).__name__)
+    documented = describe(inspect.getdoc(function))
+    hints = _hints(function, names or {}, whose)
+    parameters = _parameters(function, whose)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for one in parameters:
+        hint = hints.get(one.name, Any)
+        if one.default is inspect.Parameter.empty:
+            fields.append((one.name, hint))
+        else:
+            fields.append((one.name, _or_none(hint) if one.default is None else hint, UNSET))
+    try:
+        takes = msgspec.defstruct(f"{whose}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        schema = _schema_of(takes)
+    except InvalidInput:
+        raise
+    except Exception as error:  # msgspec has no one error for hints that it cannot follow
+        why = str(error).splitlines()[-1]
+        raise InvalidInput(f"the hints of {whose} cannot be told to a model: {why}", field="tools") from error
+    for one in parameters:
+        told = schema["properties"][one.name]
+        said = _said_in_hint(hints.get(one.name)) or documented.parameters.get(one.name)
+        if said and "description" not in told:
+            told["description"] = said
+        default = _plain(one.default)
+        if default is not UNSET and default is not None:
+            told["default"] = default
+    positional = tuple(one for one in parameters if one.kind is inspect.Parameter.POSITIONAL_ONLY)
+    return Signature(documented.description, schema, takes, positional)
+
+
+def _parameters(function: Callable[..., Any], whose: str) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{whose} does not say what it takes: {error}", field="tools") from error
+    for number, one in enumerate(parameters):
+        if one.kind in _REFUSED:
+            raise InvalidInput(f"{whose}: {_REFUSED[one.kind].format(one.name)}", field="tools")
+        if number == 0 and one.name in ("self", "cls"):
+            raise InvalidInput(f"{whose} is a method: make a tool of it with tool(its_object.{whose})", field="tools")
+    return parameters
+
+
+def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    inner = inspect.unwrap(function)
+    if not inspect.isroutine(inner):
+        inner = getattr(inner, "func", None) or type(inner).__call__  # a partial, or an object that can be called
+    try:
+        return get_type_hints(inner, localns={**names, **_enclosed(inner)}, include_extras=True)
+    except NameError as error:
+        raise InvalidInput(f"a hint of {whose} cannot be read: {error}", field="tools") from error
+    except TypeError:
+        return {}
+
+
+def _enclosed(function: Any) -> dict[str, Any]:
+    """What a function inside another one knows from there."""
+    try:
+        return dict(inspect.getclosurevars(function).nonlocals)
+    except (TypeError, ValueError):
+        return {}
+
+
+def _or_none(hint: Any) -> Any:
+    """`x: int = None` is common, and its author means that nothing may be given."""
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return hint if plain is Any or type(None) in get_args(plain) else hint | None
+
+
+def _said_in_hint(hint: Any) -> str | None:
+    """`Annotated[str, "what it means"]`, or something with a description, such as pydantic's `Field`."""
+    if get_origin(hint) is not Annotated:
+        return None
+    for extra in get_args(hint)[1:]:
+        said = extra if isinstance(extra, str) else getattr(extra, "description", None)
+        if isinstance(said, str) and said:
+            return said
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """A default as JSON, or UNSET."""
+    if value is inspect.Parameter.empty:
+        return UNSET
+    if isinstance(value, PurePath):
+        return str(value)
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError):
+        return UNSET
+
+
+def _fields(taken: Struct) -> list[tuple[str, Any]]:
+    return [(name, getattr(taken, name)) for name in taken.__struct_fields__]
+
+
+# -- schemas -------------------------------------------------------------------------------------------------------
+
+
+def _schema_of(takes: type[Struct]) -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+
+    def hook(kind: type) -> dict[str, Any]:
+        if issubclass(kind, PurePath):
+            return {"type": "string", "format": "path"}
+        if _is_pydantic(kind):
+            return _pydantic_schema(kind, definitions)
+        raise NotImplementedError(f"nothing is known of {kind.__qualname__}")
+
+    (root,), components = msgspec.json.schema_components([takes], schema_hook=hook, ref_template="#/$defs/{name}")
+    schema: dict[str, Any] = components.pop(root["$ref"].removeprefix("#/$defs/"))
+    definitions = {**components, **definitions}
+    if definitions:
+        schema["$defs"] = definitions
+    _drop_titles(schema)
+    return schema
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def _pydantic_schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Its own definitions go to the root, under names that nobody else has: there its references look for them."""
+    own = f"{kind.__name__}."
+    schema: dict[str, Any] = kind.model_json_schema(ref_template=f"#/$defs/{own}{{model}}")
+    for name, definition in schema.pop("$defs", {}).items():
+        if definitions.setdefault(own + name, definition) != definition:
+            raise InvalidInput(f"two models are both called {kind.__name__}: rename one", field="tools")
+    return schema
+
+
+def _drop_titles(schema: Any) -> None:
+    """A title says what the name of the property says already, and every token of it is paid for in each round."""
+    todo = [schema]
+    while todo:
+        one = todo.pop()
+        if not isinstance(one, dict):
+            continue
+        if isinstance(one.get("title"), str):
+            del one["title"]
+        for key in _MANY:
+            todo.extend(one.get(key) or ())
+        todo.extend(one[key] for key in _ONE if key in one)
+        for key in _NAMED:
+            todo.extend((one.get(key) or {}).values())
+
+
+def _made(kind: type, value: Any) -> Any:
+    """A value of a kind that msgspec does not know."""
+    if issubclass(kind, PurePath):
+        if not isinstance(value, str):
+            raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+        return (Path if kind is PurePath else kind)(value)
+    validate: Any = kind.model_validate  # type: ignore[attr-defined]
+    try:
+        return validate(value)
+    except ValueError as error:
+        raise ValueError(_pydantic_words(error)) from None
+
+
+def _pydantic_words(error: ValueError) -> str:
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        return str(error)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors())
+
+
+def _shown(schema: dict[str, Any]) -> str:
+    """What the tool takes, in short: the model has the schema."""
+    required = schema.get("required", [])
+    optional = [name for name in schema["properties"] if name not in required]
+    told = [f"{word}: {', '.join(names)}" for word, names in (("required", required), ("optional", optional)) if names]
+    return "; ".join(told) or "nothing"
