@@ -1,0 +1,280 @@
+"""Messages and tools -> the events of a model's answer, from any host, in any dialect and tool format of ours."""
+
+from __future__ import annotations
+
+import random as dice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from moonshim.agent.asking import AnswerStream, Asking, Exchanged
+from moonshim.agent.connections import Connections
+from moonshim.agent.destination import Destination, Dialect
+from moonshim.agent.given import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
+from moonshim.config import Timeouts
+from moonshim.conversation import Message, Request, Sampling, Thinking, Tool, ToolCall, ToolChoice, ToolResult
+from moonshim.errors import InvalidInput, Problem, UpstreamError
+from moonshim.events import Failed
+from moonshim.formats import ToolFormat
+from moonshim.options import KimiOptions
+from moonshim.plan import check_options
+from moonshim.prepare import Asked, Prepared
+from moonshim.seal import Sealer
+from moonshim.stage import Transformer
+from moonshim.upstream import Upstream
+
+__all__ = ["AnswerFailed", "Provider"]
+
+_CHAT: Final = "openai_chat"
+LONGEST_WAIT: Final = 20.0
+"""Seconds. A host that wants a longer pause is not waited for: that is told as the failure it is."""
+
+
+class AnswerFailed(UpstreamError):
+    """There is no whole answer. `failed` says why, `problem` has the host's words, `message` what there is of it."""
+
+    code = "answer_failed"
+
+    def __init__(self, failed: Failed, exchanged: Exchanged) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+        self.problem = exchanged.problem
+        self.message = exchanged.message
+
+
+class Provider:
+    """One model at one host. It may be used by several tasks at once, and prints without secrets.
+
+    `base_url` is the host's usual address, and says which host it is and what is spoken there, unless `host` and
+    `dialect` do. `tool_format` (None: by the model's name) is how the model is told of tools: those that are text
+    (hermes, xml, llama) make an agent of a model that knows no tool calling. `thinking` is `on`, `off`, an effort, or
+    a `Thinking`. A host that fails before it has said anything is asked up to `attempts` times, never later.
+
+    >>> provider = Provider("https://api.moonshot.ai/v1", model="kimi-k2.5", api_key="sk-secret", thinking="off")
+    >>> provider
+    Provider('https://api.moonshot.ai/v1', model='kimi-k2.5')
+    >>> provider.name, provider.dialect, provider.tool_format, provider.format_is_set
+    ('moonshot', 'openai_chat', 'kimi', False)
+    >>> provider.with_(model="qwen3-coder", tool_format="xml").format_is_set
+    True
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str,
+        api_key: str | None = None,
+        dialect: Dialect | None = None,
+        host: str | None = None,
+        tool_format: str | None = None,
+        thinking: Thinking | str | bool | None = None,
+        sampling: Sampling = Sampling(),  # noqa: B008 - a frozen value
+        options: KimiOptions | None = None,
+        headers: Mapping[str, str] = {},
+        timeouts: Timeouts = Timeouts(),  # noqa: B008
+        attempts: int = 3,
+        name: str = "",
+        upstream: Upstream | None = None,
+        cells: Mapping[str, Any] = {},
+        transformers: Sequence[Transformer] = (),
+        proxy: str | None = None,
+        ca_bundle: str | None = None,
+        longest_wait: float = LONGEST_WAIT,
+        random: Callable[[], float] = dice.random,
+    ) -> None:
+        """Wrong arguments raise `InvalidInput`; nothing is asked yet.
+
+        `options` are what to mend (None: everything, for a Kimi); `cells` are cells of the host's row that are
+        otherwise here (docs/hosts.md), `transformers` the chain of docs/transformers.md. `upstream` is whoever asks
+        hosts already: it is not closed with this. `random` decides how long is waited before a host is asked again,
+        at most `longest_wait` seconds.
+        """
+        given = locals()
+        self._given = {key: given[key] for key in _ARGUMENTS if key != "upstream"}
+        self._connections = Connections(upstream)
+        self._destination = Destination(
+            base_url=base_url,
+            model=model,
+            api_key=api_key,
+            dialect=dialect,
+            host=host,
+            tool_format=tool_format,
+            headers=dict(headers),
+            timeouts=timeouts,
+            cells=dict(cells),
+            proxy=proxy,
+            ca_bundle=ca_bundle,
+        )
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            raise InvalidInput(f"attempts must be a number, 1 at least, not {attempts!r}", field="attempts")
+        if not isinstance(sampling, Sampling):
+            raise InvalidInput(f"sampling must be a Sampling, not {type(sampling).__name__}", field="sampling")
+        if options is not None:
+            check_options(options)
+        self.name = name or self._destination.name
+        self.thinking = read_thinking(thinking)
+        self.sampling = sampling
+        self._options, self._transformers = options, tuple(transformers)
+        self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
+        self.last = Exchanged()
+        """What the newest answer came to. Where several tasks ask at once, `exchanged` of each stream has its own."""
+
+    # -- what it is ------------------------------------------------------------------
+
+    @property
+    def model(self) -> str:
+        """The model, as the host calls it."""
+        return self._destination.model
+
+    @property
+    def base_url(self) -> str:
+        """The host's address, as it was given."""
+        return self._destination.base_url
+
+    @property
+    def host(self) -> str:
+        """The row of the host table that holds."""
+        return self._destination.needs.host
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the host is spoken to in."""
+        return self._destination.needs.dialect
+
+    @property
+    def tool_format(self) -> ToolFormat:
+        """How the model is told of tools."""
+        return self._destination.format
+
+    @property
+    def format_is_set(self) -> bool:
+        """Whether somebody chose the tool format; otherwise it was found by the model's name."""
+        return self._destination.format_is_set
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why the newest answer failed, if it did."""
+        return self.last.problem
+
+    def with_(self, **changes: Any) -> Provider:
+        """The same with other arguments, over the same connections.
+
+        >>> Provider("http://localhost:8000/v1", model="kimi-k2.5").with_(model="kimi-k3").model
+        'kimi-k3'
+        """
+        unknown = next((key for key in changes if key not in _ARGUMENTS), None)
+        if unknown is not None:
+            raise InvalidInput(
+                f"a provider has no argument {unknown!r}; there are {', '.join(_ARGUMENTS)}", field=unknown
+            )
+        changed = Provider(**(self._given | changes))
+        if changes.get("upstream") is None:
+            changed._connections = self._connections
+        return changed
+
+    def __repr__(self) -> str:
+        return f"Provider({self._destination.shown!r}, model={self.model!r})"
+
+    # -- asking ----------------------------------------------------------------------
+
+    def stream_chat_with_tools(
+        self,
+        messages: Iterable[AnyMessage],
+        tools: Iterable[AnyTool] = (),
+        *,
+        tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
+    ) -> AnswerStream:
+        """The events of the model's answer, as they come; `Finished` or `Failed` comes last, once.
+
+        `messages` are canonical values or the dicts of the OpenAI API, `tools` too. Reasoning in them is sent as the
+        host wants it, identifiers are made anew for it. Calls in the answer have canonical identifiers
+        (`hist_tool_*`) that no call of the history has. What cannot be sent raises `InvalidInput` at once.
+        """
+        declared = read_tools(tools)
+        choice = read_choice(tool_choice, declared)
+        history = read_messages(messages)
+        if not history:
+            raise InvalidInput("there is nothing to say: messages is empty", field="messages")
+        prepared = self._prepare(history, declared, choice)
+        return AnswerStream(
+            Asking(
+                upstream=self._connections.current,
+                prepared=prepared,
+                call=self._destination.call(prepared.body),
+                secrets=self._destination.secrets,
+                known_ids=frozenset(_ids_in(history)),
+                attempts=self._attempts,
+                longest_wait=self._longest_wait,
+                random=self._random,
+                done=self._note,
+            )
+        )
+
+    async def complete(
+        self,
+        messages: Iterable[AnyMessage],
+        tools: Iterable[AnyTool] = (),
+        *,
+        tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
+    ) -> Message:
+        """The whole answer, for the history. `AnswerFailed` is raised where there is none."""
+        async with self.stream_chat_with_tools(messages, tools, tool_choice=tool_choice) as stream:
+            async for event in stream:
+                if isinstance(event, Failed):
+                    raise AnswerFailed(event, stream.exchanged)
+            return stream.exchanged.message
+
+    def _prepare(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], choice: ToolChoice | None) -> Prepared:
+        destination = self._destination
+        request = Request(
+            model=self.model,
+            messages=with_ids(messages, destination.ids),
+            tools=tools,
+            tool_choice=choice if tools else None,
+            sampling=self.sampling,
+            thinking=self.thinking,
+            stream=True,
+            include_usage=True,
+            places=tuple(f"messages[{place}]" for place in range(len(messages))),
+            put={} if tools else {"tools": None},  # hosts refuse an empty list
+        )
+        return Asked(None, _CHAT, request, [], Sealer()).prepare(
+            upstream=destination.needs.dialect,
+            host=destination.needs.host,
+            options=self._options,
+            overrides=destination.overrides,
+            transformers=self._transformers,
+            reply_id="moonshim",
+        )
+
+    def _note(self, exchanged: Exchanged) -> None:
+        self.last = exchanged
+
+    # -- its connections -------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Drop the connections, also those of providers that `with_` made. Whoever asks again has new ones."""
+        await self._connections.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+_ARGUMENTS: Final = tuple(
+    name for name in Provider.__init__.__code__.co_varnames[: Provider.__init__.__code__.co_kwonlyargcount + 2]
+)[1:]
+
+
+def _ids_in(messages: tuple[Message, ...]) -> Iterable[str]:
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                yield part.id
+            elif isinstance(part, ToolResult):
+                yield part.call_id
