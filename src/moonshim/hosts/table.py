@@ -356,6 +356,9 @@ _HOST_ROWS: Final = (
     ),
     # Groq serves K2 only; what it takes at most is from its model page (unverified).
     Row({"tool_limit": 128, "output_limit": 16_384}, hosts=("groq",), generations=_KIMI),
+    # vLLM gives K2's own ids out over Messages (vllm#46344), and writes what comes back into the prompt like SGLang:
+    # for whoever hosts a model himself, KIMI 1a holds in both dialects.
+    Row({"history_ids": "k2"}, hosts=("generic", "vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
     # KIMI 1b: its renderer knows tools declared later.
     Row({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
 )

@@ -53,9 +53,9 @@ def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[O
         yield from _empty(at + shift, message, of)
     for at, message in enumerate(messages):
         yield from _order(at, message)
-    yield from check_pairs([_asking(message) for message in messages], of, positional=False)
+    yield from check_pairs([_asking(message) for message in messages], of, positional=of.host.self_hosted)
     for at, message in enumerate(messages):
-        yield from _uses(at, message)
+        yield from _uses(at, message, of)
     for at, message in enumerate(messages):
         yield from _thinking_first(at + shift, message, of, thinking)
     for at, message in enumerate(messages):
@@ -131,14 +131,15 @@ def _asking(message: Json) -> Asking:
     )
 
 
-def _uses(at: int, message: Json) -> Iterator[Objection]:
+def _uses(at: int, message: Json, of: Contract) -> Iterator[Objection]:
     for number, block in enumerate(blocks_of(message)):
         if block["type"] != "tool_use":
             continue
         if not isinstance(block.get("input"), dict):
             # The endpoint itself has been seen to send text with JSON in it.
             yield from check_arguments(block["name"], block.get("input"))
-        if not _ID.fullmatch(block["id"]):
+        own = of.host.self_hosted and of.positional_ids
+        if not own and not _ID.fullmatch(block["id"]):
             place = f"messages.{at}.content.{number}.id"
             yield Objection(f"{place}: String should match pattern '^[a-zA-Z0-9_-]+$'", ours=True)
 

@@ -44,6 +44,8 @@ class Host(Struct, frozen=True, kw_only=True):
     """Moonshot's own checks run there, or behind it."""
     renames_ids: bool = False
     """Ids of the history are rewritten before the model sees them; elsewhere it sees them as they are."""
+    self_hosted: bool = False
+    """Messages, too, takes K2's own ids (vllm#46344) and shows them to the model; elsewhere Anthropic's are right."""
     refuses_empty_text: bool = False
     always_needs_reasoning: bool = False
     refuses_efforts: bool = False
@@ -108,9 +110,9 @@ HOSTS: Final[dict[str, Host]] = {
     "deepinfra": Host(),
     "groq": Host(),
     "nim": Host(),
-    "vllm": Host(reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
-    "sglang": Host(switches=_OPEN),
-    "generic": Host(reasoning=_ANY_REASONING),
+    "vllm": Host(self_hosted=True, reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
+    "sglang": Host(self_hosted=True, switches=_OPEN),
+    "generic": Host(self_hosted=True, reasoning=_ANY_REASONING),
 }
 
 
