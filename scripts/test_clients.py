@@ -21,7 +21,7 @@ from tests.clients.every_client import CLIENTS
 from tests.clients.install import CannotInstall, Node, find_node, install, version_of
 from tests.clients.run import run
 
-WIDTH: Final = 100
+WIDTH: Final = 56
 """Of the widest cell; the whole text was told when it happened."""
 
 
@@ -96,10 +96,16 @@ def _tested(client: Client, case: Case, node: Node, installed: Path) -> Row:
         straight = "no such endpoint"
     else:
         without = run(client, case, node, installed, straight=True)
-        straight = f"breaks: {without.problems[0]}" if without.problems else "survives"
+        straight = f"breaks: {_worst(without.problems)}" if without.problems else "survives"
         _say(f"  {case.name}, without Moonshim: {straight} ({without.seconds:.1f} s)")
     seen = "; ".join(outcome.problems) or outcome.seen
     return Row(client=client, case=case, result=result, straight=straight, seen=seen)
+
+
+def _worst(problems: Sequence[str]) -> str:
+    """What tells most of why it broke: that the host refused it, then that markers were seen."""
+    ranked = sorted(problems, key=lambda one: ("refused" not in one, "reached" not in one))
+    return ranked[0]
 
 
 def _say(line: str, *more: str) -> None:

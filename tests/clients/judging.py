@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from msgspec import Struct
 from moonshim.simulator.seen import Seen
 from tests.clients.client import Client
 
-__all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "summary"]
+__all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "said_otherwise", "summary"]
 
 _MARKER: Final = re.compile(r"<\|\w+\|>")
 
@@ -62,11 +63,27 @@ def _complaint(answer: str, complained: str) -> str:
 def noticed_by_the_host(requests: Sequence[Seen], times: int) -> Iterator[str]:
     """`times`: how often the tool ran that must run once."""
     if refused := [seen for seen in requests if seen.problem is not None]:
-        yield f"{len(refused)} of {len(requests)} requests were refused: {refused[0].problem}"
+        yield f"refused, {len(refused)} of {len(requests)} requests: {refused[0].problem}"
     if times != 1:
         yield f"the tool ran {times} times"
     if len(_rounds(requests)) < 2:
         yield f"there were {len(_rounds(requests))} rounds"
+
+
+def said_otherwise(requests: Sequence[Seen]) -> Iterator[str]:
+    """Where a request does not begin as the one before it: the host's prompt cache would not fit any longer."""
+    bodies = [_without_cache_marks(seen.body) for seen in _rounds(requests)]
+    for number, (before, after) in enumerate(itertools.pairwise(bodies), 2):
+        begun = after["messages"][: len(before["messages"])]
+        if (before["tools"], before.get("system"), before["messages"]) != (after["tools"], after.get("system"), begun):
+            yield f"request {number} does not begin as the one before it"
+
+
+def _without_cache_marks(value: Any) -> Any:
+    """Clients move these marks along on purpose."""
+    if isinstance(value, dict):
+        return {key: _without_cache_marks(one) for key, one in value.items() if key != "cache_control"}
+    return [_without_cache_marks(one) for one in value] if isinstance(value, list) else value
 
 
 def summary(requests: Sequence[Seen], lines: Sequence[dict[str, Any]]) -> str:

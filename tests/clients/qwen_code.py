@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from tests.clients.client import Client, Command, Place, Shell
 
 __all__ = ["QWEN_CODE"]
 
-_SETTINGS: Final = """\
-{"general": {"enableAutoUpdate": false}, "privacy": {"usageStatisticsEnabled": false}, "telemetry": {"enabled": false}}
-"""
+_SETTINGS: Final[dict[str, Any]] = {
+    "general": {"enableAutoUpdate": False},
+    "privacy": {"usageStatisticsEnabled": False},
+    # In a terminal of its own: otherwise 0.24.4 loses what a command prints just before it ends.
+    "tools": {"shell": {"enableInteractiveShell": True}},
+}
 
 
 def _command(place: Place) -> Command:
     folder = place.home / ".qwen"
     folder.mkdir()
-    (folder / "settings.json").write_text(_SETTINGS)
+    (folder / "settings.json").write_bytes(msgspec.json.encode(_SETTINGS))
     return Command(
         (place.program("qwen"), "-p", place.prompt, "--yolo"),
         {

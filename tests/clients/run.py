@@ -21,7 +21,14 @@ from moonshim.simulator import Simulator
 from tests.clients.cases import Case
 from tests.clients.client import Client, Place
 from tests.clients.install import FOLDER, ROOT, Node
-from tests.clients.judging import Ended, Outcome, noticed_by_the_host, noticed_by_the_user, summary
+from tests.clients.judging import (
+    Ended,
+    Outcome,
+    noticed_by_the_host,
+    noticed_by_the_user,
+    said_otherwise,
+    summary,
+)
 from tests.clients.scenario import NOTE, PROMPT, RAN, WORD, scenario_for
 
 __all__ = ["run"]
@@ -68,12 +75,11 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
     (folder / "requests.json").write_bytes(msgspec.json.format(msgspec.json.encode([seen.body for seen in requests])))
     ran = folder / "work" / RAN
     times = len(ran.read_text().splitlines()) if ran.exists() else 0
+    problems = [*noticed_by_the_user(client, ended, tuple(words.values())), *noticed_by_the_host(requests, times)]
+    if not straight:
+        problems += said_otherwise(requests)
     lines = [] if straight else _lines(folder / "gateway.log")
-    return Outcome(
-        problems=(*noticed_by_the_user(client, ended, tuple(words.values())), *noticed_by_the_host(requests, times)),
-        seen=summary(requests, lines),
-        seconds=ended.seconds,
-    )
+    return Outcome(problems=tuple(problems), seen=summary(requests, lines), seconds=ended.seconds)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,14 +16,14 @@ from tests.clients.cases import CASES
 from tests.clients.client import Client, Place
 from tests.clients.every_client import CLIENTS
 from tests.clients.install import PINNED
-from tests.clients.judging import Ended, noticed_by_the_host, noticed_by_the_user
+from tests.clients.judging import Ended, noticed_by_the_host, noticed_by_the_user, said_otherwise
 from tests.clients.scenario import scenario_for
 
 QUESTION = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(), tools=(Offered("Bash"),))
 
 
-def seen(problem: str | None = None) -> Seen:
-    return Seen(number=1, wire="openai_chat", question=QUESTION, meant=Meant(), problem=problem)
+def seen(problem: str | None = None, **body: Any) -> Seen:
+    return Seen(number=1, wire="openai_chat", question=QUESTION, meant=Meant(), problem=problem, body=body)
 
 
 def ended(printed: str, code: int | None = 0) -> Ended:
@@ -78,8 +79,19 @@ def test_what_a_user_would_notice_is_told(one: Ended, problems: list[str]) -> No
         ([seen(), seen()], 1, []),
         ([seen(), seen()], 2, ["the tool ran 2 times"]),
         ([seen()], 0, ["the tool ran 0 times", "there were 1 rounds"]),
-        ([seen(), seen(problem="no")], 1, ["1 of 2 requests were refused: no"]),
+        ([seen(), seen(problem="no")], 1, ["refused, 1 of 2 requests: no"]),
     ],
 )
 def test_what_the_host_noticed_is_told(requests: list[Seen], times: int, problems: list[str]) -> None:
     assert list(noticed_by_the_host(requests, times)) == problems
+
+
+def test_a_history_that_changes_between_two_requests_is_told() -> None:
+    marked = {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}
+    plain = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    other = {"role": "user", "content": [{"type": "text", "text": "Ho"}]}
+    first, same = seen(tools=[], messages=[marked]), seen(tools=[], messages=[plain, other])
+    assert list(said_otherwise([first, same])) == []
+    assert list(said_otherwise([first, seen(tools=[], messages=[other])])) == [
+        "request 2 does not begin as the one before it"
+    ]
