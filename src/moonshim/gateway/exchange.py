@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from moonshim.config import Target, endpoint_of
 from moonshim.conversation import Reasoning
+from moonshim.dialects.openai_responses import completed_in
 from moonshim.errors import MoonshimError, Problem, ProblemKind, Refused, UpstreamError, problem_of
 from moonshim.events import Failed, Finished
 from moonshim.gateway import logs
@@ -33,7 +34,6 @@ from moonshim.gateway.outlet import Header
 from moonshim.gateway.record import Outcome, Record
 from moonshim.gateway.request_headers import headers_for_host
 from moonshim.gateway.response_headers import to_client
-from moonshim.gateway.responses_state import completed_in
 from moonshim.hosts.problem_body import masked_bytes
 from moonshim.hosts.problems import read_problem, without
 from moonshim.json_text import encode

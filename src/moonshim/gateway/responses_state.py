@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from moonshim.dialects.openai_responses import continued, resolve_references
+from moonshim.dialects.openai_responses import continued, resolve_references, said_items
 from moonshim.dialects.openai_responses.request import CONTINUES
 from moonshim.gateway.record import Record
 from moonshim.gateway.responses_kept import (
@@ -29,10 +29,10 @@ from moonshim.gateway.responses_refused import (
     refused_size,
     shown,
 )
-from moonshim.json_text import decode_object, encode
+from moonshim.json_text import encode
 from moonshim.store import Store, StoreUnavailable
 
-__all__ = ["ResponsesState", "completed_in"]
+__all__ = ["ResponsesState"]
 
 Json: TypeAlias = dict[str, Any]
 Order: TypeAlias = Literal["asc", "desc"]
@@ -40,7 +40,6 @@ Order: TypeAlias = Literal["asc", "desc"]
 _REFERENCE: Final = "item_reference"
 _PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 """What the identifiers of items begin with; the others with `item`."""
-_ENDED: Final = ("completed", "incomplete")
 _MOST_LISTED: Final = 100
 
 
@@ -203,26 +202,6 @@ class ResponsesState:
         return found
 
 
-def completed_in(out: bytes) -> Json | None:
-    """The response object in the last bytes of an answer, whole or streamed, when it ended well; None in all others.
-
-    >>> completed_in(b'event: response.completed\\ndata: {"response":{"id":"resp_1"}}\\n\\n')
-    {'id': 'resp_1'}
-    """
-    if out.startswith(b"{"):
-        whole = decode_object(out) or {}
-        return whole if whole.get("object") == "response" and whole.get("status") in _ENDED else None
-    for status in _ENDED:
-        # A payload is one line, and in text a line feed is escaped: only the event itself has this line.
-        at = out.rfind(b"event: response." + status.encode() + b"\n")
-        if at >= 0 and (at == 0 or out[at - 1 : at] == b"\n"):
-            line = out.find(b"data: ", at)
-            whole = (decode_object(out[line + 6 : out.find(b"\n", line)]) if line >= 0 else None) or {}
-            response = whole.get("response")
-            return response if isinstance(response, dict) else None
-    return None
-
-
 # --- items ------------------------------------------------------------------------------------------------------
 
 
@@ -266,7 +245,7 @@ def _check_known(named: Iterable[str], known: Mapping[str, Json]) -> None:
 
 def _unresolved(chain: Mapping[str, Turn]) -> list[Json]:
     """All that was said in a chain (the newest first), in the order in which it was said, as it is kept."""
-    return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *_said(turn.output))]
+    return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *said_items(turn.output))]
 
 
 def _resolved(items: list[Json], known: Mapping[str, Json]) -> list[Json]:
@@ -318,11 +297,6 @@ def _listed(item: Json) -> Json:
     if item.get("role") == "assistant":
         return item | {"content": [{"type": "output_text", "text": text, "annotations": []}]}
     return item | {"content": [{"type": "input_text", "text": text}]}
-
-
-def _said(output: list[Any]) -> list[Json]:
-    """A call that broke off was never made."""
-    return [item for item in output if item.get("status") != "incomplete" or item.get("type") == "message"]
 
 
 def _with_ids(items: list[Any], response_id: str) -> list[Any]:
