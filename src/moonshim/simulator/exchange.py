@@ -94,6 +94,7 @@ class Exchange:
         return replace(played, headers=trace_headers(asked.wire, self.nature, id) | played.headers)
 
     def _walk(self, asked: Asked, id: str, noted: dict[str, Any]) -> Played:
+        """From the key to the frames, as a host goes; `noted` is what is known of the request so far."""
         self.admit(asked.headers)
         body = noted["body"] = _object(asked.data)
         name = noted["asked_model"] = _name(body)
