@@ -62,6 +62,7 @@ TABLES = {
     "Timeouts": "[timeouts]",
     "Retries": "[retries]",
     "Limits": "[limits]",
+    "Prices": "[prices.x]\ninput = 1\noutput = 1",
 }
 
 
@@ -75,7 +76,7 @@ def test_every_field_of_the_structs_can_be_configured() -> None:
     made_of = {"keys", "key_sources", "model_cells", "transformers", "model_transformers"}
     assert fields(Provider) - made_of <= set(keys_of_page("Providers"))
     assert fields(GatewayKey) == set(keys_of_page("Gateway keys"))
-    tables = {"providers", "aliases", "keys", "limits", "retries", "source", "notes"}
+    tables = {"providers", "aliases", "keys", "prices", "limits", "retries", "source", "notes"}
     assert fields(Config) - tables | {"secret_env"} == set(keys_of_page("Gateway")) == set(GATEWAY_KEYS)
 
 
@@ -142,7 +143,7 @@ def test_what_the_example_has_commented_out_can_be_used_too(tmp_path: Path) -> N
     text = "\n".join(lines).replace("sha256:…", "sha256:" + "0" * 64)
     (tmp_path / "certificates.pem").touch()
     named = tomllib.loads(text)
-    assert {"providers", "aliases", "keys", "gateway", "timeouts", "retries", "limits"} == set(named)
+    assert {"providers", "aliases", "keys", "gateway", "timeouts", "retries", "limits", "prices"} == set(named)
     config = parse_config(
         text, suffix=".toml", environ={"MOONSHIM_SECRET": "x" * 16}, source="example", folder=tmp_path
     )

@@ -95,4 +95,8 @@ api_key_env = "OPENROUTER_API_KEY"
 # header_bytes = 65536
 # header_seconds = 20
 # body_seconds = 120
+
+# What a million tokens cost, as your host says: `moonshim chat` shows what a conversation has cost.
+# [prices]
+# "kimi-k2.5" = { input = 0.60, output = 3.00, cached = 0.10 }
 """

@@ -13,6 +13,7 @@ from moonshim.config.environment import config_from_environment, with_overrides
 from moonshim.config.files import read_text, read_values
 from moonshim.config.gateway_keys import read_gateway_keys
 from moonshim.config.model import Config, Limits, Provider, Retries, Timeouts
+from moonshim.config.price_table import read_prices
 from moonshim.config.problems import ConfigError, Path, Problems
 from moonshim.config.provider_table import Defaults, read_provider, read_timeouts
 from moonshim.config.reading import Table
@@ -98,6 +99,7 @@ class _Reading:
         settings |= read_gateway(root.table("gateway"), self._folder)
         limits = read_numbers(root.table("limits"), Limits())
         retries = read_numbers(root.table("retries"), Retries())
+        prices = read_prices(root.table("prices"))
         root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs under `[gateway]`"))
         defaults_of_clients: dict[str, tuple[str, ...]] = {}
         from_outside: tuple[str, ...] = ()
@@ -113,6 +115,7 @@ class _Reading:
             providers=providers,
             aliases=(router.aliases | own) or defaults_of_clients,
             keys=keys,
+            prices=prices,
             limits=limits,
             retries=retries,
             source=self._problems.source,

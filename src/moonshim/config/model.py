@@ -12,6 +12,7 @@ __all__ = [
     "GatewayKey",
     "KeySource",
     "Limits",
+    "Price",
     "Provider",
     "Retries",
     "Secret",
@@ -166,6 +167,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     body_seconds: float = 120.0
 
 
+class Price(Struct, frozen=True, kw_only=True):
+    """What a million tokens of a model cost."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Of the input, what the host had seen before; None: the same as `input`."""
+    currency: str = "$"
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """Everything that was configured. It prints as names only: a store's address can hold a password."""
 
@@ -173,6 +184,8 @@ class Config(Struct, frozen=True, kw_only=True):
     aliases: dict[str, tuple[str, ...]] = {}
     """From a name or pattern (`claude-*`) to the models asked in turn, each `model` or `provider/model`."""
     keys: tuple[GatewayKey, ...] = ()
+    prices: dict[str, Price] = {}
+    """By the name of a model, `provider/model` or a pattern. Nothing is known of prices that are not here."""
     store: str = "memory:"
     """`memory:`, `sqlite:PATH` or `redis://…`."""
     secret: Secret | None = None
