@@ -1,0 +1,1 @@
+"""`moonshim chat`: the agent on a terminal, and single answers for scripts."""

@@ -1,0 +1,179 @@
+"""The steps of a turn on the screen: each thing is printed once, in order, and nothing that can still change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from moonshim.agent.events import MessageKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.chat.screen import Called, Item, Said, Screen, Thought, Told
+from moonshim.conversation import Message, Text, ToolCall, ToolResult
+from moonshim.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Failed, Finished, Repaired
+
+LS = ToolCall("hist_tool_1", "bash", '{"command": "ls"}')
+CAT = ToolCall("hist_tool_2", "bash", '{"command": "cat x"}')
+
+
+def block(index: int, kind: BlockKind, *texts: str, call: ToolCall | None = None, closed: bool = True) -> list[Step]:
+    call_id, name = (call.id, call.name) if call else (None, None)
+    made: list[Step] = [BlockOpened(index, kind, call_id, name)]
+    made += [BlockDelta(index, text) for text in texts]
+    return [*made, BlockClosed(index)] if closed else made
+
+
+def result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolEnded:
+    return ToolEnded(call, ToolResult(call.id, parts=(Text(text),), is_error=is_error), 1.5)
+
+
+def fed(steps: Iterable[Step], *, folded: bool = False) -> tuple[Screen, list[Item]]:
+    """Everything is taken after every step, as somebody who looks all the time would."""
+    screen, taken = Screen(folded=folded), list[Item]()
+    for step in steps:
+        screen.feed(step)
+        taken += screen.take()
+    return screen, taken
+
+
+def test_a_paragraph_is_printed_when_the_next_begins() -> None:
+    screen, taken = fed(block(0, "text", "One ", "line.\n", "\nTwo", closed=False))
+    assert taken == [Said("One line.\n\n")]
+    assert screen.growing() == [Said("Two", first=False)]
+
+
+def test_a_fence_and_a_list_stay_together() -> None:
+    screen, taken = fed(block(0, "text", "```py\na\n\nb\n", closed=False))
+    assert taken == []
+    assert screen.growing() == [Said("```py\na\n\nb\n")]
+    screen.feed(BlockDelta(0, "```\n- x\n\n- y\n"))
+    assert screen.take() == [Said("```py\na\n\nb\n```\n")]
+    assert screen.growing() == [Said("- x\n\n- y\n", first=False)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_all_text_is_printed_once_however_it_comes(size: int) -> None:
+    table = "| a | b |\n|---|---|\n| 1 | 2 |"
+    text = f"# Head\n\nTwo\nlines.\r\n\r\n1. one\n2. two\n\n```\ncode\n\n```\n\n{table}\n\nEnd."
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    _, taken = fed(block(0, "text", *pieces))
+    assert "".join(item.text for item in taken if isinstance(item, Said)) == text
+    assert [item.first for item in taken if isinstance(item, Said)][:2] == [True, False]
+
+
+def test_reasoning_is_printed_line_by_line() -> None:
+    screen, taken = fed(block(0, "reasoning", "first\nsec", "ond\nth", closed=False))
+    assert taken == [Thought("first\n"), Thought("second\n", first=False)]
+    assert screen.growing() == [Thought("th", first=False)]
+
+
+def test_folded_reasoning_is_a_line_and_can_be_asked_for_later() -> None:
+    screen, taken = fed(block(0, "reasoning", "one two\n", "three"), folded=True)
+    assert taken == [Thought("", folded=True, words=3)]
+    assert screen.thoughts == ["one two\nthree"]
+
+
+def test_what_is_unfolded_in_the_middle_is_shown_from_its_beginning() -> None:
+    screen, taken = fed(block(0, "reasoning", "one\n", "two\n", closed=False), folded=True)
+    assert taken == []
+    assert screen.growing() == [Thought("", folded=True, words=2)]
+    screen.folded = False
+    assert screen.take() == [Thought("one\ntwo\n")]
+
+
+def test_what_is_folded_in_the_middle_goes_on_as_it_began() -> None:
+    screen, _ = fed(block(0, "reasoning", "one\n", closed=False))
+    screen.folded = True
+    screen.feed(BlockDelta(0, "two"))
+    screen.feed(BlockClosed(0))
+    assert screen.take() == [Thought("two", first=False)]
+
+
+def test_a_call_grows_and_is_printed_with_its_result() -> None:
+    screen, taken = fed([RoundBegan(1, "kimi"), *block(0, "call", '{"comm', 'and": "ls"}', call=LS)])
+    assert taken == []
+    assert screen.growing() == [Called("bash", LS.arguments, "whole")]
+    screen.feed(ToolBegan(LS))
+    assert screen.growing() == [Called("bash", LS.arguments, "running")]
+    screen.feed(result(LS, "a b"))
+    assert screen.take() == [Called("bash", LS.arguments, "done", "a b", False, 1.5)]
+    assert screen.growing() == []
+
+
+def test_parallel_calls_are_printed_in_their_order_each_with_its_result() -> None:
+    steps: list[Step] = [
+        RoundBegan(1, "kimi"),
+        BlockOpened(0, "call", LS.id, "bash"),
+        BlockOpened(1, "call", CAT.id, "bash"),
+        BlockDelta(1, CAT.arguments),
+        BlockDelta(0, LS.arguments),
+        BlockClosed(0),
+        BlockClosed(1),
+        Finished("tool_calls"),
+        MessageKept(Message("ai", (LS, CAT))),
+        ToolBegan(LS),
+        ToolBegan(CAT),
+        result(LS, "files"),
+        result(CAT, "words", is_error=True),
+    ]
+    _, taken = fed(steps)
+    assert taken == [
+        Called("bash", LS.arguments, "done", "files", False, 1.5),
+        Called("bash", CAT.arguments, "done", "words", True, 1.5),
+    ]
+
+
+def test_a_result_without_a_block_is_shown_all_the_same() -> None:
+    _, taken = fed([result(LS, "files")])
+    assert taken == [Called("bash", LS.arguments, "done", "files", False, 1.5)]
+
+
+def test_the_text_of_the_next_round_comes_behind_the_results_of_this_one() -> None:
+    steps = [
+        RoundBegan(1, "kimi"),
+        *block(0, "text", "I look."),
+        *block(1, "call", LS.arguments, call=LS),
+        ToolBegan(LS),
+        result(LS, "files"),
+        RoundBegan(2, "kimi"),
+        *block(0, "text", "Done."),
+        RunEnded("answered"),
+    ]
+    _, taken = fed(steps)
+    assert [type(item) for item in taken] == [Said, Called, Said]
+
+
+def test_a_failure_breaks_off_what_came_and_is_told_once() -> None:
+    steps = [
+        RoundBegan(1, "kimi"),
+        *block(0, "text", "Half", closed=False),
+        *block(1, "call", '{"comm', call=LS, closed=False),
+        Failed("upstream_broke", "the connection was lost"),
+        RunEnded("failed", detail="the connection was lost; /retry asks again"),
+    ]
+    _, taken = fed(steps)
+    assert taken == [
+        Said("Half"),
+        Called("bash", '{"comm', "broken"),
+        Told("the connection was lost; /retry asks again", "failed"),
+    ]
+
+
+def test_what_was_stopped_in_the_middle_stays_as_it_was() -> None:
+    screen, taken = fed([RoundBegan(1, "kimi"), *block(0, "call", LS.arguments, call=LS), ToolBegan(LS)])
+    assert taken == []
+    screen.end()
+    assert screen.take() == [Called("bash", LS.arguments, "broken")]
+    assert screen.growing() == []
+
+
+def test_it_waits_until_something_comes() -> None:
+    screen, _ = fed([RoundBegan(1, "kimi")])
+    assert screen.waits
+    screen.feed(BlockOpened(0, "text"))
+    assert not screen.waits
+
+
+def test_repairs_are_counted() -> None:
+    screen, taken = fed([Repaired("markers"), Repaired("ids")])
+    assert taken == []
+    assert [one.rule for one in screen.repairs] == ["markers", "ids"]
