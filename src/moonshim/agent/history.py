@@ -1,0 +1,334 @@
+"""What was said, in the canonical form: in memory, and in a file that grows line by line and survives the process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from moonshim.agent.history_lines import (
+    Conversation,
+    HistoryError,
+    Line,
+    Switched,
+    encode_line,
+    encode_opening,
+    read_lines,
+)
+from moonshim.conversation import Message, ToolCall, ToolResult
+
+__all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotKept", "read_history"]
+
+_NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+"""What is said by things that cannot be made safe: pipes, devices, some network disks."""
+
+
+class HistoryInUse(HistoryError):
+    """Another process has this conversation open: what both write would get mixed."""
+
+    code = "history_in_use"
+
+
+class HistoryNotKept(HistoryError):
+    """The file could not be written. The history in memory has everything, and the next line tries again for all."""
+
+    code = "history_not_kept"
+
+
+class History:
+    """A conversation in memory. System prompts are no part of it: those belong to whoever asks."""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages = list(messages)
+        self._switched = Switched()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(self._messages)
+
+    @property
+    def model(self) -> str:
+        """Who answers since the last switch; empty before the first."""
+        return self._switched.model
+
+    @property
+    def provider(self) -> str:
+        return self._switched.provider
+
+    def add(self, message: Message) -> None:
+        self._note(Line(message=message), lambda: self._messages.append(message))
+
+    def undo(self) -> int:
+        """Take the last turn back, a person's words and all that came of them; how many messages that were."""
+        count = len(self._messages) - self._last_turn()
+        if count:
+            self._take_back(count)
+        return count
+
+    def undo_answer(self) -> int:
+        """Take back all that came of the last words of a person."""
+        count = max(len(self._messages) - self._last_turn() - 1, 0)
+        if count:
+            self._take_back(count)
+        return count
+
+    def clear(self) -> None:
+        self._note(Line(clear=True), self._messages.clear)
+
+    def switched(self, model: str, provider: str = "") -> None:
+        """From here on this model answers. Nothing else changes."""
+        if Switched(model, provider) != self._switched:
+            self._note(Line(switched=Switched(model, provider)), lambda: self._set_switched(model, provider))
+
+    @property
+    def unanswered(self) -> tuple[ToolCall, ...]:
+        """Calls at the end that have no result: hosts refuse a history that goes on without."""
+        answered: set[str] = set()
+        for message in reversed(self._messages):
+            if message.speaker != "tool":
+                calls = (part for part in message.parts if isinstance(part, ToolCall))
+                return tuple(call for call in calls if call.id not in answered)
+            answered |= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
+        return ()
+
+    def _last_turn(self) -> int:
+        """Where it begins."""
+        places = range(len(self._messages) - 1, -1, -1)
+        return next((place for place in places if self._messages[place].speaker == "human"), 0)
+
+    def _take_back(self, count: int) -> None:
+        def act() -> None:
+            del self._messages[-count:]
+
+        self._note(Line(undo=count), act)
+
+    def _set_switched(self, model: str, provider: str) -> None:
+        self._switched = Switched(model, provider)
+
+    def _note(self, line: Line, act: Callable[[], None]) -> None:
+        """Do it, and write down that it was done, if there is anywhere to write."""
+        act()
+
+
+class HistoryFile(History):
+    """A conversation that is in its file as soon as `add` returns, whatever becomes of the process or the machine.
+
+    Make one with `create` or `open`. The file only grows: undo and clear are lines, too. Only its owner can read it. A
+    process that dies in the middle of a line leaves that line unfinished, and `open` leaves it out (`troubles` says
+    so). When the disk is full, `HistoryNotKept` is raised, once; the messages are in memory, and are written as soon
+    as there is room.
+    """
+
+    def __init__(self, path: Path, descriptor: int, found: Conversation, clock: Callable[[], float]) -> None:
+        super().__init__(found.messages)
+        self.path = path
+        self.about = found.about
+        """The first line of the file."""
+        self.troubles = found.troubles
+        self._switched = found.switched
+        self._clock = clock
+        self._descriptor = descriptor
+        self._size = found.size
+        self._pending: list[bytes] = [] if found.ended else [b"\n"]
+        """Lines that are not in the file yet."""
+        self._told = False
+        self._is_new = False
+        self._close = weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def create(
+        cls, path: str | Path, about: Mapping[str, Any] | None = None, *, clock: Callable[[], float] = time.time
+    ) -> HistoryFile:
+        """A new conversation; `about` is for the first line. One in which nothing is said leaves no file behind."""
+        path = Path(path)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise HistoryError(f"{path} exists already: open it, or choose another name") from None
+        except (OSError, ValueError) as error:
+            raise HistoryError(f"{path} cannot be made: {_why(error)}") from error
+        made = cls._begun(path, descriptor, about or {}, clock)
+        made._is_new = True
+        return made
+
+    @classmethod
+    def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> HistoryFile:
+        """Go on with a conversation."""
+        path = Path(path)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        except (OSError, ValueError) as error:
+            raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
+        try:
+            _lock(descriptor, path)
+            found = read_lines(_all_of(descriptor, path), str(path))
+            if found is None:  # the process that made it was stopped before its first line was whole
+                os.ftruncate(descriptor, 0)
+            else:
+                os.ftruncate(descriptor, found.size)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls._begun(path, descriptor, {}, clock) if found is None else cls(path, descriptor, found, clock)
+
+    @classmethod
+    def _begun(cls, path: Path, descriptor: int, about: Mapping[str, Any], clock: Callable[[], float]) -> HistoryFile:
+        opening = {"id": str(uuid.uuid4()), "created": round(clock(), 3), **about}
+        try:
+            _lock(descriptor, path)
+            line = encode_opening(opening)
+            _write(descriptor, line)
+            _sync_folder(path.parent)
+        except BaseException as error:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            if isinstance(error, OSError):
+                raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
+            raise
+        return cls(path, descriptor, Conversation(about=opening, size=len(line)), clock)
+
+    @property
+    def id(self) -> str:
+        return str(self.about.get("id") or self.path.stem)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the file has everything."""
+        return not any(line.strip() for line in self._pending)
+
+    def copy_to(self, path: str | Path) -> HistoryFile:
+        """The same conversation in a new file, line for line, with the fields of others."""
+        copy = HistoryFile.create(path, {key: value for key, value in self.about.items() if key not in _OWN})
+        try:
+            data = _all_of(self._descriptor, self.path).partition(b"\n")[2] + b"".join(self._pending)
+            _write(copy._descriptor, data)
+        except OSError as error:
+            copy.close()
+            raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
+        copy._is_new = False
+        copy._messages, copy._switched, copy._size = list(self._messages), self._switched, copy._size + len(data)
+        return copy
+
+    def close(self) -> None:
+        """Give the file free for others."""
+        if self._close.alive:
+            if self._is_new and not self._messages:
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
+            self._close()
+
+    def __enter__(self) -> HistoryFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _note(self, line: Line, act: Callable[[], None]) -> None:
+        data = encode_line(Line(line.message, line.undo, line.clear, line.switched, round(self._clock(), 3)))
+        if not self._close.alive:
+            raise HistoryError(f"{self.path} is closed")
+        act()
+        self._is_new = self._is_new and line.message is None
+        self._pending.append(data)
+        self._write_pending()
+
+    def _write_pending(self) -> None:
+        data = b"".join(self._pending)
+        try:
+            _write(self._descriptor, data)
+        except OSError as error:
+            self._cut()
+            if not self._told:
+                self._told = True
+                raise HistoryNotKept(
+                    f"{self.path} cannot be written ({_why(error)}): the conversation goes on in memory, "
+                    "and is written as soon as that works again"
+                ) from error
+            return
+        self._size += len(data)
+        self._pending, self._told = [], False
+
+    def _cut(self) -> None:
+        """Take away what was written of a line that did not fit."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError:
+            # Then it stays as a line of its own, which nobody can read, and does not spoil the next one.
+            if self._pending[0] != b"\n":
+                self._pending.insert(0, b"\n")
+
+
+_OWN: Final = ("moonshim", "version", "id", "created")
+"""Fields of the first line that belong to the file."""
+
+
+def read_history(path: str | Path) -> Conversation:
+    """What a conversation's file says, without opening it for writing: others may have it open."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
+    return read_lines(data, str(path)) or Conversation()
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _all_of(descriptor: int, path: Path) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    try:
+        while piece := os.pread(descriptor, 1 << 20, at):
+            pieces.append(piece)
+            at += len(piece)
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {_why(error)}") from error
+    return b"".join(pieces)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """All of it, and not only into the memory of the kernel."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is only safe when its folder is."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock; two processes there have to look out for themselves
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise HistoryInUse(f"{path} is open in another process: close it there first") from None
+    except OSError:
+        return  # a disk that knows no locks

@@ -1,0 +1,163 @@
+"""The lines of a conversation's file <-> what they say: first the version, then one line for each thing that happened.
+
+    {"moonshim": "conversation", "version": 1, "id": "…", "created": 1763200000.0}
+    {"switched": {"model": "kimi-k2.5", "provider": "moonshot"}, "at": 1763200000.0}
+    {"message": {"speaker": "human", "parts": [{"type": "text", "text": "Hi"}]}, "at": 1763200000.1}
+    {"undo": 1}          the last message is taken back
+    {"clear": true}      all of them are
+
+Fields that are not known here are for somebody else; they stay in the file, since no line is ever written anew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.conversation import Message
+from moonshim.errors import InvalidInput, MoonshimError
+from moonshim.json_text import decode_object
+
+__all__ = ["VERSION", "Conversation", "HistoryError", "Line", "Switched", "encode_line", "encode_opening", "read_lines"]
+
+VERSION: Final = 1
+_KIND: Final = "conversation"
+_OPENING: Final = b'{"moonshim":'
+
+
+class HistoryError(MoonshimError):
+    """A conversation's file cannot be used; the text says why, and what to do."""
+
+    code = "history_unusable"
+
+
+class Switched(Struct, frozen=True, omit_defaults=True):
+    """From here on another model answers."""
+
+    model: str = ""
+    provider: str = ""
+
+
+class Line(Struct, frozen=True, omit_defaults=True):
+    """One thing that happened: exactly one of the first four."""
+
+    message: Message | None = None
+    undo: int | None = None
+    clear: bool = False
+    switched: Switched | None = None
+    at: float | None = None
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """What a file says, read from its first line to its last."""
+
+    about: dict[str, Any] = {}
+    """The first line, with fields of others."""
+    messages: tuple[Message, ...] = ()
+    switched: Switched = Switched()
+    """Who answers, at the end."""
+    troubles: tuple[str, ...] = ()
+    """What could not be read, in words."""
+    size: int = 0
+    """How many bytes are whole lines; what is behind them was being written when the process ended."""
+    ended: bool = True
+    """Whether the last of these lines has its line end."""
+
+
+_DECODER: Final = msgspec.json.Decoder(Line)
+
+
+def encode_opening(about: dict[str, Any]) -> bytes:
+    return _encoded({"moonshim": _KIND, "version": VERSION, **about})
+
+
+def encode_line(line: Line) -> bytes:
+    return _encoded(line)
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except (UnicodeEncodeError, OverflowError):
+        # Half a character has no bytes of its own and stays an escape; a number of any size is JSON, too.
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"this cannot be kept in a file: {error}", field="message") from error
+
+
+def read_lines(data: bytes, whose: str) -> Conversation | None:
+    """What these bytes say; None where there is nothing yet, not even a whole first line."""
+    first, _, _ = data.partition(b"\n")
+    about = decode_object(first)
+    if about is None and b"\n" not in data and _OPENING.startswith(data[: len(_OPENING)]):
+        return None
+    _check(about, whose)
+    assert about is not None
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    """Behind the last line end: nothing, or a line that was never ended."""
+    reader, troubles = _Reader(), list[str]()
+    for number, line in enumerate(lines[1:], start=2):
+        if line.strip() and not reader.take(line):
+            troubles.append(f"line {number} of {whose} cannot be read, and is left out")
+    whole, torn = len(data), False
+    if tail and lines:
+        torn = not reader.take(tail)
+        if torn:
+            whole -= len(tail)
+            troubles.append(f"the last line of {whose} was never finished, and is left out")
+    return Conversation(
+        about=about,
+        messages=tuple(reader.messages),
+        switched=reader.switched,
+        troubles=tuple(troubles),
+        size=whole,
+        ended=torn or not tail,
+    )
+
+
+def _check(about: dict[str, Any] | None, whose: str) -> None:
+    version = None if about is None else about.get("version")
+    if about is None or about.get("moonshim") != _KIND or type(version) is not int or version < 1:
+        raise HistoryError(f"{whose} is not a conversation of Moonshim")
+    if version > VERSION:
+        raise HistoryError(
+            f"{whose} was written by a later Moonshim (format {version}; this one reads up to {VERSION}): "
+            "update Moonshim to open it"
+        )
+
+
+class _Reader:
+    """Plays the lines again."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.switched = Switched()
+
+    def take(self, data: bytes) -> bool:
+        line = _decoded(data)
+        if line is None:
+            return False
+        if line.message is not None:
+            self.messages.append(line.message)
+        if line.undo is not None and line.undo > 0:
+            del self.messages[-line.undo :]
+        if line.clear:
+            self.messages.clear()
+        if line.switched is not None:
+            self.switched = line.switched
+        return True
+
+
+def _decoded(data: bytes) -> Line | None:
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value = decode_object(data)
+    try:
+        return None if value is None else msgspec.convert(value, Line)
+    except (msgspec.ValidationError, RecursionError):
+        return None
