@@ -123,11 +123,6 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         """Whether tools are described in the prompt, and calls read from the text."""
         return self.format in TEXT_FORMATS
 
-    @property
-    def ids(self) -> ToolFormat:
-        """The tool format whose identifiers the history gets."""
-        return self.format
-
     def _format_cells(self, found: Needs) -> dict[str, Any]:
         """What follows for the row from a format that somebody chose; one that was found says what the row says."""
         if not self.format_is_set:

@@ -16,6 +16,7 @@ from moonshim.conversation import Message, Request, Sampling, Thinking, Tool, To
 from moonshim.errors import InvalidInput, Problem, UpstreamError
 from moonshim.events import Failed
 from moonshim.formats import ToolFormat
+from moonshim.formats.prompting import as_text
 from moonshim.options import KimiOptions
 from moonshim.plan import check_options
 from moonshim.prepare import Asked, Prepared
@@ -26,6 +27,7 @@ from moonshim.upstream import Upstream
 __all__ = ["AnswerFailed", "Provider"]
 
 _CHAT: Final = "openai_chat"
+_NO_TOOLS: Final[dict[str, Any]] = {"tools": None, "tool_choice": None, "parallel_tool_calls": None}
 LONGEST_WAIT: Final = 20.0
 """Seconds. A host that wants a longer pause is not waited for: that is told as the failure it is."""
 
@@ -227,9 +229,14 @@ class Provider:
 
     def _prepare(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], choice: ToolChoice | None) -> Prepared:
         destination = self._destination
+        put: dict[str, Any] = {} if tools else {"tools": None}  # hosts refuse an empty list
+        if destination.is_text:
+            messages = as_text(messages, tools, destination.format, choice=choice)
+            # The plan has to know the tools, to read their calls; the host does not.
+            put = _NO_TOOLS
         request = Request(
             model=self.model,
-            messages=with_ids(messages, destination.ids),
+            messages=with_ids(messages, destination.format),
             tools=tools,
             tool_choice=choice if tools else None,
             sampling=self.sampling,
@@ -237,7 +244,7 @@ class Provider:
             stream=True,
             include_usage=True,
             places=tuple(f"messages[{place}]" for place in range(len(messages))),
-            put={} if tools else {"tools": None},  # hosts refuse an empty list
+            put=put,
         )
         return Asked(None, _CHAT, request, [], Sealer()).prepare(
             upstream=destination.needs.dialect,
