@@ -9,7 +9,7 @@ from msgspec import Struct
 from moonshim.conversation import Message, ToolCall, ToolResult, Usage
 from moonshim.events import Event
 
-__all__ = ["AgentEvent", "Ending", "MessageKept", "RoundBegan", "RunEnded", "Step", "ToolBegan", "ToolEnded"]
+__all__ = ["AgentEvent", "Ending", "MessageKept", "NotKept", "RoundBegan", "RunEnded", "Step", "ToolBegan", "ToolEnded"]
 
 Ending: TypeAlias = Literal["answered", "rounds", "repeating", "failed", "cancelled", "refused"]
 """Why a run is over: the model answered; too many rounds; the same call again and again; the host failed; somebody
@@ -30,7 +30,10 @@ class ToolBegan(Struct, frozen=True):
 
 
 class ToolEnded(Struct, frozen=True):
-    """A tool has given its result; told in the order of the calls, as soon as those before it have theirs."""
+    """A call has its result; told in the order of the calls, as soon as those before it have theirs.
+
+    A call that is not run (no such tool, wrong arguments, not allowed) has a result, too, and no `ToolBegan`.
+    """
 
     call: ToolCall
     result: ToolResult
@@ -41,6 +44,12 @@ class MessageKept(Struct, frozen=True):
     """A message is in the history, and in its file if there is one."""
 
     message: Message
+
+
+class NotKept(Struct, frozen=True):
+    """The history's file cannot be written: the conversation goes on in memory. Told once, until that works again."""
+
+    detail: str
 
 
 class RunEnded(Struct, frozen=True):
@@ -55,6 +64,6 @@ class RunEnded(Struct, frozen=True):
     """Of all rounds of this run together, as far as the host counted."""
 
 
-AgentEvent: TypeAlias = RoundBegan | ToolBegan | ToolEnded | MessageKept | RunEnded
+AgentEvent: TypeAlias = RoundBegan | ToolBegan | ToolEnded | MessageKept | NotKept | RunEnded
 Step: TypeAlias = Event | AgentEvent
 """Whatever `Agent.run_stream` gives."""

@@ -1,0 +1,448 @@
+"""A person's words -> the steps of an agent: the model is asked, its calls are run, it is told, until it answers.
+
+Read `_rounds` first. Whatever happens, in `_settle` the history becomes one that can be gone on from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from moonshim.agent.answering import AnswerSoFar, text_of
+from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.agent.history import History, HistoryNotKept
+from moonshim.agent.repeating import Repeating
+from moonshim.agent.running import Allow, Ready, end_tasks, failed_result, look_up, run_ready
+from moonshim.agent.stopping import Stopped, Stopping
+from moonshim.agent.tools import AgentTool, tools_by_name
+from moonshim.conversation import Message, Text, ToolCall, ToolResult, Usage
+from moonshim.errors import InvalidInput, MoonshimError
+from moonshim.events import Event
+
+__all__ = ["Agent", "AgentBusy", "AgentStopped", "Answers"]
+
+_LOST: Final = "Error: there is no result. The program ended while this tool was running, or before it was run."
+_STOPPED: Final = "Error: the user stopped this tool before it finished. What it had done by then is done."
+_NOT_RUN: Final = "Error: not run. The user stopped before it was this call's turn."
+_NOT_RUN_REFUSED: Final = "Error: not run, since the user refused a call beside it."
+_REFUSED: Final = "Error: the user did not allow this call. Nothing was run."
+_NOT_RUN_REPEATING: Final = "Error: not run. The same call was made again and again, and the run was ended for it."
+_REPEATED: Final = (
+    "Error: not run. You have made this very call {} times in a row, and its results are above. "
+    "Do something else, or answer. If you make it once more, the run is ended."
+)
+_SAYING_NOTHING: Final = 2
+"""So often in a row may a model answer with nothing, or with thoughts alone, before that is a failure. K2 does."""
+_CLOSING_SECONDS: Final = 10.0
+_SUMMED: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+
+
+class AgentBusy(MoonshimError):
+    """The agent is in the middle of a run: one conversation goes one way at a time."""
+
+    code = "agent_busy"
+
+
+class AgentStopped(MoonshimError):
+    """There is no answer; `ended` says why. The history can be gone on from."""
+
+    code = "agent_stopped"
+
+    def __init__(self, ended: RunEnded) -> None:
+        super().__init__(ended.detail or ended.reason)
+        self.ended = ended
+
+
+class Answers(Protocol):
+    """What an agent needs of a provider: `moonshim.agent.Provider` has it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    def stream_chat_with_tools(self, messages: Any, tools: Any = ...) -> AsyncIterator[Event]: ...
+
+
+class Agent:
+    """A conversation between a person, a model and tools.
+
+    However a run ends (an answer, a failure, a `stop`, a cancelled task, a consumer that goes away), the history has
+    no call without a result and no half message, and the next run goes on from there.
+    """
+
+    def __init__(
+        self,
+        provider: Answers,
+        tools: Iterable[AgentTool | Callable[..., Any]] = (),
+        *,
+        system: str | None = None,
+        rounds: int = 50,
+        parallel: int = 8,
+        tool_timeout: float = 120.0,
+        repeats: int = 4,
+        history: History | None = None,
+        allow: Allow | None = None,
+        result_limit: int = 100_000,
+    ) -> None:
+        """`rounds`: how often the model is asked in one run (-1: no bound); `parallel`: how many tools run at once.
+
+        `repeats`: how often the same call with the same arguments may come in a row (0: no bound); `allow` is asked
+        before a tool with `asks` is run, one call after the other; without it, all are run. `result_limit`: how many
+        characters of a result the model gets.
+        """
+        _check_bound("rounds", rounds, -1 if rounds else 1)
+        _check_bound("parallel", parallel, 1)
+        _check_bound("repeats", repeats, 0)
+        self.provider = provider
+        self.tools = tools_by_name(tools)
+        self.system = system
+        self.history = History() if history is None else history
+        self.allow = allow
+        self._rounds_bound, self._parallel, self._repeats = rounds, parallel, repeats
+        self._tool_timeout, self._result_limit = tool_timeout, result_limit
+        self._turn: _Turn | None = None
+        self._untold: list[Step] = []
+        """What has to be told at the next opportunity."""
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def run_stream(self, prompt: str | Message) -> AsyncGenerator[Step, None]:
+        """Everything that happens until the model has answered; `RunEnded` comes last."""
+        message = Message("human", (Text(prompt),)) if isinstance(prompt, str) else prompt
+        if not isinstance(message, Message) or message.speaker != "human" or _is_blank(message):
+            raise InvalidInput("a prompt is a text that says something, or a message of a human", field="prompt")
+        return self._begin(message)
+
+    def retry_stream(self) -> AsyncGenerator[Step, None]:
+        """Ask again: a turn that failed goes on where it stopped, one that was answered begins anew."""
+        if not self.history.messages:
+            raise InvalidInput("there is nothing to try again: the conversation is empty")
+        return self._begin(None)
+
+    async def ask(self, prompt: str | Message) -> Message:
+        """The model's answer, or `AgentStopped`."""
+        ended: RunEnded | None = None
+        async with aclosing(self.run_stream(prompt)) as steps:
+            async for step in steps:
+                if isinstance(step, RunEnded):
+                    ended = step
+        assert ended is not None
+        if ended.reason != "answered" or ended.message is None:
+            raise AgentStopped(ended)
+        return ended.message
+
+    def run(self, prompt: str | Message) -> str:
+        """The text of the model's answer, for code without an event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_alone(prompt))
+        raise InvalidInput("an event loop runs here already: use `await agent.ask(...)`, or `run_stream`")
+
+    async def _run_alone(self, prompt: str | Message) -> str:
+        try:
+            return text_of(await self.ask(prompt))
+        finally:
+            # Connections belong to the loop, which ends with this call.
+            close = getattr(self.provider, "close", None)
+            if close is not None:
+                await close()
+
+    def stop(self) -> None:
+        """End the run that is going on, if there is one: its last step is a `RunEnded` that says `cancelled`."""
+        if self._turn is not None:
+            self._turn.stopping.stop()
+
+    def switch(self, provider: Answers) -> None:
+        """Another model answers from the next round on. It gets the whole history, as it wants it."""
+        self.provider = provider
+        self._untold = self._noting(lambda: self.history.switched(provider.model, provider.name))
+
+    def undo(self) -> int:
+        """Take the last turn back; how many messages that were."""
+        if self._turn is not None:
+            raise AgentBusy("the agent is running: stop it first")
+        return self.history.undo()
+
+    # -- a run -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, prompt: Message | None) -> AsyncGenerator[Step, None]:
+        turn = _Turn()
+        steps = self._run(turn, prompt)
+        turn.generator = weakref.ref(steps)
+        return steps
+
+    async def _run(self, turn: _Turn, prompt: Message | None) -> AsyncGenerator[Step, None]:
+        await self._take_turn(turn)
+        try:
+            for step in (*self._settle(turn, _LOST), *self._ask_for(prompt)):
+                yield step
+            try:
+                async with aclosing(self._rounds(turn)) as steps:
+                    async for step in steps:
+                        yield step
+            except Stopped:
+                turn.ended = RunEnded("cancelled", detail="Stopped. The conversation can go on from here.")
+            last: list[Step] = self._settle(turn)
+            ended = turn.ended or RunEnded("failed")
+            last.append(replace(ended, usage=turn.usage, message=ended.message or turn.said))
+            await self._over(turn)
+            for step in last:
+                yield step
+        finally:
+            # Somebody cancelled the task or went away. First what cannot be interrupted: then the history is right
+            # whatever comes next.
+            if self._turn is turn:
+                self._untold += [step for step in self._settle(turn) if isinstance(step, NotKept)]
+            await self._over(turn)
+
+    async def _take_turn(self, turn: _Turn) -> None:
+        former = self._turn
+        if former is not None and former.generator() is None:
+            # Whoever left its `async for` is done with it; Python closes it a moment later.
+            try:
+                await asyncio.wait_for(former.over.wait(), _CLOSING_SECONDS)
+            except TimeoutError:
+                raise AgentBusy("the run before this one does not end") from None
+        if self._turn is not None:
+            raise AgentBusy("the agent is running already: one conversation goes one way at a time")
+        self._turn = turn
+
+    async def _over(self, turn: _Turn) -> None:
+        if self._turn is turn:
+            self._turn = None
+        turn.over.set()
+        await end_tasks(set(turn.running))
+
+    def _ask_for(self, prompt: Message | None) -> list[Step]:
+        if prompt is not None:
+            return self._keep(prompt)
+        last = self.history.messages[-1]
+        if last.speaker == "ai":
+            return self._noting(lambda: self.history.undo_answer())
+        return []
+
+    async def _rounds(self, turn: _Turn) -> AsyncGenerator[Step, None]:
+        number, nothing = 0, 0
+        repeating = Repeating(self._repeats)
+        while self._rounds_bound < 0 or number < self._rounds_bound:
+            number += 1
+            provider = self.provider
+            for step in self._noting(lambda: self.history.switched(provider.model, provider.name)):  # noqa: B023 - at once
+                yield step
+            yield RoundBegan(number, provider.model)
+            async with aclosing(self._answer(turn, provider)) as events:
+                async for event in events:
+                    yield event
+            answer, turn.answer = turn.answer, None
+            assert answer is not None
+            turn.usage = _sum(turn.usage, answer.usage)
+            if answer.failure is not None:
+                turn.ended = RunEnded("failed", detail=answer.failure)
+                return
+            message = answer.message(self.history.messages)
+            calls = [part for part in message.parts if isinstance(part, ToolCall)]
+            if not calls and not text_of(message).strip():
+                # Not kept: hosts refuse a history with an empty answer in it.
+                nothing += 1
+                if nothing < _SAYING_NOTHING and answer.reason != "length":
+                    continue
+                turn.ended = RunEnded("failed", detail=_NOTHING.get(answer.reason, _SAID_NOTHING))
+                return
+            nothing = 0
+            turn.said = message
+            for step in self._keep(message):
+                yield step
+            if not calls:
+                turn.ended = RunEnded("answered", message, _CUT.get(answer.reason, ""))
+                return
+            async with aclosing(self._use_tools(turn, calls, answer.cut_off(message), repeating)) as steps:
+                async for step in steps:
+                    yield step
+            if turn.ended is not None:
+                return
+        detail = f"The model was asked {number} times and has not answered yet. Ask it to go on if it should."
+        turn.ended = RunEnded("rounds", detail=detail)
+
+    async def _answer(self, turn: _Turn, provider: Answers) -> AsyncGenerator[Step, None]:
+        answer = turn.answer = AnswerSoFar()
+        try:
+            stream = provider.stream_chat_with_tools(self._messages(), list(self.tools.values()))
+        except MoonshimError as error:
+            answer.failure = f"The request could not be made: {error}"
+            return
+        try:
+            while answer.reason == "" and answer.failure is None:
+                event = await turn.stopping.wait_for(stream.__anext__)
+                answer.feed(event)
+                yield event
+        except StopAsyncIteration:
+            answer.failure = "The answer ended without an ending."
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _messages(self) -> list[Message]:
+        system = [] if not self.system else [Message("system", (Text(self.system),))]
+        return [*system, *self.history.messages]
+
+    # -- tools -------------------------------------------------------------------------------------------------------
+
+    async def _use_tools(
+        self, turn: _Turn, calls: Sequence[ToolCall], cut_off: set[str], repeating: Repeating
+    ) -> AsyncGenerator[Step, None]:
+        """Run what can be run, at once; tell every result, in the order of the calls."""
+        turn.results, turn.begun = {}, set()
+        told_before = repeating.count(calls)
+        if told_before:
+            turn.results = {call.id: failed_result(call, _NOT_RUN_REPEATING) for call in calls}
+            turn.ended = RunEnded("repeating", detail=f"The model called {told_before} again and again.")
+        waiting: deque[Ready] = deque()
+        for call in calls:
+            if call.id in turn.results:
+                continue
+            found = look_up(call, self.tools, is_whole=call.id not in cut_off)
+            if repeating.is_too_often(call):
+                found = failed_result(call, _REPEATED.format(self._repeats))
+            if isinstance(found, ToolResult):
+                turn.results[call.id] = found
+            else:
+                waiting.append(found)
+        waiting = await self._allowed(turn, waiting)
+        running = turn.running
+        seconds: dict[str, float] = {}
+        clock = asyncio.get_running_loop().time
+        untold = deque(calls)
+        while untold:
+            while waiting and len(running) < self._parallel:
+                ready = waiting.popleft()
+                seconds[ready.call.id] = clock()
+                turn.begun.add(ready.call.id)
+                yield ToolBegan(ready.call)
+                timeout = self._tool_timeout if ready.tool.timeout is None else ready.tool.timeout
+                task = asyncio.create_task(run_ready(ready, timeout=timeout, limit=self._result_limit))
+                running[task] = ready.call
+            while untold and untold[0].id in turn.results:
+                call = untold.popleft()
+                for step in self._tell(call, turn.results[call.id], seconds.get(call.id, 0.0)):
+                    yield step
+            if untold:
+                done, _ = await turn.stopping.wait_for(
+                    lambda: asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                )
+                for task in done:
+                    call = running.pop(task)
+                    turn.results[call.id] = task.result()
+                    seconds[call.id] = clock() - seconds[call.id]
+
+    async def _allowed(self, turn: _Turn, waiting: deque[Ready]) -> deque[Ready]:
+        """Those that may be run. Who is asked is asked for one call at a time, before any is run."""
+        allow, allowed = self.allow, deque[Ready]()
+        while waiting:
+            ready = waiting.popleft()
+            if allow is None or not ready.tool.asks:
+                allowed.append(ready)
+                continue
+            said = await turn.stopping.wait_for(lambda: allow(ready.tool, ready.call))  # noqa: B023 - awaited at once
+            if said.run:
+                allowed.append(ready)
+                continue
+            turn.results[ready.call.id] = failed_result(ready.call, f"{_REFUSED} {said.reason}".strip())
+            if said.stop:
+                turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
+                for other in (*allowed, *waiting):
+                    turn.results[other.call.id] = failed_result(other.call, _NOT_RUN_REFUSED)
+                return deque()
+        return allowed
+
+    # -- the history -------------------------------------------------------------------------------------------------
+
+    def _settle(self, turn: _Turn, lost: str | None = None) -> list[Step]:
+        """Make the history one that can be gone on from, without waiting: no half answer, no call without a result."""
+        steps: list[Step] = []
+        answer, turn.answer = turn.answer, None
+        if answer is not None and answer.failure is None and (said := answer.words()) is not None:
+            turn.said = said
+            steps += self._keep(said)
+        turn.results |= {call.id: task.result() for task, call in turn.running.items() if _is_finished(task)}
+        for call in self.history.unanswered:
+            text = lost or (_STOPPED if call.id in turn.begun else _NOT_RUN)
+            steps += self._tell(call, turn.results.get(call.id) or failed_result(call, text), 0.0)
+        return steps
+
+    def _tell(self, call: ToolCall, result: ToolResult, seconds: float) -> list[Step]:
+        return [ToolEnded(call, result, round(seconds, 3)), *self._keep(Message("tool", (result,)))]
+
+    def _keep(self, message: Message) -> list[Step]:
+        return [*self._noting(lambda: self.history.add(message)), MessageKept(message)]
+
+    def _noting(self, act: Callable[[], object]) -> list[Step]:
+        """Change the history; what has to be told of its file."""
+        told, self._untold = self._untold, []
+        try:
+            act()
+        except HistoryNotKept as error:
+            told.append(NotKept(str(error)))
+        return told
+
+
+_SAID_NOTHING: Final = "The model thought, and said nothing. Ask again to go on."
+_NOTHING: Final = {
+    "length": "The model used all the tokens that it may have for thinking, and said nothing. Allow it more.",
+    "content_filter": "The host's filter took the answer away.",
+}
+_CUT: Final = {
+    "length": "The answer was cut off: it had reached the most tokens that it may have.",
+    "content_filter": "The host's filter ended the answer.",
+}
+
+
+class _Turn:
+    """What one run has under way."""
+
+    def __init__(self) -> None:
+        self.generator: Callable[[], Any] = lambda: self
+        """Gives None once nobody reads the steps any longer."""
+        self.over = asyncio.Event()
+        self.stopping = Stopping()
+        self.answer: AnswerSoFar | None = None
+        """The one that is being told."""
+        self.said: Message | None = None
+        """The last one that is in the history."""
+        self.results: dict[str, ToolResult] = {}
+        self.begun: set[str] = set()
+        self.running: dict[asyncio.Task[ToolResult], ToolCall] = {}
+        self.usage: Usage | None = None
+        self.ended: RunEnded | None = None
+
+
+def _check_bound(name: str, number: int, least: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise InvalidInput(f"{name} cannot be {number!r}", field=name)
+
+
+def _is_blank(message: Message) -> bool:
+    return all(isinstance(part, Text) and not part.text.strip() for part in message.parts)
+
+
+def _is_finished(task: asyncio.Task[Any]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+    if one is None or other is None:
+        return one or other
+    sums: dict[str, Any] = {}
+    for name in _SUMMED:
+        counts = [count for usage in (one, other) if (count := getattr(usage, name)) is not None]
+        sums[name] = sum(counts) if counts else None
+    return Usage(**sums)

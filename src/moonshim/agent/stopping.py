@@ -1,0 +1,48 @@
+"""What somebody waits for, and a wish to stop -> whichever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+__all__ = ["Stopped", "Stopping"]
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """Somebody does not want this to go on."""
+
+
+class Stopping:
+    """Ends whatever is waited for when `stop` is called, without cancelling the task that waits."""
+
+    def __init__(self) -> None:
+        self._wanted = False
+        self._scope: asyncio.Timeout | None = None
+
+    def stop(self) -> None:
+        """From now on nothing is waited for. To be called in the thread of the loop."""
+        self._wanted = True
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    def check(self) -> None:
+        if self._wanted:
+            raise Stopped
+
+    async def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """What `begin()` gives, or `Stopped`."""
+        self.check()
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._scope = scope
+                return await begin()
+        except TimeoutError:
+            if scope.expired():
+                raise Stopped from None
+            raise
+        finally:
+            self._scope = None
