@@ -4,16 +4,65 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moonshim.agent.asking import AnswerStream, Exchanged, answered
+    from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+    from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryNotKept, read_history
+    from moonshim.agent.loop import Agent, AgentBusy, AgentStopped
     from moonshim.agent.provider import AnswerFailed, Provider
+    from moonshim.agent.running import Allowed
+    from moonshim.agent.tools import AgentTool, ToolFailed, tool
 
-__all__ = ["AnswerFailed", "AnswerStream", "Exchanged", "Provider", "answered"]
+__all__ = [
+    "Agent",
+    "AgentBusy",
+    "AgentStopped",
+    "AgentTool",
+    "Allowed",
+    "AnswerFailed",
+    "AnswerStream",
+    "Exchanged",
+    "History",
+    "HistoryError",
+    "HistoryFile",
+    "HistoryNotKept",
+    "MessageKept",
+    "NotKept",
+    "Provider",
+    "RoundBegan",
+    "RunEnded",
+    "Step",
+    "ToolBegan",
+    "ToolEnded",
+    "ToolFailed",
+    "answered",
+    "read_history",
+    "tool",
+]
 
 _HOMES = {
+    "Agent": "loop",
+    "AgentBusy": "loop",
+    "AgentStopped": "loop",
+    "AgentTool": "tools",
+    "Allowed": "running",
     "AnswerFailed": "provider",
     "AnswerStream": "asking",
     "Exchanged": "asking",
+    "History": "history",
+    "HistoryError": "history",
+    "HistoryFile": "history",
+    "HistoryNotKept": "history",
+    "MessageKept": "events",
+    "NotKept": "events",
     "Provider": "provider",
+    "RoundBegan": "events",
+    "RunEnded": "events",
+    "Step": "events",
+    "ToolBegan": "events",
+    "ToolEnded": "events",
+    "ToolFailed": "tools",
     "answered": "asking",
+    "read_history": "history",
+    "tool": "tools",
 }
 
 if not TYPE_CHECKING:
