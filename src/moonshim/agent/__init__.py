@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
     from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryNotKept, read_history
     from moonshim.agent.loop import Agent, AgentBusy, AgentStopped
+    from moonshim.agent.marked_text import as_marked_text, parse_marked_text
     from moonshim.agent.provider import AnswerFailed, Provider
     from moonshim.agent.running import Allowed
     from moonshim.agent.tools import AgentTool, ToolFailed, tool
@@ -34,6 +35,8 @@ __all__ = [
     "ToolEnded",
     "ToolFailed",
     "answered",
+    "as_marked_text",
+    "parse_marked_text",
     "read_history",
     "tool",
 ]
@@ -61,6 +64,8 @@ _HOMES = {
     "ToolEnded": "events",
     "ToolFailed": "tools",
     "answered": "asking",
+    "as_marked_text": "marked_text",
+    "parse_marked_text": "marked_text",
     "read_history": "history",
     "tool": "tools",
 }

@@ -1,0 +1,271 @@
+"""The events of an answer <-> pieces of marked text, for people who pass strings around.
+
+Each piece is one string, and begins with what it is:
+
+| piece | what it is |
+|---|---|
+| `[REASONING]…` | more of what the model thinks |
+| `[SIGNATURE]{…}` | what the host wants back beside the reasoning before it: `signature`, `details`, `field` |
+| `[TOOL_CALLS][…]` | calls that are whole, as in the OpenAI API |
+| `[USAGE]{…}` | the answer is over: tokens as far as they are known, and `finish_reason` |
+| `[FAILED]{…}` | the answer broke off: `code`, `message`, `retryable`; calls that were not whole are not told |
+| `[TEXT]…` | text that itself begins with one of these words |
+| anything else | more of the answer's text, as it is |
+
+So the model's own `[TOOL_CALLS]` is never taken for a call: its piece begins with `[TEXT]`, and what stands behind
+that is text to its end. Pieces must be kept apart: joined to one string, nothing tells where reasoning ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import Any, Final, overload
+
+from moonshim.conversation import Usage, token_count
+from moonshim.errors import InvalidInput
+from moonshim.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Failed, Finished
+
+__all__ = ["MarkedTextReader", "MarkedTextWriter", "as_marked_text", "parse_marked_text"]
+
+REASONING: Final = "[REASONING]"
+SIGNATURE: Final = "[SIGNATURE]"
+CALLS: Final = "[TOOL_CALLS]"
+USAGE: Final = "[USAGE]"
+FAILED: Final = "[FAILED]"
+TEXT: Final = "[TEXT]"
+MARKS: Final = (REASONING, SIGNATURE, CALLS, USAGE, FAILED, TEXT)
+_TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+
+
+class _Call:
+    """A call that is being told."""
+
+    def __init__(self, opened: BlockOpened) -> None:
+        self.opened, self.whole = opened, False
+        self.arguments: list[str] = []
+
+
+class MarkedTextWriter:
+    """Events in, pieces out. Several answers may follow each other; what is no event of an answer is passed over."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._kinds: dict[int, str] = {}
+        self._silent: set[int] = set()
+        """Blocks of reasoning that have said nothing yet."""
+        self._calls: dict[int, _Call] = {}
+
+    def feed(self, event: object) -> list[str]:
+        """The pieces that tell this event."""
+        match event:
+            case BlockOpened(kind="call"):
+                self._calls[event.index] = _Call(event)
+            case BlockOpened():
+                self._kinds[event.index] = event.kind
+                if event.kind == "reasoning":
+                    self._silent.add(event.index)
+                return self._told_calls()
+            case BlockDelta(index=index, text=text):
+                return self._grown(index, text)
+            case BlockSigned():
+                said = {"signature": event.signature, "details": list(event.details), "field": event.field}
+                signed = SIGNATURE + _json({key: value for key, value in said.items() if value})
+                return [*self._thought(event.index), signed]
+            case BlockClosed(index=index, complete=complete):
+                if index in self._calls:
+                    self._calls[index].whole = complete
+                return self._thought(index)
+            case Finished():
+                counted = {name: getattr(event.usage, name) for name in _TOKENS} if event.usage is not None else {}
+                told = {name: value for name, value in counted.items() if value is not None}
+                return [*self._end(), USAGE + _json(told | {"finish_reason": event.reason})]
+            case Failed():
+                told = {"code": event.code, "message": event.message, "retryable": event.retryable}
+                return [*self._end(), FAILED + _json(told)]
+        return []
+
+    def _grown(self, index: int, text: str) -> list[str]:
+        if index in self._calls:
+            self._calls[index].arguments.append(text)
+            return []
+        if not text:
+            return []
+        if self._kinds.get(index) == "reasoning":
+            self._silent.discard(index)
+            return [REASONING + text]
+        return [TEXT + text if text.startswith(MARKS) else text]
+
+    def _thought(self, index: int) -> list[str]:
+        """A thought without words is a thought: hosts tell an empty one from none."""
+        if index not in self._silent:
+            return []
+        self._silent.discard(index)
+        return [REASONING]
+
+    def _end(self) -> list[str]:
+        pieces = [*(piece for index in sorted(self._silent) for piece in self._thought(index)), *self._told_calls()]
+        self._begin()
+        return pieces
+
+    def _told_calls(self) -> list[str]:
+        """Calls are told together, and before anything else is said."""
+        whole = [call for call in self._calls.values() if call.whole]
+        self._calls = {index: call for index, call in self._calls.items() if not call.whole}
+        return [CALLS + _json([_entry(call) for call in whole])] if whole else []
+
+
+class MarkedTextReader:
+    """Pieces in, events out: the inverse of `MarkedTextWriter`. Text that follows text is one block."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._open: tuple[int, str] | None = None
+
+    def feed(self, piece: str) -> list[Event]:
+        """The events that this piece tells; `InvalidInput` where it is marked, and not what its mark says."""
+        mark = next((mark for mark in MARKS if piece.startswith(mark)), "")
+        rest = piece[len(mark) :]
+        match mark:
+            case "[REASONING]":
+                return self._said("reasoning", rest)
+            case "[TEXT]" | "":
+                return self._said("text", rest)
+            case "[SIGNATURE]":
+                return self._signed(_object(rest, mark))
+            case "[TOOL_CALLS]":
+                return [*self._close(), *self._called(rest)]
+            case "[USAGE]":
+                return [*self._end(), _finished(_object(rest, mark))]
+            case _:
+                told = _object(rest, mark)
+                failed = Failed(str(told.get("code")), str(told.get("message")), told.get("retryable") is not False)
+                return [*self._end(), failed]
+
+    def flush(self) -> list[Event]:
+        """No more pieces come."""
+        return self._end()
+
+    def _said(self, kind: Any, text: str) -> list[Event]:
+        events: list[Event] = []
+        if self._open is None or self._open[1] != kind:
+            events += self._close()
+            self._open = (self._next, kind)
+            self._next += 1
+            events.append(BlockOpened(self._open[0], kind))
+        if text:
+            events.append(BlockDelta(self._open[0], text))
+        return events
+
+    def _signed(self, told: dict[str, Any]) -> list[Event]:
+        if self._open is None or self._open[1] != "reasoning":
+            raise InvalidInput(f"{SIGNATURE} has to follow reasoning", field="piece")
+        details = told.get("details")
+        entries = tuple(one for one in details if isinstance(one, dict)) if isinstance(details, list) else ()
+        signed = BlockSigned(self._open[0], told.get("signature"), entries, told.get("field"))
+        return [signed, *self._close()]
+
+    def _called(self, text: str) -> list[Event]:
+        events: list[Event] = []
+        entries = _read(text, CALLS)
+        for entry in entries if isinstance(entries, list) else [None]:
+            match entry:
+                case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
+                    index, self._next = self._next, self._next + 1
+                    events += [BlockOpened(index, "call", call_id, name), BlockDelta(index, arguments)]
+                    events.append(BlockClosed(index))
+                case _:
+                    raise InvalidInput(f"behind {CALLS} stands a list of calls, not {text[:80]!r}", field="piece")
+        return events
+
+    def _close(self) -> list[Event]:
+        if self._open is None:
+            return []
+        index, self._open = self._open[0], None
+        return [BlockClosed(index)]
+
+    def _end(self) -> list[Event]:
+        events = self._close()
+        self._next = 0
+        return events
+
+
+@overload
+def as_marked_text(events: AsyncIterable[object]) -> AsyncIterator[str]: ...
+
+
+@overload
+def as_marked_text(events: Iterable[object]) -> Iterator[str]: ...
+
+
+def as_marked_text(events: Iterable[object] | AsyncIterable[object]) -> Iterator[str] | AsyncIterator[str]:
+    """The pieces that tell these events, as they come: of a provider, of an agent, or of a list.
+
+    >>> said = [BlockOpened(0, "text"), BlockDelta(0, "[USAGE] is a word"), BlockClosed(0), Finished("stop")]
+    >>> list(as_marked_text(said))
+    ['[TEXT][USAGE] is a word', '[USAGE]{"finish_reason": "stop"}']
+    """
+    return _written_async(events) if isinstance(events, AsyncIterable) else _written(events)
+
+
+def _written(events: Iterable[object]) -> Iterator[str]:
+    writer = MarkedTextWriter()
+    for event in events:
+        yield from writer.feed(event)
+
+
+async def _written_async(events: AsyncIterable[object]) -> AsyncIterator[str]:
+    writer = MarkedTextWriter()
+    try:
+        async for event in events:
+            for piece in writer.feed(event):
+                yield piece
+    finally:
+        # Whoever wants no more pieces wants no more events.
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def parse_marked_text(pieces: Iterable[str]) -> Iterator[Event]:
+    """The events that these pieces tell; `InvalidInput` for a piece that is not what its mark says.
+
+    >>> [type(event).__name__ for event in parse_marked_text(["[REASONING]Hm.", "Hello", '[USAGE]{}'])]
+    ['BlockOpened', 'BlockDelta', 'BlockClosed', 'BlockOpened', 'BlockDelta', 'BlockClosed', 'Finished']
+    """
+    reader = MarkedTextReader()
+    for piece in pieces:
+        yield from reader.feed(piece)
+    yield from reader.flush()
+
+
+def _entry(call: _Call) -> dict[str, Any]:
+    function = {"name": call.opened.name or "", "arguments": "".join(call.arguments)}
+    return {"id": call.opened.call_id or "", "type": "function", "function": function}
+
+
+def _finished(told: dict[str, Any]) -> Finished:
+    counts: dict[str, Any] = {name: token_count(told.get(name)) for name in _TOKENS}
+    known = any(value is not None for value in counts.values())
+    reason = told.get("finish_reason")
+    return Finished(reason if isinstance(reason, str) else "stop", usage=Usage(**counts) if known else None)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _read(text: str, mark: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"behind {mark} stands JSON, not {text[:80]!r}", field="piece") from None
+
+
+def _object(text: str, mark: str) -> dict[str, Any]:
+    value = _read(text, mark)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"behind {mark} stands an object, not {text[:80]!r}", field="piece")
+    return value
