@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moonshim.simulator.answer import Meant, Model
 from moonshim.simulator.choosing import UnknownName
@@ -299,3 +301,44 @@ def test_old_models_stop_early_when_that_is_assumed() -> None:
         for assume in ((), ("short-answers",))
     ]
     assert [one["choices"][0]["finish_reason"] for one in told] == ["stop", "length"]
+
+
+# -- anything at all ---------------------------------------------------------------------------------------------
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.sampled_from(["", "user", "text"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                (
+                    "role",
+                    "content",
+                    "type",
+                    "text",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "id",
+                    "tool_use_id",
+                    "input",
+                    "tools",
+                )
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+_FIELDS = ("messages", "tools", "tool_choice", "thinking", "stop", "max_tokens", "stream", "stream_options", "system")
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k3", "plain-1"])
+@given(changes=st.dictionaries(st.sampled_from(_FIELDS), _JSON, min_size=1, max_size=3))
+def test_anything_that_is_json_is_answered_or_refused(model: str, wire: Wire, changes: Json) -> None:
+    host = Host(nature="selfhost")
+    asked = {"model": model, "max_tokens": 99, "messages": HELLO["messages"]} | changes
+    assert host.ask(asked, wire=wire).status in (200, 400)
+    assert host.failures == []

@@ -41,11 +41,25 @@ def test_thoughts_use_up_the_tokens_first() -> None:
     assert not said.meant.text
 
 
-@pytest.mark.parametrize("body", [{"stop": "END"}, {"stop": ["x", "END"]}, {"stop_sequences": ["END"]}])
-def test_a_stop_sequence_ends_the_text_before_itself(body: dict[str, object]) -> None:
-    said = shorten(WORDS, question(body=body))
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        ("openai_chat", {"stop": "END"}),
+        ("openai_chat", {"stop": ["x", "", "END"]}),
+        ("anthropic", {"stop_sequences": ["END"], "stop": 7}),
+    ],
+)
+def test_a_stop_sequence_ends_the_text_before_itself(wire: str, body: dict[str, object]) -> None:
+    said = shorten(WORDS, question(wire=wire, body=body))
     assert (said.meant.text, said.meant.calls) == ("one two three ", ())
     assert (said.finish, said.stopped_by) == ("stop", "END")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"stop": None}, {"stop": 7}, {"stop": [7, None, ""]}, {"stop_sequences": ["END"]}]
+)
+def test_what_is_no_stop_sequence_of_the_dialect_stops_nothing(body: dict[str, object]) -> None:
+    assert shorten(WORDS, question(body=body)).meant == WORDS
 
 
 def test_the_stop_sequence_that_comes_first_counts() -> None:

@@ -33,7 +33,7 @@ def shorten(meant: Meant, question: Question) -> Said:
     Said(meant=Meant(reasoning='', text='one two', calls=()), finish='length', stopped_by=None)
     """
     stopped_by = None
-    at, word = _first_stop(meant.text, stops_of(question.body))
+    at, word = _first_stop(meant.text, _stops(question))
     if word is not None:
         meant, stopped_by = replace(meant, text=meant.text[:at], calls=()), word
     if question.max_tokens is None:
@@ -42,13 +42,11 @@ def shorten(meant: Meant, question: Question) -> Said:
     return Said(short, "length") if short != meant else Said(meant, _finish(meant), stopped_by)
 
 
-def stops_of(body: dict[str, Any]) -> list[str]:
-    """
-    >>> stops_of({"stop": "END"}), stops_of({"stop_sequences": ["a", "b"]}), stops_of({"stop": None})
-    (['END'], ['a', 'b'], [])
-    """
-    given = body.get("stop") or body.get("stop_sequences") or []
-    return [given] if isinstance(given, str) else [one for one in given if isinstance(one, str) and one]
+def _stops(question: Question) -> list[str]:
+    given: Any = question.body.get("stop" if question.wire == "openai_chat" else "stop_sequences")
+    if isinstance(given, str):
+        given = [given]
+    return [one for one in given if isinstance(one, str) and one] if isinstance(given, list) else []
 
 
 def _finish(meant: Meant) -> str:
