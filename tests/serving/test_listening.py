@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import pytest
 
 from moonshim.serving.listening import CannotListen, bind, free_port, is_loopback
@@ -45,3 +48,22 @@ def test_loopback_is_told_from_the_rest() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "127.3.2.1", "::1", "localhost", "0.0.0.0", "::")] == [
         True, True, True, True, False, False,
     ]  # fmt: skip
+
+
+def test_small_writes_to_a_client_do_not_wait_for_each_other() -> None:
+    delays: list[bool] = []
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted = writer.get_extra_info("socket")
+        delays.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0)
+        writer.close()
+
+    async def ask() -> None:
+        (listening,) = bind("127.0.0.1", 0)
+        async with await asyncio.start_server(served, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(ask())
+    assert delays == [False]
