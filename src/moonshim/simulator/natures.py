@@ -31,8 +31,9 @@ class Nature(Struct, frozen=True, kw_only=True):
     messages_contract: str
     errors: ErrorShape = "moonshot"
     renames_ids: bool = False
-    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees what was sent.
-    On Messages every host does that, as no id that Messages allows is one that K2 was trained on."""
+    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees what was sent."""
+    renames_on_messages: bool = True
+    """The same on Messages: whoever allows only what Anthropic allows there must, as that is no id that K2 knows."""
     ids: Mapping[str, str]
     """Family -> the profile of `ids.ID_PROFILES` after which calls are named on Chat."""
     messages_ids: Mapping[str, str]
@@ -51,7 +52,7 @@ class Nature(Struct, frozen=True, kw_only=True):
         return self.chat_contract if wire == "openai_chat" else self.messages_contract
 
     def renames(self, wire: Wire) -> bool:
-        return self.renames_ids or wire == "anthropic"
+        return self.renames_ids if wire == "openai_chat" else self.renames_on_messages
 
     def id_profile(self, wire: Wire, family: str) -> str:
         return (self.ids if wire == "openai_chat" else self.messages_ids)[family]
@@ -59,6 +60,8 @@ class Nature(Struct, frozen=True, kw_only=True):
 
 _IDS: Final = {"k2": "k2", "k3": "openai", "other": "openai"}
 _MESSAGES_IDS: Final = {"k2": "anthropic", "k3": "anthropic", "other": "anthropic"}
+_VERBATIM_MESSAGES_IDS: Final = {"k2": "k2", "k3": "anthropic", "other": "anthropic"}
+"""vLLM puts its Chat ids into `tool_use` blocks as they are (vllm#46344)."""
 _MOONSHOT_IDS: Final = {"k2": "moonshot-k2", "k3": "moonshot-k3", "other": "openai"}
 _MOONSHOT_MESSAGES_IDS: Final = {"k2": "kimi-anthropic", "k3": "kimi-anthropic", "other": "anthropic"}
 _MOONSHOT_USAGE: Final = ("choice", "last", "cached_tokens", "details")
@@ -104,7 +107,8 @@ _ROWS: Final = (
         messages_contract="generic",
         errors="vllm",
         ids=_IDS,
-        messages_ids=_MESSAGES_IDS,
+        renames_on_messages=False,
+        messages_ids=_VERBATIM_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_content"),
     ),
     Nature(
@@ -114,7 +118,8 @@ _ROWS: Final = (
         messages_contract="vllm",
         errors="vllm",
         ids={"k2": "k2", "k3": "vllm", "other": "vllm"},
-        messages_ids=_MESSAGES_IDS,
+        renames_on_messages=False,
+        messages_ids=_VERBATIM_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning"),
     ),
     Nature(
@@ -124,7 +129,8 @@ _ROWS: Final = (
         messages_contract="sglang",
         errors="vllm",
         ids=_IDS,
-        messages_ids=_MESSAGES_IDS,
+        renames_on_messages=False,
+        messages_ids=_VERBATIM_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_content"),
     ),
     Nature(
