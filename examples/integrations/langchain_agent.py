@@ -1,0 +1,73 @@
+"""A question -> an answer, with tools, by LangChain.
+
+    pip install moonshim langchain-openai
+    KIMI_API_KEY=… python examples/integrations/langchain_agent.py
+
+`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key. `ChatOpenAI` drops
+what the model thought, and K2.5 and later refuse calls without it: here it is put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from moonshim.integrations import async_openai_http_client, openai_http_client
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"{city}: 21 degrees, clear"
+
+
+@tool
+def local_time(city: str) -> str:
+    """The time in a city."""
+    return f"{city}: half past nine"
+
+
+TOOLS = {one.name: one for one in (weather, local_time)}
+
+
+def kimi(*, base_url: str, api_key: str, model: str, stream: bool = True, **clients: Any) -> Any:
+    """`clients`: `http_client`, `http_async_client`, or both: with one `Memory`, `ainvoke` goes on from `invoke`."""
+    chat = ChatOpenAI(base_url=base_url, api_key=SecretStr(api_key), model=model, streaming=stream, **clients)
+    return chat.bind_tools(list(TOOLS.values()))
+
+
+def results(message: AIMessage) -> list[AnyMessage]:
+    return [TOOLS[call["name"]].invoke(call) for call in message.tool_calls]
+
+
+def ask(question: str, *, host: str | None = None, **given: Any) -> str:
+    # The base URL says which host it is. Name it where it does not, behind a proxy say.
+    with openai_http_client(host=host) as http_client:
+        model, messages = kimi(http_client=http_client, **given), list[AnyMessage]([HumanMessage(question)])
+        while (message := model.invoke(messages)).tool_calls:
+            messages += [message, *results(message)]
+        return str(message.content)
+
+
+async def ask_async(question: str, *, host: str | None = None, **given: Any) -> str:
+    async with async_openai_http_client(host=host) as http_client:
+        model, messages = kimi(http_async_client=http_client, **given), list[AnyMessage]([HumanMessage(question)])
+        while (message := await model.ainvoke(messages)).tool_calls:
+            messages += [message, *results(message)]
+        return str(message.content)
+
+
+if __name__ == "__main__":
+    given: Any = {
+        "base_url": os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/v1"),
+        "api_key": os.environ.get("KIMI_API_KEY", "none"),
+        "model": os.environ.get("KIMI_MODEL", "kimi-k2.5"),
+    }
+    print(ask("What is the weather in Paris?", **given))
+    print(asyncio.run(ask_async("And what time is it there?", **given)))

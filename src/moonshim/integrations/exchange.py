@@ -1,0 +1,231 @@
+"""One request of a package -> what its host accepts, and the host's answer -> what the package reads. No I/O in here.
+
+    Tending.take -> Exchange: url, body -> the host -> answered -> feed* -> end
+                                                    -> refused
+
+`Tending` is what the requests of one client share.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.dialects.openai_responses import completed_in
+from moonshim.errors import MoonshimError, Problem, problem_of
+from moonshim.events import Failed
+from moonshim.formats import is_kimi_model
+from moonshim.hosts.detect import needs_for
+from moonshim.hosts.problem_body import masked_bytes
+from moonshim.hosts.problems import read_problem, without
+from moonshim.integrations.kept_responses import KeptResponses
+from moonshim.integrations.memory import Memory
+from moonshim.json_text import decode_object, encode
+from moonshim.options import KimiOptions
+from moonshim.plan import check_options
+from moonshim.prepare import Asked, Prepared, read_request, render_problem
+from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_reply
+from moonshim.sse import MAX_EVENT_BYTES
+from moonshim.stage import Transformer
+
+__all__ = ["ERROR_BYTES", "Exchange", "Header", "Reply", "Tending", "dialect_of", "told"]
+
+Header: TypeAlias = tuple[str, str]
+
+ERROR_BYTES: Final = 1024 * 1024
+"""How much of a host's error is read: some answer with whole pages."""
+
+_PATHS: Final[tuple[tuple[str, str, str, str], ...]] = (
+    # The end of the path, the package's dialect, the host's dialect, and the path there.
+    ("/chat/completions", "openai_chat", "openai_chat", "/chat/completions"),
+    ("/messages", "anthropic", "anthropic", "/messages"),
+    # Few hosts of Kimi speak Responses, and all of them Chat.
+    ("/responses", "openai_responses", "openai_chat", "/chat/completions"),
+)
+_MOONSHOTS: Final = frozenset({"moonshot", "moonshot-anthropic", "kimi-coding"})
+"""Hosts of nothing but Kimi, whatever the model is called."""
+_KEYS: Final = ("authorization", "x-api-key", "api-key")
+_OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
+_CONTENT_TYPES: Final[dict[Form, str]] = {
+    "sse": "text/event-stream; charset=utf-8",
+    "ndjson": "application/x-ndjson",
+    "json": "application/json",
+}
+
+
+class Reply(Struct, frozen=True):
+    """A whole answer that is an error."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+def dialect_of(method: str, path: str) -> str | None:
+    """The dialect of a request that may have to be made right; None: it is none of ours, whatever its body says.
+
+    >>> dialect_of("POST", "/v1/chat/completions"), dialect_of("GET", "/v1/models")
+    ('openai_chat', None)
+    """
+    return next((row[1] for row in _PATHS if method == "POST" and path.endswith(row[0])), None)
+
+
+class Tending:
+    """What all requests of one client share. Any thread may use it."""
+
+    def __init__(
+        self,
+        *,
+        host: str | None = None,
+        options: KimiOptions | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        transformers: Sequence[Transformer] = (),
+        memory: Memory | None = None,
+    ) -> None:
+        if options is not None:
+            check_options(options)
+        needs_for(model="", host=host, overrides=overrides)  # what is misspelt is told now, not at the first request
+        self.host, self.options, self.overrides, self.transformers = host, options, overrides, tuple(transformers)
+        self.memory = Memory() if memory is None else memory
+        self.responses = KeptResponses(self.memory)
+
+    def take(self, path: str, base_url: str, headers: Mapping[str, str], content: bytes) -> Exchange | None:
+        """The exchange that a request begins; None: it is not for us, and goes as it came.
+
+        What cannot be made right raises `MoonshimError`, to be told with `told`.
+        """
+        row = next(row for row in _PATHS if path.endswith(row[0]))
+        end, dialect, upstream, there = row
+        body = None if "content-encoding" in headers else decode_object(content)
+        if body is None or not self._is_ours(body.get("model"), base_url, upstream):
+            return None
+        secrets = tuple(headers[name] for name in _KEYS if name in headers)
+        space = blake2b("\n".join(secrets).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        whole = self.responses.resolve(space, body) if dialect == "openai_responses" else body
+        asked = read_request(whole, dialect=dialect)
+        prepared = asked.prepare(
+            upstream=upstream,
+            host=self.host,
+            base_url=base_url,
+            options=self.options,
+            overrides=self.overrides,
+            recalled=self.memory.recall(space, asked),
+            transformers=self.transformers,
+            reply_id=uuid.uuid4().hex,
+            created=int(time.time()),
+        )
+        return Exchange(self, path.removesuffix(end) + there, body, asked, prepared, space, secrets)
+
+    def _is_ours(self, model: object, base_url: str, upstream: str) -> bool:
+        if not isinstance(model, str):
+            return False
+        if self.options is not None or self.overrides or self.transformers or is_kimi_model(model):
+            return True
+        needs = needs_for(model=model, host=self.host, base_url=base_url, upstream=upstream)
+        return needs.generation != "other" or needs.host in _MOONSHOTS
+
+
+def told(problem: Problem | MoonshimError, dialect: str, headers: Sequence[Header] = ()) -> Reply:
+    """An error in the words of a dialect."""
+    if isinstance(problem, MoonshimError):
+        problem = problem_of(problem)
+    own = [("content-type", _CONTENT_TYPES["json"])]
+    return Reply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)))
+
+
+class Exchange:
+    """One request, made right for its host, and the answer to it on its way back."""
+
+    def __init__(
+        self,
+        tending: Tending,
+        path: str,
+        body: dict[str, Any],
+        asked: Asked,
+        prepared: Prepared,
+        space: str,
+        secrets: tuple[str, ...],
+    ) -> None:
+        self.path = path
+        """Where it goes, at the same host."""
+        self.body = encode(prepared.body)
+        self._tending, self._came, self._asked, self._prepared = tending, body, asked, prepared
+        self._space, self._secrets = space, secrets
+        self._goes: Form = "sse" if asked.request.stream is True else "json"
+        self._reading: Reading | None = None
+        self._filed = False
+        self.spent = False
+        """What the host still says is of no use: only `end` is left."""
+
+    # --- the host's answer -------------------------------------------------------------------------------------
+
+    def answered(self, content_type: str | None) -> None:
+        """The host has accepted the request; its answer follows."""
+        comes = form_of(content_type)
+        limit = MAX_ANSWER_BYTES if "json" in (comes, self._goes) else MAX_EVENT_BYTES
+        self._reading = read_reply(self._prepared.plan, comes=comes, goes=self._goes, limit=limit)
+
+    def feed(self, data: bytes) -> bytes:
+        """More bytes of the host came; those that the package is given."""
+        out = self.reading.feed(data)
+        self.spent = (self.reading.ending is not None or not out) and self.reading.problem is not None
+        return self._leaving(out)
+
+    def end(self) -> bytes:
+        """The host has said all: the rest."""
+        return self._leaving(self.reading.flush())
+
+    def broke(self, error: MoonshimError) -> bytes:
+        """The connection is gone in the middle: how that is told. An answer that had said how it ends is whole."""
+        return self._leaving(self.reading.fail(problem_of(error)))
+
+    @property
+    def reading(self) -> Reading:
+        assert self._reading is not None, "the host has answered"
+        return self._reading
+
+    def _leaving(self, out: bytes) -> bytes:
+        ending = self.reading.ending
+        if isinstance(ending, Failed):
+            return masked_bytes(out, self._secrets)
+        if ending is not None and out:
+            self._file(out)
+        return out
+
+    def _file(self, out: bytes) -> None:
+        """Before the package learns that the answer is over: its next request may come at once."""
+        tending = self._tending
+        if not self._filed:
+            self._filed = True
+            tending.memory.remember(self._space, self._asked, self.reading.message)
+        if self._asked.dialect == "openai_responses" and (response := completed_in(out)) is not None:
+            tending.responses.keep(self._space, self._came, response)
+
+    # --- what the package is told ------------------------------------------------------------------------------
+
+    def failed(self) -> Reply | None:
+        """An answer that is an error, though its host said 200: to be asked for while nothing of it is out."""
+        problem = self.reading.problem
+        return None if problem is None else told(without(problem, self._secrets), self._asked.dialect)
+
+    def refused(self, status: int, headers: Sequence[Header], body: bytes) -> Reply:
+        """The host's error, whatever its shape, in the words of the package."""
+        problem = read_problem(status, body, dict(headers), self._prepared.needs, secrets=self._secrets)
+        return told(problem, self._asked.dialect, _passed(headers))
+
+    def headers(self, headers: Sequence[Header]) -> list[Header]:
+        """Those of an answer that begins: the host's, except for what is of its own body, and what was put right."""
+        rules = Counter(change.rule for change in self._prepared.changes) + Counter(self.reading.repair_counts)
+        said = ", ".join(f"{rule}={count}" for rule, count in sorted(rules.items())) or "none"
+        own = [("content-type", _CONTENT_TYPES[self._goes]), ("x-moonshim-repairs", said)]
+        return [*own, *_passed(headers)]
+
+
+def _passed(headers: Sequence[Header]) -> list[Header]:
+    return [header for header in headers if header[0].lower() not in _OF_THE_BODY]

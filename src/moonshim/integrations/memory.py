@@ -1,0 +1,83 @@
+"""What was thought and answered -> the same again, for the clients of one process: bounded, and safe in any thread."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Final
+
+from moonshim.conversation import Message, Reasoning
+from moonshim.errors import InvalidInput
+from moonshim.prepare import Asked
+from moonshim.recollection import recalled, turn_filing
+
+__all__ = ["DEFAULT_BYTES", "Memory"]
+
+DEFAULT_BYTES: Final = 64 * 1024 * 1024
+_ITEM: Final = 300
+"""What a value costs in Python beside its bytes, so that many small ones are bounded too."""
+_MOST_FIELDS: Final = 64
+"""Of one key: the same turn, thought anew again and again."""
+
+
+class Memory:
+    """Holds at most `limit` bytes; what was not used for the longest time goes first.
+
+    Clients that share one know each other's conversations: pass the same to a client and to its asynchronous twin.
+    With a limit of 0 nothing is remembered.
+    """
+
+    def __init__(self, limit: int = DEFAULT_BYTES) -> None:
+        if not isinstance(limit, int) or limit < 0:
+            raise InvalidInput(f"limit must be a number of bytes, not {limit!r}", field="limit")
+        self._limit = limit
+        self._items: OrderedDict[str, dict[str, bytes]] = OrderedDict()
+        """The one that was not used for the longest time first."""
+        self._lock = Lock()
+        self.size = 0
+        """In bytes, with an estimate of what Python needs."""
+
+    # --- thoughts ----------------------------------------------------------------------------------------------
+
+    def recall(self, space: str, asked: Asked) -> dict[int, Reasoning]:
+        """The reasoning that the turns of a request have lost, by the index of their message."""
+        found = ((turn.index, recalled(turn, self.get(f"{space}:{turn.key}"))) for turn in asked.lost_turns())
+        return {index: thought for index, thought in found if thought is not None}
+
+    def remember(self, space: str, asked: Asked, answer: Message) -> None:
+        """File what was thought in the answer to a request."""
+        filing = turn_filing(asked.turns(), answer)
+        if filing is not None:
+            self.put(f"{space}:{filing.key}", filing.field, filing.value)
+
+    # --- values ------------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> dict[str, bytes]:
+        """All that is under a key, by its field."""
+        with self._lock:
+            if key not in self._items:
+                return {}
+            self._items.move_to_end(key)
+            return dict(self._items[key])
+
+    def put(self, key: str, field: str, value: bytes) -> None:
+        with self._lock:
+            fields = self._items.setdefault(key, {})
+            self._items.move_to_end(key)
+            self._drop(key, fields, field)
+            fields[field] = value
+            self.size += _size(key, field, value)
+            while len(fields) > _MOST_FIELDS:
+                self._drop(key, fields, next(iter(fields)))
+            while self.size > self._limit:
+                oldest, fields = self._items.popitem(last=False)
+                self.size -= sum(_size(oldest, name, kept) for name, kept in fields.items())
+
+    def _drop(self, key: str, fields: dict[str, bytes], field: str) -> None:
+        kept = fields.pop(field, None)
+        if kept is not None:
+            self.size -= _size(key, field, kept)
+
+
+def _size(key: str, field: str, value: bytes) -> int:
+    return _ITEM + len(key) + len(field) + len(value)

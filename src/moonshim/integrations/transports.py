@@ -1,0 +1,258 @@
+"""An HTTP client of a package -> the same client, whose requests and answers are made right on their way.
+
+The packages are built on httpx, or on httpx2, which goes on from it: both have the same names, and a client takes
+the streams of its own library alone. So what is written here once is put on top of the classes of either. It stands
+around the client's own transports, and all that those do (proxies, certificates, timeouts, pools) they still do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, TypeVar
+
+from moonshim.errors import InvalidInput, MoonshimError, UpstreamBroke, UpstreamStalled
+from moonshim.integrations.exchange import ERROR_BYTES, Exchange, Reply, Tending, dialect_of, told
+
+__all__ = ["mend_client"]
+
+_LIBRARIES: Final = ("httpx", "httpx2")
+_OF_THE_BODY: Final = (b"content-length", b"transfer-encoding")
+Client = TypeVar("Client")
+
+
+def mend_client(client: Client, tending: Tending) -> Client:
+    """The client that was given: from now on its requests are prepared, and its answers mended."""
+    library = next((name for name in map(_library_of, type(client).__mro__) if name in _LIBRARIES), None)
+    if library is None:
+        raise InvalidInput(f"a client must be one of httpx or httpx2, not {type(client).__name__}", field="client")
+    http: Any = import_module(library)
+    waits = isinstance(client, http.AsyncClient)
+    kind = (
+        _on_top(MendingAsyncTransport, http.AsyncBaseTransport)
+        if waits
+        else _on_top(MendingTransport, http.BaseTransport)
+    )
+    held: Any = client  # for its transports there is no public name
+    mounts = held._mounts.items()
+    held._mounts = {at: None if inner is None else kind(http, inner, tending) for at, inner in mounts}
+    held._transport = kind(http, held._transport, tending)
+    return client
+
+
+def _library_of(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+@cache
+def _on_top(ours: type, theirs: type) -> Any:
+    """Our class as one of theirs, which is known only when it runs."""
+    return type(ours.__name__, (ours, theirs), {})
+
+
+# --- one answer -------------------------------------------------------------------------------------------------
+
+
+class _Answer:
+    """One answer of a host, mended piece by piece: what has nothing to do with waiting."""
+
+    def __init__(self, http: Any, exchange: Exchange, answer: Any) -> None:
+        self._http, self._exchange, self._answer = http, exchange, answer
+        self._first = b""
+        self._began, self._over = False, False
+
+    def response(self) -> Any:
+        """What the package is given."""
+        headers = self._exchange.headers(self._answer.headers.multi_items())
+        given: dict[str, Any] = {"stream": self, "extensions": self._answer.extensions}
+        return self._http.Response(self._answer.status_code, headers=headers, **given)
+
+    def _refused(self, start: bytes) -> Reply:
+        return self._exchange.refused(self._answer.status_code, self._answer.headers.multi_items(), start)
+
+    def _told(self, data: bytes | None) -> bytes:
+        """What the package is given of these bytes; None: there are no more."""
+        self._over = data is None
+        out = self._exchange.end() if data is None else self._exchange.feed(data)
+        self._began = self._began or bool(out)
+        return out
+
+    def _broke(self, error: Exception) -> bytes:
+        """The connection broke: told by the library's own error, or, behind the beginning, in the stream."""
+        if not self._began:
+            raise error
+        self._over = True
+        if isinstance(error, self._http.TimeoutException):
+            return self._exchange.broke(UpstreamStalled("the host sent nothing for too long"))
+        return self._exchange.broke(UpstreamBroke("the connection to the host broke off in the middle of its answer"))
+
+
+class MendedStream(_Answer):
+    """The bytes of an answer as they are to be read. Closing it closes the host's."""
+
+    def open(self) -> Reply | None:
+        """Wait for the first piece; an answer that is nothing but an error is told as such."""
+        self._source = self._answer.iter_bytes()
+        if not self._answer.is_success:
+            start = b""
+            while len(start) < ERROR_BYTES and (data := next(self._source, b"")):
+                start += data
+            return self._refused(start)
+        self._exchange.answered(self._answer.headers.get("content-type"))
+        self._first = self._piece()
+        return self._exchange.failed()
+
+    def _piece(self) -> bytes:
+        """Some more; nothing when the answer is over."""
+        out = b""
+        while not out and not self._over:
+            try:
+                out = self._told(None if self._exchange.spent else next(self._source, None))
+            except self._http.RequestError as error:
+                out = self._broke(error)
+        return out
+
+    def __iter__(self) -> Iterator[bytes]:
+        out = self._first
+        while out:
+            yield out
+            out = self._piece()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+class MendedAsyncStream(_Answer):
+    """The same for those who wait."""
+
+    async def open(self) -> Reply | None:
+        self._source = self._answer.aiter_bytes()
+        if not self._answer.is_success:
+            start = b""
+            while len(start) < ERROR_BYTES and (data := await anext(self._source, b"")):
+                start += data
+            return self._refused(start)
+        self._exchange.answered(self._answer.headers.get("content-type"))
+        self._first = await self._piece()
+        return self._exchange.failed()
+
+    async def _piece(self) -> bytes:
+        out = b""
+        while not out and not self._over:
+            try:
+                out = self._told(None if self._exchange.spent else await anext(self._source, None))
+            except self._http.RequestError as error:
+                out = self._broke(error)
+        return out
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        out = self._first
+        while out:
+            yield out
+            out = await self._piece()
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+# --- one client -------------------------------------------------------------------------------------------------
+
+
+class _Mending:
+    """Stands around a transport: what has nothing to do with waiting."""
+
+    def __init__(self, http: Any, inner: Any, tending: Tending) -> None:
+        self._http, self._inner, self._tending = http, inner, tending
+
+    def _prepared(self, request: Any) -> Exchange | Reply | None:
+        """What becomes of a request whose body was read; None: it goes as it came."""
+        url = request.url
+        try:
+            plain = url.copy_with(query=None, fragment=None, username=None, password=None)
+            return self._tending.take(url.path, str(plain), request.headers, request.content)
+        except MoonshimError as error:
+            return told(error, dialect_of(request.method, url.path) or "openai_chat")
+
+    def _sent(self, request: Any, exchange: Exchange) -> Any:
+        """The request as the host is to have it. The package's own stays as it is: it may be sent again."""
+        url = request.url if request.url.path == exchange.path else request.url.copy_with(path=exchange.path)
+        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
+        return self._http.Request("POST", url, headers=headers, content=exchange.body, extensions=request.extensions)
+
+    def _reply(self, reply: Reply) -> Any:
+        return self._http.Response(reply.status, headers=reply.headers, content=reply.body)
+
+
+class MendingTransport(_Mending):
+    """Makes right what passes through a transport, if it is for Kimi; all else passes as it is."""
+
+    def handle_request(self, request: Any) -> Any:
+        if dialect_of(request.method, request.url.path) is None:
+            return self._inner.handle_request(request)
+        request.read()
+        exchange = self._prepared(request)
+        if exchange is None:
+            return self._inner.handle_request(request)
+        if isinstance(exchange, Reply):
+            return self._reply(exchange)
+        answer = self._inner.handle_request(self._sent(request, exchange))
+        if answer.is_redirect:
+            return answer
+        stream = _on_top(MendedStream, self._http.SyncByteStream)(self._http, exchange, answer)
+        try:
+            failed = stream.open()
+        except BaseException:
+            stream.close()
+            raise
+        if failed is None:
+            return stream.response()
+        stream.close()
+        return self._reply(failed)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __enter__(self) -> Any:
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._inner.__exit__(*error)
+
+
+class MendingAsyncTransport(_Mending):
+    """The same for those who wait."""
+
+    async def handle_async_request(self, request: Any) -> Any:
+        if dialect_of(request.method, request.url.path) is None:
+            return await self._inner.handle_async_request(request)
+        await request.aread()
+        exchange = self._prepared(request)
+        if exchange is None:
+            return await self._inner.handle_async_request(request)
+        if isinstance(exchange, Reply):
+            return self._reply(exchange)
+        answer = await self._inner.handle_async_request(self._sent(request, exchange))
+        if answer.is_redirect:
+            return answer
+        stream = _on_top(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, answer)
+        try:
+            failed = await stream.open()
+        except BaseException:
+            await stream.aclose()
+            raise
+        if failed is None:
+            return stream.response()
+        await stream.aclose()
+        return self._reply(failed)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Any:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._inner.__aexit__(*error)
