@@ -135,9 +135,12 @@ FITTING = Declared(
         Tool("read", parameters=schema(["path"], "lines")),
         Tool("write", parameters=schema(["path", "text"])),
         Tool("search", parameters=schema(["query"])),
+        Tool("invite", parameters=schema(["user", "name"])),
+        Tool("rename", parameters=schema(["user", "name"])),
         Tool("optional", parameters=schema([], "anything")),
         Tool("bare"),
         Tool("odd", parameters={"properties": [], "required": {}}),
+        Tool("nested", parameters={"properties": {"inner": {}}, "required": ["inner", ["x"]]}),
     ]
 )
 
@@ -148,8 +151,12 @@ FITTING = Declared(
         ({"query": "x"}, "search"),
         ({"path": "a", "lines": 3}, "read"),
         ({"path": "a", "text": "b"}, "write"),
-        ({"path": "a"}, None),
+        ({"path": "a"}, "read"),
+        ({"text": "b"}, "write"),
+        ({"user": 1}, None),
+        ({"user": 1, "name": "x"}, None),
         ({"query": "x", "other": 1}, None),
+        ({"inner": 1}, "nested"),
         ({"anything": 1}, None),
         ({}, None),
         ([], None),
@@ -157,7 +164,7 @@ FITTING = Declared(
         (None, None),
     ],
 )
-def test_arguments_tell_the_tool_only_if_they_fit_one_alone(arguments: Any, name: str | None) -> None:
+def test_arguments_tell_the_tool_only_if_one_alone_can_be_meant(arguments: Any, name: str | None) -> None:
     assert FITTING.fitting(arguments) == name
 
 

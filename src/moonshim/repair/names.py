@@ -77,11 +77,16 @@ class Declared:
         return next((candidate for candidate in _candidates(name.strip()) if candidate in self.by_name), name)
 
     def fitting(self, arguments: Any) -> str | None:
-        """The only declared tool that these arguments fit: a required key is there, and no unknown one."""
+        """The only declared tool that can be called with these arguments, else the only one that they may belong to.
+
+        The first has every required key, the second at least one; neither has an unknown one. Agents offer several
+        tools for files: `{"file_path": …}` alone reads one, since writing and editing need more.
+        """
         if not isinstance(arguments, dict):
             return None
-        fits = [name for name, tool in self.by_name.items() if _fits(tool, arguments)]
-        return fits[0] if len(fits) == 1 else None
+        fits = [tool for tool in self.by_name.values() if _fits(tool, arguments)]
+        fits = [tool for tool in fits if _is_enough(tool, arguments)] or fits
+        return fits[0].name if len(fits) == 1 else None
 
 
 def _candidates(header: str) -> Iterator[str]:
@@ -132,6 +137,11 @@ def _fits(tool: Tool, arguments: dict[str, Any]) -> bool:
     if not isinstance(properties, dict) or not isinstance(required, list):
         return False
     return any(key in arguments for key in required if isinstance(key, str)) and arguments.keys() <= properties.keys()
+
+
+def _is_enough(tool: Tool, arguments: dict[str, Any]) -> bool:
+    """Whether every required key is there."""
+    return all(key in arguments for key in (tool.parameters or {})["required"] if isinstance(key, str))
 
 
 class NamedArguments(msgspec.Struct, frozen=True):
