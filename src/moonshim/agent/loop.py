@@ -201,7 +201,8 @@ class Agent:
             # Somebody cancelled the task or went away. First what cannot be interrupted: then the history is right
             # whatever comes next.
             if self._turn is turn:
-                self._untold += [step for step in self._settle(turn) if isinstance(step, NotKept)]
+                unheard = self._settle(turn)
+                self._untold += [step for step in unheard if isinstance(step, NotKept)]
             await self._over(turn)
 
     async def _take_turn(self, turn: _Turn) -> None:

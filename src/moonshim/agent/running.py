@@ -97,7 +97,7 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
     if error is None:
         return ToolResult(call.id, call.name, _parts(task.result(), limit))
     text = str(error) if isinstance(error, ToolFailed) else f"Error: {_in_words(error)}"
-    return failed_result(call, cut_middle(text, limit))
+    return failed_result(call, cut_middle(_sendable(text), limit))
 
 
 async def end_tasks(tasks: set[asyncio.Task[Any]]) -> None:
@@ -173,9 +173,9 @@ def _parts(value: Any, limit: int) -> tuple[Text | Media, ...]:
     """
     match value:
         case str():
-            return (Text(cut_middle(value, limit)),)
+            return (Text(cut_middle(_sendable(value), limit)),)
         case Text():
-            return (Text(cut_middle(value.text, limit)),)
+            return (Text(cut_middle(_sendable(value.text), limit)),)
         case Media():
             return (value,)
         case list() | tuple() if value and all(isinstance(one, (Text, Media)) for one in value):
@@ -188,7 +188,12 @@ def _parts(value: Any, limit: int) -> tuple[Text | Media, ...]:
         text = msgspec.json.encode(value, enc_hook=_plain).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):
         text = str(value)
-    return (Text(cut_middle(text, limit)),)
+    return (Text(cut_middle(_sendable(text), limit)),)
+
+
+def _sendable(text: str) -> str:
+    """Half a character, as file names have them that are no UTF-8, can be written in no request."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,174 @@
+"""Calls of read_file, write_file and edit_file -> what happens to the files of a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.text_files import LARGEST, TextFile, looks_binary, read_text_file, write_bytes
+from moonshim.agent.tools import ToolFailed
+
+__all__ = ["Files"]
+
+_LONGEST_LINE: Final = 2000
+_LINES: Final = 2000
+_PLACES_SHOWN: Final = 10
+
+
+class Files:
+    """The files of one folder. Every failure is a `ToolFailed` that says what to do instead."""
+
+    def __init__(self, folder: Folder, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+
+    def read_file(self, path: str, offset: int = 1, limit: int = _LINES) -> str:
+        """Read a text file. Each line comes with its number and a tab before it, which are not part of the file.
+
+        Args:
+            path: The file, from the working directory or absolute.
+            offset: The number of the first line to read.
+            limit: How many lines to read at most.
+        """
+        found = self._folder.find_file(path)
+        if offset < 1 or limit < 1:
+            raise ToolFailed("Error: offset and limit must be 1 or more.")
+        lines, note = _lines_of(found, path)
+        text = self._numbered(lines, offset, min(limit, _LINES))
+        return text + note
+
+    def _numbered(self, lines: Iterable[str], offset: int, most: int) -> str:
+        shown: list[str] = []
+        number, size = 0, 0
+        for number, line in enumerate(lines, start=1):
+            if number < offset:
+                continue
+            if len(shown) == most or size > self._limit:
+                shown.append(f"\n(There is more: read on with offset={number}.)")
+                return "\n".join(shown)
+            one = f"{number:>6}\t{_shortened(line)}"
+            shown.append(one)
+            size += len(one) + 1
+        if not number:
+            return "(The file is empty.)"
+        if not shown:
+            raise ToolFailed(f"Error: the file has only {number} lines.")
+        return "\n".join(shown)
+
+    def write_file(self, path: str, content: str) -> str:
+        """Write a file: a new one, or a new text for one that is there. Folders that are missing are made.
+
+        Args:
+            path: The file, from the working directory or absolute.
+            content: The whole text of the file.
+        """
+        found = self._folder.find(path)
+        existed = found.exists() or found.is_symlink()
+        if existed:
+            found = self._folder.find_file(path)
+        data = TextFile("").encoded(content)
+        write_bytes(found, data, path)
+        word = "Replaced" if existed else "Wrote"
+        return f"{word} {self._folder.shown(found)}: {_count(content.splitlines())}, {len(data)} bytes."
+
+    def edit_file(self, path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:
+        """Replace a text in a file by another. The old text must be in the file exactly once.
+
+        Args:
+            path: The file, from the working directory or absolute.
+            old_string: The text to replace, exactly as it is in the file, with its indentation and without line
+                numbers; with enough lines around it that it is there only once.
+            new_string: The text to put in its place.
+            replace_all: Replace it wherever it is.
+        """
+        found = self._folder.find_file(path)
+        if not old_string:
+            raise ToolFailed("Error: old_string is empty. Use write_file to make a new file.")
+        if old_string == new_string:
+            raise ToolFailed("Error: old_string and new_string are the same.")
+        file = read_text_file(found, path)
+        if old_string not in file.text and file.line_end == "\r\n":
+            # Models write a line end as \n, whatever the file has.
+            old_string, new_string = (re.sub("\r?\n", "\r\n", text) for text in (old_string, new_string))
+        places = _places(file.text, old_string)
+        if not places:
+            raise ToolFailed(f"Error: old_string is not in {path}.{_alike(file.text, old_string)}")
+        if len(places) > 1 and not replace_all:
+            lines = ", ".join(str(_line_at(file.text, place)) for place in places[:_PLACES_SHOWN])
+            raise ToolFailed(
+                f"Error: old_string is in {path} {len(places)} times (lines {lines}). "
+                "Add lines around it so that it is there only once, or set replace_all."
+            )
+        write_bytes(found, file.encoded(file.text.replace(old_string, new_string)), path)
+        if len(places) > 1:
+            return f"Edited {self._folder.shown(found)} in {len(places)} places."
+        return f"Edited {self._folder.shown(found)} at line {_line_at(file.text, places[0])}."
+
+
+def _lines_of(path: Path, shown: str) -> tuple[Iterable[str], str]:
+    """The lines of a file, and a word on how they were read."""
+    try:
+        large = path.stat().st_size > LARGEST
+    except OSError as error:
+        raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
+    if large:
+        return _streamed(path, shown), ""
+    file = read_text_file(path, shown)
+    text = file.text.replace("\r\n", "\n").removesuffix("\n")
+    note = "" if file.encoding == "utf-8" else f"\n\n(The file is written in {file.encoding}.)"
+    return (text.split("\n") if file.text else []), note
+
+
+def _streamed(path: Path, shown: str) -> Iterator[str]:
+    """Line by line, of which each is read only so far: a file may be one line of a gigabyte."""
+    try:
+        with path.open("rb") as file:
+            first = True
+            while piece := file.readline(LARGEST):
+                if first and looks_binary(piece):
+                    raise ToolFailed(f"Error: {shown} is a binary file.")
+                first = False
+                line = piece[: _LONGEST_LINE * 4].decode("utf-8", "replace").rstrip("\r\n")
+                while piece and not piece.endswith(b"\n"):
+                    piece = file.readline(LARGEST)
+                yield line
+    except OSError as error:
+        raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} … (the line goes on)"
+
+
+def _count(lines: list[str]) -> str:
+    return "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    places: list[int] = []
+    at = text.find(wanted)
+    while at >= 0:
+        places.append(at)
+        at = text.find(wanted, at + len(wanted))
+    return places
+
+
+def _line_at(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _alike(text: str, wanted: str) -> str:
+    """Where the text is but for its blanks: what models get wrong most."""
+    first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
+    if not first:
+        return " It must be there exactly, with every blank."
+    for number, line in enumerate(text.splitlines(), start=1):
+        if first in line.strip():
+            return (
+                f" Its first line is at line {number}: {_shortened(line)!r}. "
+                "The text must be the same to the letter, also in blanks and line ends. Read the file again."
+            )
+    return " Read the file again: the text must be the same to the letter."

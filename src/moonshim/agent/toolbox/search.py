@@ -1,0 +1,150 @@
+"""Calls of glob and grep -> the files and lines of a folder that fit, bounded in number, size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from moonshim.agent.toolbox import walking
+from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.tools import ToolFailed
+
+__all__ = ["Search"]
+
+_MOST_FILES: Final = 1000
+_LOOKED_AT: Final = 500_000
+"""How many files glob looks at before it gives up."""
+_MOST_LINES: Final = 500
+_MOST_CONTEXT: Final = 10
+_SECONDS: Final = 30.0
+_LONGEST_ANSWER: Final = 64 * 1024
+"""Bytes of a line that the search process writes."""
+
+
+class Search:
+    """Looks through one folder. `.git` and its like are left out."""
+
+    def __init__(self, folder: Folder, limit: int, seconds: float = _SECONDS) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._seconds = seconds
+
+    def glob(self, pattern: str, path: str = ".") -> str:
+        """Find files by their names, in a folder and all folders in it.
+
+        Args:
+            pattern: `*.py` is any such name, wherever it is; `src/**/*.ts` is any such file somewhere under src;
+                `{a,b}` is either.
+            path: The folder to look in.
+        """
+        base = self._folder_at(path)
+        if not pattern.strip():
+            raise ToolFailed("Error: the pattern is empty.")
+        if pattern.startswith("/"):
+            raise ToolFailed("Error: the pattern begins at the folder to look in, not at the root. Say it in path.")
+        fits = walking.matcher(pattern)
+        files = islice(walking.walk(self._root, str(base)), _LOOKED_AT)
+        found = list(islice((full for inner, full in files if fits(inner)), _MOST_FILES + 1))
+        if not found:
+            return f"No file fits {pattern}."
+        lines = [self._folder.shown(Path(full)) for full in found[:_MOST_FILES]]
+        if len(found) > _MOST_FILES:
+            lines.append(f"\n(There are more than {_MOST_FILES}: use a narrower pattern.)")
+        return "\n".join(lines)
+
+    async def grep(
+        self, pattern: str, path: str = ".", glob: str = "", ignore_case: bool = False, context: int = 0
+    ) -> str:
+        """Find lines by a regular expression (Python's), in a file or in all text files of a folder.
+
+        Args:
+            pattern: The regular expression, for one line.
+            path: The file or the folder to look in.
+            glob: Look only into files that fit this, such as `*.py`.
+            ignore_case: Whether upper and lower case are the same.
+            context: How many lines to show before and after each.
+        """
+        base = self._folder.find(path)
+        if not base.exists():
+            raise ToolFailed(f"Error: there is no {path}.")
+        if not pattern:
+            raise ToolFailed("Error: the pattern is empty.")
+        asked = {
+            "root": self._root,
+            "base": str(base),
+            "pattern": pattern,
+            "glob": glob,
+            "ignore_case": ignore_case,
+            "context": min(max(context, 0), _MOST_CONTEXT),
+        }
+        lines, note = await self._searched(asked)
+        if not lines:
+            return f"No line fits {pattern}.{note}"
+        return "\n".join(lines) + note
+
+    @property
+    def _root(self) -> str:
+        """Where links may lead to; empty: anywhere."""
+        return "" if self._folder.outside else str(self._folder.root)
+
+    def _folder_at(self, path: str) -> Path:
+        base = self._folder.find(path)
+        if not base.is_dir():
+            raise ToolFailed(f"Error: {path} is no folder." if base.exists() else f"Error: there is no folder {path}.")
+        return base
+
+    async def _searched(self, asked: dict[str, Any]) -> tuple[list[str], str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", walking.__file__),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=_LONGEST_ANSWER,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines: list[str] = []
+        try:
+            async with asyncio.timeout(self._seconds):
+                process.stdin.write(json.dumps(asked).encode() + b"\n")
+                with contextlib.suppress(ConnectionError):
+                    await process.stdin.drain()
+                process.stdin.close()
+                return lines, await self._read(process.stdout, lines)
+        except TimeoutError:
+            return lines, (
+                f"\n\n(Stopped after {self._seconds:g} seconds: look into fewer files, or use a simpler expression.)"
+            )
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            await process.stdout.read()  # what was under way: only then is the pipe closed
+
+    async def _read(self, stream: asyncio.StreamReader, lines: list[str]) -> str:
+        """Fills the lines as they are found; a word on what is missing."""
+        hits, size, last = 0, 0, ("", 0)
+        async for data in stream:
+            found = json.loads(data)
+            if "error" in found:
+                raise ToolFailed(f"Error: {found['error']}.")
+            if "path" not in found:
+                return ""
+            hits += found["hit"]
+            if hits > _MOST_LINES or size > self._limit:
+                return f"\n\n(There are more: {_MOST_LINES} lines, or {self._limit} characters, are shown at most.)"
+            shown = self._folder.shown(Path(os.fsdecode(found["path"])))
+            if lines and (last[0] != shown or last[1] != found["line"] - 1) and not found["hit"]:
+                lines.append("--")
+            mark = ":" if found["hit"] else "-"
+            lines.append(f"{shown}{mark}{found['line']}{mark} {found['text']}")
+            size += len(lines[-1]) + 1
+            last = (shown, found["line"])
+        raise ToolFailed("Error: the search ended before it was done.")

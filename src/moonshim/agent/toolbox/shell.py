@@ -1,0 +1,216 @@
+"""A call of bash -> what the command printed and how it ended, with nothing of it left running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.tools import ToolFailed
+
+__all__ = ["MOST_SECONDS", "Shell"]
+
+MOST_SECONDS: Final = 600.0
+_GRACE: Final = 1.0
+"""Seconds between the polite signal and the other one: git takes its lock away when it is asked to go."""
+_LAST_WORDS: Final = 1.0
+"""How long output is waited for once the command has ended and everything of it was told to go."""
+_MARK: Final = "MOONSHIM_COMMAND"
+"""In the environment of everything that a command starts, so that it is found again."""
+_QUIET: Final = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+"""Nobody is there to answer questions or to see colours."""
+_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+class Ran(Struct, frozen=True):
+    """How a command went. `code` is None when it was stopped."""
+
+    output: str
+    code: int | None
+
+
+class Shell:
+    """Runs commands in a folder, each in a process group of its own. None of them outlives its call."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        *,
+        seconds: float = 120.0,
+        most_seconds: float = MOST_SECONDS,
+        output_limit: int = 30_000,
+        hidden: Iterable[str] = (),
+    ) -> None:
+        self._folder = folder
+        self._seconds, self._most_seconds = seconds, most_seconds
+        self._limit = output_limit
+        self._hidden = frozenset(hidden)
+
+    async def bash(self, command: str, timeout: float | None = None) -> str:
+        """Run a command with bash in the working directory, and get what it prints, errors included.
+
+        It has no input and no terminal. Each call is a new shell: `cd` and variables do not last. What it leaves
+        running in the background is ended with it.
+
+        Args:
+            command: The command.
+            timeout: How many seconds it may take.
+        """
+        if "\0" in command:
+            raise ToolFailed("Error: a command cannot have a NUL character in it.")
+        seconds = self._seconds if timeout is None or timeout <= 0 else timeout
+        seconds = min(seconds, self._most_seconds)
+        ran = await self._run(command, seconds)
+        if ran.code == 0:
+            return ran.output or "(no output)"
+        how = (
+            f"(Stopped after {seconds:g} seconds, with everything that it had started.)"
+            if ran.code is None
+            else f"(It ended with {_ending(ran.code)}.)"
+        )
+        raise ToolFailed(f"{ran.output}\n\n{how}".strip())
+
+    async def _run(self, command: str, seconds: float) -> Ran:
+        loop = asyncio.get_running_loop()
+        mark = uuid.uuid4().hex
+        reading, writing = os.pipe()
+        # A pipe of our own: whoever escapes the group may hold it open for ever, and then it is simply left.
+        transport, said = await loop.connect_read_pipe(lambda: _Said(self._limit), os.fdopen(reading, "rb", 0))
+        try:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    shutil.which("bash") or "/bin/sh",
+                    *("-c", command),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=writing,
+                    stderr=writing,
+                    cwd=self._folder.root,
+                    env=self._environment(mark),
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                raise ToolFailed(f"Error: the shell cannot be started: {error}") from error
+            finally:
+                os.close(writing)
+            code = await _ended(process, mark, seconds)
+            await asyncio.wait({said.over}, timeout=_LAST_WORDS)
+            _signal_group(process.pid, signal.SIGKILL)
+            return Ran(_cleaned(said.text()), code)
+        finally:
+            transport.close()
+
+    def _environment(self, mark: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in self._hidden}
+        return {**kept, **_QUIET, _MARK: mark}
+
+
+async def _ended(process: asyncio.subprocess.Process, mark: str, seconds: float) -> int | None:
+    """Its exit code; None if it had to be stopped. Whatever happens, nothing of it goes on."""
+    code: int | None = None
+    try:
+        async with asyncio.timeout(seconds):
+            code = await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        # The group may live on without the shell that led it.
+        _signal_group(process.pid, signal.SIGTERM)
+        if code is None:
+            try:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _GRACE)
+            finally:
+                _signal_group(process.pid, signal.SIGKILL)
+                _kill_marked(mark)
+            await process.wait()
+    return code
+
+
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _kill_marked(mark: str) -> None:
+    """Those that left the group: on Linux they are known by their environment, elsewhere they get away."""
+    if sys.platform != "linux":
+        return
+    wanted = f"{_MARK}={mark}".encode()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
+
+
+class _Said(asyncio.Protocol):
+    """What comes out of a pipe: the beginning and the end of it, and how much there was between."""
+
+    def __init__(self, limit: int) -> None:
+        self._head_size = (limit + 1) // 2
+        self._tail_size = limit - self._head_size
+        self._head, self._tail = bytearray(), bytearray()
+        self._left_out = 0
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        room = self._head_size - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._tail_size + 65536:
+            self._trim()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def text(self) -> str:
+        self._trim()
+        middle = f"\n\n… {self._left_out} bytes are left out here …\n\n" if self._left_out else ""
+        head, tail = bytes(self._head), bytes(self._tail)
+        if not self._left_out:
+            return (head + tail).decode("utf-8", "replace")
+        return head.decode("utf-8", "ignore") + middle + tail.decode("utf-8", "ignore")
+
+    def _trim(self) -> None:
+        over = len(self._tail) - self._tail_size
+        if over > 0:
+            del self._tail[:over]
+            self._left_out += over
+
+
+def _cleaned(text: str) -> str:
+    """Without colours, and without what a progress bar has written over.
+
+    >>> _cleaned("10%\\r50%\\r100%\\n\\x1b[31mred\\x1b[0m\\r\\n")
+    '100%\\nred'
+    """
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip("\n")
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

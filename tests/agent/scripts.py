@@ -1,0 +1,121 @@
+"""Models that say what a test wants, agents that ask them over a real socket, and what a history must be like."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from moonshim.agent import Agent, Provider, RunEnded, Step
+from moonshim.agent.history import History
+from moonshim.conversation import Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.simulator import Meant, MeantCall, Question, Simulator
+
+__all__ = [
+    "Script",
+    "Talk",
+    "called",
+    "calls_in",
+    "check_can_go_on",
+    "ending",
+    "results_in",
+    "said",
+    "steps_of",
+    "talk",
+]
+
+
+class Script(Struct, frozen=True):
+    """Says one thing after the other; the last one again and again. How far it is shows in the conversation."""
+
+    says: tuple[Meant, ...]
+
+    def reply(self, question: Question) -> Meant:
+        before = sum(turn.role == "assistant" for turn in question.turns)
+        return self.says[min(before, len(self.says) - 1)]
+
+
+def called(*calls: tuple[str, str], text: str = "", reasoning: str = "I call.") -> Meant:
+    return Meant(reasoning=reasoning, text=text, calls=tuple(MeantCall(name, arguments) for name, arguments in calls))
+
+
+def said(text: str = "Done.", reasoning: str = "I answer.") -> Meant:
+    return Meant(reasoning=reasoning, text=text)
+
+
+class Talk(Struct, frozen=True):
+    """An agent, and the host that it asks."""
+
+    agent: Agent
+    box: Simulator
+    provider: Provider
+
+
+@asynccontextmanager
+async def talk(
+    says: Sequence[Meant] = (), tools: Sequence[Any] = (), *, model: str = "kimi-k2.5", attempts: int = 1, **given: Any
+) -> AsyncIterator[Talk]:
+    """An agent on a strict host. What is no argument of the host is one of the agent."""
+    names = ("nature", "faults", "scenario", "tokens_per_second")
+    host = {name: given.pop(name) for name in names if name in given}
+    if says:
+        host["model"] = Script(tuple(says))
+    async with Simulator(**host) as box:
+        row = {"selfhost": "vllm"}.get(box.settings.nature, box.settings.nature)
+        async with Provider(f"{box.url}/v1", model=model, host=row, attempts=attempts, random=lambda: 0.0) as provider:
+            yield Talk(Agent(provider, tools, **given), box, provider)
+
+
+async def steps_of(steps: AsyncIterator[Step]) -> list[Step]:
+    return [step async for step in steps]
+
+
+def ending(steps: Sequence[Step]) -> RunEnded:
+    last = steps[-1]
+    assert isinstance(last, RunEnded)
+    assert sum(isinstance(step, RunEnded) for step in steps) == 1
+    return last
+
+
+def calls_in(history: History) -> list[ToolCall]:
+    return [part for message in history.messages for part in message.parts if isinstance(part, ToolCall)]
+
+
+def results_in(history: History) -> list[str]:
+    """The texts that tools gave, in order."""
+    return [
+        "".join(one.text for one in part.parts if isinstance(one, Text))
+        for message in history.messages
+        for part in message.parts
+        if isinstance(part, ToolResult)
+    ]
+
+
+def check_can_go_on(history: History) -> None:
+    """Every call is answered right behind its message, once, in order; no identifier comes twice; nothing is empty."""
+    messages = list(history.messages)
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for message in messages:
+        assert message.parts
+        if message.speaker == "tool":
+            for part in message.parts:
+                assert isinstance(part, ToolResult)
+                assert part.call_id == waiting.pop(0)
+            continue
+        assert not waiting
+        if message.speaker == "ai":
+            _check_answer(message)
+            waiting = [part.id for part in message.parts if isinstance(part, ToolCall)]
+            assert all(id.startswith("hist_tool_") for id in waiting)
+            assert not seen & set(waiting)
+            seen |= set(waiting)
+    assert not waiting
+
+
+def _check_answer(message: Message) -> None:
+    assert any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in message.parts)
+    if any(isinstance(part, ToolCall) for part in message.parts):
+        assert any(isinstance(part, Reasoning) for part in message.parts)

@@ -1,0 +1,283 @@
+"""A host that fails, in every round and in every way, ends the run with its reason; asking again goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moonshim.agent import Agent, Allowed, NotKept, Provider, RunEnded, ToolBegan, ToolEnded, tool
+from moonshim.agent.history import History, HistoryNotKept
+from moonshim.agent.history_lines import Line
+from moonshim.agent.tools import AgentTool
+from moonshim.conversation import Message, Sampling, Text, ToolCall
+from moonshim.errors import InvalidInput
+from moonshim.events import Finished, Started
+from tests.agent.asking import run
+from tests.agent.scripts import called, check_can_go_on, ending, results_in, said, steps_of, talk
+
+FAULTS = ("overloaded", "status-500", "no-body", "cut-off", "error-in-stream", "html-502", "empty-body")
+
+
+@tool
+async def look(path: str) -> str:
+    return f"seen {path}"
+
+
+SAYS = [
+    called(("look", '{"path": "a"}')),
+    called(("look", '{"path": "b"}'), ("look", '{"path": "c"}'), text="And these."),
+    called(("look", '{"path": "d"}')),
+    said("All four."),
+]
+
+
+@pytest.mark.parametrize("round_", [1, 2, 3, 4])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_host_fails_in_a_round_and_is_asked_again(fault: str, round_: int) -> None:
+    async def test() -> None:
+        async with talk(SAYS, [look], faults=(f"{fault}@{round_}*1",)) as one:
+            last = ending(await steps_of(one.agent.run_stream("Look")))
+            assert last.reason == "failed"
+            assert last.detail
+            check_can_go_on(one.agent.history)
+            done = [*results_in(one.agent.history)]
+            # What was done stays done.
+            assert ending(await steps_of(one.agent.retry_stream())).reason == "answered"
+            assert results_in(one.agent.history)[: len(done)] == done
+            assert results_in(one.agent.history) == [f"seen {name}" for name in "abcd"]
+            check_can_go_on(one.agent.history)
+            assert [seen.problem for seen in one.box.refusals if seen.status == 400] == []
+
+    run(test())
+
+
+@pytest.mark.parametrize("round_", [1, 3])
+def test_after_a_failure_a_person_may_also_say_something_else(round_: int) -> None:
+    async def test() -> None:
+        async with talk(SAYS, [look], faults=(f"cut-off@{round_}*1",)) as one:
+            assert ending(await steps_of(one.agent.run_stream("Look"))).reason == "failed"
+            assert ending(await steps_of(one.agent.run_stream("What is it?"))).reason == "answered"
+            check_can_go_on(one.agent.history)
+            assert one.box.refusals == []
+
+    run(test())
+
+
+def test_a_failure_that_the_host_gets_over_by_itself_is_not_seen() -> None:
+    async def test() -> None:
+        async with talk(SAYS, [look], faults=("status-500@2*1",), attempts=3) as one:
+            assert ending(await steps_of(one.agent.run_stream("Look"))).reason == "answered"
+
+    run(test())
+
+
+def test_a_request_that_the_host_refuses_is_told_in_its_words() -> None:
+    async def test() -> None:
+        async with talk(SAYS, [look], faults=("context-overflow@2*1",)) as one:
+            last = ending(await steps_of(one.agent.run_stream("Look")))
+            assert last.reason == "failed"
+            assert "exceeded model token limit" in last.detail
+            assert ending(await steps_of(one.agent.retry_stream())).reason == "answered"
+
+    run(test())
+
+
+def test_a_call_that_was_cut_off_is_not_run() -> None:
+    async def test() -> None:
+        runs = 0
+
+        @tool
+        async def write(text: str) -> str:
+            nonlocal runs
+            runs += 1
+            return "written"
+
+        async with talk([called(("write", '{"text": "' + "long " * 50 + '"}')), said()], [write]) as one:
+            one.agent.provider = one.provider.with_(sampling=_short())
+            assert ending(await steps_of(one.agent.run_stream("Write"))).reason == "answered"
+            assert runs == 0
+            assert "cut off before the arguments of this call were whole" in results_in(one.agent.history)[0]
+            check_can_go_on(one.agent.history)
+            assert one.box.refusals == []
+
+    run(test())
+
+
+def _short() -> Sampling:
+    return Sampling(max_tokens=20)
+
+
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    async def test() -> None:
+        async with talk([said("word " * 200, reasoning="")]) as one:
+            one.agent.provider = one.provider.with_(sampling=_short())
+            steps = await steps_of(one.agent.run_stream("Talk"))
+            assert [step.reason for step in steps if isinstance(step, Finished)] == ["length"]
+            assert ending(steps).reason == "answered"
+            assert "most tokens" in ending(steps).detail
+
+    run(test())
+
+
+def test_a_request_that_cannot_be_made_is_a_failure_too() -> None:
+    class Refusing:
+        name = model = "x"
+
+        def stream_chat_with_tools(self, messages: Any, tools: Any = ()) -> Any:
+            raise InvalidInput("no such thing")
+
+    async def test() -> None:
+        agent = Agent(Refusing())
+        last = ending(await steps_of(agent.run_stream("Hello")))
+        assert last.reason == "failed"
+        assert "no such thing" in last.detail
+
+    run(test())
+
+
+def test_a_provider_that_just_ends_is_a_failure_too() -> None:
+    class Silent:
+        name = model = "x"
+
+        async def stream_chat_with_tools(self, messages: Any, tools: Any = ()) -> Any:
+            return
+            yield
+
+    async def test() -> None:
+        agent = Agent(Silent())
+        assert ending(await steps_of(agent.run_stream("Hello"))).reason == "failed"
+        assert agent.history.messages == (Message("human", (Text("Hello"),)),)
+
+    run(test())
+
+
+def test_a_fault_in_a_provider_comes_up_and_the_history_is_whole() -> None:
+    class Broken:
+        name = model = "x"
+
+        async def stream_chat_with_tools(self, messages: Any, tools: Any = ()) -> Any:
+            yield Started(id=str(1 // len(tools)))
+
+    async def test() -> None:
+        agent = Agent(Broken())
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await agent.ask("Hello")
+        check_can_go_on(agent.history)
+
+    run(test())
+
+
+class FullDisk(History):
+    """Says that it is full, from the second message on, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = False
+
+    def _note(self, line: Line, act: Any) -> None:
+        act()
+        if len(self.messages) > 1 and not self.told:
+            self.told = True
+            raise HistoryNotKept("the disk is full")
+
+
+def test_a_full_disk_is_told_once_and_the_conversation_goes_on() -> None:
+    async def test() -> None:
+        async with talk(SAYS, [look], history=FullDisk()) as one:
+            steps = await steps_of(one.agent.run_stream("Look"))
+            assert ending(steps).reason == "answered"
+            assert [step.detail for step in steps if isinstance(step, NotKept)] == ["the disk is full"]
+            check_can_go_on(one.agent.history)
+
+    run(test())
+
+
+def test_a_full_disk_that_shows_while_somebody_goes_away_is_told_in_the_next_run() -> None:
+    async def test() -> None:
+        async with talk([called(("look", '{"path": "a"}')), said()], [look]) as one:
+            steps = one.agent.run_stream("Look")
+            async for step in steps:
+                if isinstance(step, ToolBegan):
+                    full = FullDisk()
+                    full._messages = list(one.agent.history.messages)
+                    one.agent.history = full
+                    break
+            await steps.aclose()
+            told = [step for step in await steps_of(one.agent.run_stream("Go on")) if isinstance(step, NotKept)]
+            assert len(told) == 1
+
+    run(test())
+
+
+def test_what_is_not_allowed_is_not_run_and_the_model_hears_why() -> None:
+    async def test() -> None:
+        runs: list[str] = []
+        asked: list[str] = []
+
+        @tool(asks=True)
+        async def write(path: str) -> str:
+            runs.append(path)
+            return "written"
+
+        async def allow(one: AgentTool, call: ToolCall) -> Allowed:
+            asked.append(call.arguments)
+            return Allowed("b" in call.arguments, reason="Not that file.")
+
+        says = [called(("write", '{"path": "a"}'), ("write", '{"path": "b"}'), ("look", '{"path": "c"}')), said()]
+        async with talk(says, [write, look], allow=allow) as one:
+            steps = await steps_of(one.agent.run_stream("Go"))
+            assert ending(steps).reason == "answered"
+            assert runs == ["b"]
+            assert asked == ['{"path": "a"}', '{"path": "b"}']
+            refused, *rest = results_in(one.agent.history)
+            assert refused == "Error: the user did not allow this call. Nothing was run. Not that file."
+            assert rest == ["written", "seen c"]
+            assert len([step for step in steps if isinstance(step, ToolBegan)]) == 2
+            assert len([step for step in steps if isinstance(step, ToolEnded)]) == 3
+
+    run(test())
+
+
+def test_who_refuses_may_end_the_run() -> None:
+    async def test() -> None:
+        async def allow(one: AgentTool, call: ToolCall) -> Allowed:
+            return Allowed(False, stop=True)
+
+        write = tool(name="write", asks=True)(look.function)
+        says = [called(("look", '{"path": "c"}'), ("write", '{"path": "a"}'), ("write", '{"path": "b"}')), said()]
+        async with talk(says, [write, look], allow=allow) as one:
+            last: RunEnded = ending(steps := await steps_of(one.agent.run_stream("Go")))
+            assert last.reason == "refused"
+            assert not any(isinstance(step, ToolBegan) for step in steps)
+            assert all("not run" in text or "did not allow" in text for text in results_in(one.agent.history))
+            check_can_go_on(one.agent.history)
+            assert ending(await steps_of(one.agent.run_stream("Then answer"))).reason == "answered"
+            assert one.box.refusals == []
+
+    run(test())
+
+
+def test_a_fault_in_whoever_is_asked_comes_up_and_the_history_is_whole() -> None:
+    async def test() -> None:
+        async def allow(one: AgentTool, call: ToolCall) -> Allowed:
+            raise ZeroDivisionError
+
+        write = tool(name="write", asks=True)(look.function)
+        async with talk([called(("write", '{"path": "a"}')), said()], [write], allow=allow) as one:
+            with pytest.raises(ZeroDivisionError):
+                await one.agent.ask("Go")
+            check_can_go_on(one.agent.history)
+
+    run(test())
+
+
+def test_nobody_is_there() -> None:
+    async def test() -> None:
+        async with Provider("http://127.0.0.1:9/v1", model="kimi-k2.5", attempts=1) as provider:
+            last = ending(await steps_of(Agent(provider).run_stream("Hello")))
+        assert last.reason == "failed"
+        assert "127.0.0.1:9" in last.detail
+
+    run(test())
