@@ -107,6 +107,7 @@ ROWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "r34": ("an event that is not JSON, or not a chunk", ("not JSON", "not a chunk")),
     "r35": ("several choices", ("clean", "markers", "finish")),
+    "r43": ("arguments that lack only their last brackets", ("markers", "native", "not certain", "length")),
     # What the text around the table asks for.
     "r36": ("assembleToolDeltas", ("native", "markers")),
     "r37": ("copies of the reasoning", ("equal", "unequal")),

@@ -348,7 +348,7 @@ class Translator(Generic[Origin]):
                 if heard.index != self._calling:
                     # Its arguments may be whole: then it is over, and clients need not wait for the end to run it.
                     if self._calling is not None:
-                        answer.close_call(self._calling, slip)
+                        answer.close_call(self._calling, slip, said=False)
                     self._calling = heard.index
                 joined = self._choice.carry.join(("arguments", heard.index), heard.arguments, slip)
                 answer.call(heard if joined is heard.arguments else replace(heard, arguments=joined), slip)

@@ -171,11 +171,11 @@ def test_a_call_that_breaks_off_is_told_and_remembered() -> None:
     assert desk.slip.events[-1] == BlockClosed(0, complete=False)
 
 
-def test_a_call_that_was_closed_with_unfinished_arguments_is_told_but_the_answer_is_not_cut_off() -> None:
+def test_a_call_that_was_closed_with_unfinished_arguments_cannot_be_run_and_the_answer_fails() -> None:
     desk = Desk()
     desk.whole("functions.read:0", '{"path": ')
     assert "arguments_unfinished" in desk.told
-    assert not desk.desk.cut_off
+    assert desk.desk.cut_off
 
 
 def test_what_comes_after_the_end_of_a_call_is_told_and_does_not_grow_it() -> None:

@@ -95,9 +95,9 @@ class Answer:
         self._interrupt(None, slip)
         self._native.feed(piece, slip, mended)
 
-    def close_call(self, index: int, slip: Slip) -> None:
-        """The host said that the native call with this index is whole."""
-        self._native.close(index, slip)
+    def close_call(self, index: int, slip: Slip, *, said: bool = True) -> None:
+        """The host said that the native call with this index is whole, or has gone on to another."""
+        self._native.close(index, slip, said=said)
 
     def pause(self, slip: Slip) -> None:
         """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
@@ -225,6 +225,7 @@ class Answer:
     def finish(self, raw: str | None, slip: Slip) -> None:
         """The host said that the answer is over, and why (or only that it is: None)."""
         self._desk.cut = raw in CUT_SHORT or is_error(raw)
+        self._desk.over = raw == "tool_calls"
         self._drain(slip)
         if self.ending is not None:
             return

@@ -1,7 +1,8 @@
 """Mends the arguments of one call while they stream: text as it came -> one JSON object.
 
 Only what has one possible meaning is mended. Nothing is invented: arguments that
-break off stay broken off.
+break off stay broken off, unless somebody said that they are over, and all that they
+lack is brackets.
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ _LOW_PART: Final = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _UNESCAPED: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
+_SCALAR_END: Final = re.compile(
+    r"([:,\[])[ \t\r\n]*+(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)[ \t\r\n]*+\Z"
+)
+_CLOSERS: Final = {"{": "}", "[": "]"}
+_NESTING: Final = 256
+"""How deep a value may be nested whose brackets are still matched, and not only counted."""
+_TAIL: Final = 40
+"""How much of what stands between strings is remembered, to know what a text ends in."""
 _SPACE_LIMIT: Final = 256
 """How much white space may wait for what follows it."""
 
@@ -59,7 +68,7 @@ class Arguments(Protocol):
     def record(self) -> ArgumentsRecord: ...
     def feed(self, text: str) -> str: ...
     def settle(self) -> str: ...
-    def close(self, *, cut: bool = False) -> str: ...
+    def close(self, *, cut: bool = False, over: bool = False) -> str: ...
     def drain(self) -> list[Repaired]: ...
 
 
@@ -91,7 +100,7 @@ class PlainArguments:
     def settle(self) -> str:
         return ""
 
-    def close(self, *, cut: bool = False) -> str:
+    def close(self, *, cut: bool = False, over: bool = False) -> str:
         return ""
 
     def drain(self) -> list[Repaired]:
@@ -110,6 +119,8 @@ class SafeArguments:
 
     __slots__ = (
         "_after_backslash",
+        "_before",
+        "_closers",
         "_depth",
         "_held",
         "_in_string",
@@ -119,6 +130,7 @@ class SafeArguments:
         "_limit",
         "_repairs",
         "_state",
+        "_tail",
         "complete",
         "record",
     )
@@ -133,6 +145,12 @@ class SafeArguments:
         self._depth = 0
         self._in_string = False
         self._after_backslash = False
+        self._closers: list[str] | None = []
+        """What would close the brackets that are open; None when they do not match, or are too many."""
+        self._tail = ""
+        """The last that came outside of strings."""
+        self._before = ""
+        """What stood before the last string."""
         self._inner: SafeArguments | None = None
         self._kept: list[str] = []
         self._kept_size = 0
@@ -169,8 +187,12 @@ class SafeArguments:
         self.record.add("}")
         return held
 
-    def close(self, *, cut: bool = False) -> str:
-        """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added."""
+    def close(self, *, cut: bool = False, over: bool = False) -> str:
+        """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added.
+
+        `over`: somebody said so, and it was not just the end of what came. Then brackets that are all that is missing
+        were forgotten.
+        """
         held, self._held = self._held, ""
         kept, self._kept = "".join(self._kept), []
         if cut and not self.complete:
@@ -188,6 +210,9 @@ class SafeArguments:
                 return self._settled(kept)
             case 5:
                 return self._inner_text(held) + self._finish_inner()
+            case 6 if over and (missing := self._missing()):
+                self._report("arguments_unclosed", missing)
+                return held + self._settled(missing)
             case 8:
                 self._judge_trail(kept)
         return held
@@ -197,6 +222,22 @@ class SafeArguments:
         self.complete = True
         self.record.add(text)
         return text
+
+    def _missing(self) -> str:
+        """The brackets that are all that an object lacks; nothing where more than these may be missing."""
+        closers = self._closers
+        if self._in_string or self._after_backslash or not closers or closers[0] != "}":
+            return ""
+        in_list = closers[-1] == "]"
+        last = self._tail.rstrip()[-1:]
+        if last == '"':
+            whole = self._before == ":" or (in_list and self._before in ("[", ","))
+        elif last in ("}", "]"):
+            whole = True
+        else:
+            found = _SCALAR_END.search(self._tail)
+            whole = found is not None and (found[1] == ":" or in_list)
+        return "".join(reversed(closers)) if whole else ""
 
     def _keep(self, text: str, out: list[str], what: str) -> None:
         """Hold text for as long as it takes; over the limit it goes out, and so does all that follows."""
@@ -239,7 +280,7 @@ class SafeArguments:
 
     def _brace(self, text: str, pos: int, out: list[str]) -> int:
         """`{` has gone out. If `}` follows, an object behind it may be the one that was meant."""
-        self._depth = 1
+        self._depth, self._closers, self._tail = 1, ["}"], "{"
         found = _NOT_SPACE.search(text, pos)
         at = found.start() if found else len(text)
         self._put(text[pos:at], out)
@@ -340,6 +381,7 @@ class SafeArguments:
 
     def _value(self, text: str, pos: int, out: list[str]) -> int:
         start, end, ended = pos, len(text), False
+        first = pos
         while pos < end and not ended:
             if self._after_backslash:
                 self._put(text[start:pos], out)
@@ -370,11 +412,21 @@ class SafeArguments:
                 match text[pos - 1]:
                     case '"':
                         self._in_string = True
-                    case "{" | "[":
+                        between = text[max(first, pos - _TAIL) : pos - 1]
+                        self._before = (self._tail + between if len(between) < _TAIL else between).rstrip()[-1:]
+                    case "{" | "[" as bracket:
                         self._depth += 1
-                    case _:
+                        if self._closers is not None:
+                            self._closers.append(_CLOSERS[bracket])
+                            if self._depth > _NESTING:
+                                self._closers = None
+                    case bracket:
                         self._depth -= 1
                         ended = self._depth <= 0
+                        if self._closers is not None and (not self._closers or self._closers.pop() != bracket):
+                            self._closers = None
+        if not self._in_string:
+            self._tail = (self._tail + text[max(first, pos - _TAIL) : pos])[-_TAIL:]
         self._put(text[start:pos], out)
         if ended:
             self._state, self.complete = _AFTER, True

@@ -98,6 +98,8 @@ class CallDesk:
         """Whether some call broke off in the middle of its arguments."""
         self.cut = False
         """Set when the answer was truncated: what is missing is then not made up."""
+        self.over = False
+        """Set when the host said that the answer ends in its calls: then native ones are over, too."""
 
     def begin(self, call: Call, slip: Slip, *, opened: bool = True) -> None:
         """A call begins; its header goes out at once if nothing speaks against it."""
@@ -177,14 +179,14 @@ class CallDesk:
         # A call in markers that nothing ended broke off; a native one has no end of its own but the answer's.
         broken_off = not closed and (self.cut or call.source == "markers")
         before = call.arguments.held
-        rest = call.arguments.close(cut=broken_off)
+        rest = call.arguments.close(cut=broken_off, over=closed or (self.over and call.source == "native"))
         self._tell(call, slip)
         self._pass_on(call, before, rest, slip)
-        call.complete = closed or call.arguments.complete
-        if not call.arguments.complete:
-            rule = "arguments_unfinished" if closed else "arguments_truncated"
-            slip.put(Repaired(rule, call.name or ""))
-            self.cut_off = self.cut_off or not closed
+        call.complete = call.arguments.complete
+        if not call.complete:
+            # Whoever said that the call is over: nobody can run it.
+            slip.put(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
+            self.cut_off = True
         if call.block < 0:
             self._waiting.append(call)
         else:
@@ -211,7 +213,7 @@ class CallDesk:
         if name is None and raw:
             # What is wrong with the arguments must not hide whose they are.
             trial = self._arguments_for(None)
-            tidy = trial.feed(raw) + trial.close(cut=not closed)
+            tidy = trial.feed(raw) + trial.close(cut=not closed, over=closed)
             wrapped = unwrap(tidy)
             arguments = wrapped.arguments if wrapped is not None else tidy
             name = self._declared.fix(wrapped.name) if wrapped is not None else self._declared.fitting(_decoded(tidy))

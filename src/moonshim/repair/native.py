@@ -46,6 +46,8 @@ class NativeCalls:
         self._last: _Slot | None = None
         self._unsettled: list[_Slot] = []
         self._open: list[Call] = []
+        self._stopped: Call | None = None
+        """The host has said that it is whole, and it is not: it may be the last, and cut off."""
 
     def feed(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
         slot = self._slot_for(piece, slip)
@@ -79,8 +81,8 @@ class NativeCalls:
             return None
         return slot.call if slot.call.block >= 0 and not slot.call.ended else None
 
-    def close(self, index: int, slip: Slip) -> None:
-        """The host says that this call is whole. If its arguments are not, the end of the answer decides about it."""
+    def close(self, index: int, slip: Slip, *, said: bool) -> None:
+        """This call is over if its arguments are whole. If the host `said` so and they are not, what follows decides."""
         slot = self._by_index.get(index)
         if slot is None:
             return
@@ -92,6 +94,8 @@ class NativeCalls:
         if call.arguments.complete and call in self._open:
             self._open.remove(call)
             self._desk.end(call, slip, closed=False)
+        elif said and call in self._open:
+            self._stopped = call
 
     def finish(self, slip: Slip) -> None:
         """No more deltas: every call is as whole as it will be."""
@@ -99,6 +103,7 @@ class NativeCalls:
         for call in self._open:
             self._desk.end(call, slip, closed=False)
         self._open.clear()
+        self._stopped = None
         self._by_index.clear()
         self._by_id.clear()
         self._last = None
@@ -214,7 +219,11 @@ class NativeCalls:
             self._desk.settle(self._last.call, slip)
 
     def end_whole(self, slip: Slip) -> None:
-        """A call that is held until it is whole is whole when something else begins."""
+        """A call that is held until it is whole is whole when something else begins; one that stopped was not cut off."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None and stopped in self._open:
+            self._open.remove(stopped)
+            self._desk.end(stopped, slip, closed=True)
         last = self._open[-1] if self._open else None
         if last is not None and last.whole and last.raw is None and last.arguments.complete:
             self._desk.end(last, slip, closed=False)

@@ -388,9 +388,9 @@ class SchemaArguments:
     def settle(self) -> str:
         return self._delivered(self._walk.feed(self._inner.settle()))
 
-    def close(self, *, cut: bool = False) -> str:
+    def close(self, *, cut: bool = False, over: bool = False) -> str:
         """The call is over. Nothing is added to a value that was cut off: it goes out as it came."""
-        rest = self._inner.close(cut=cut)
+        rest = self._inner.close(cut=cut, over=over)
         self._repairs += self._inner.drain()
         return self._delivered(self._walk.feed(rest) + self._walk.close())
 

@@ -208,6 +208,21 @@ def test_a_failure_closes_the_open_block_and_comes_last() -> None:
     assert encoded(failed) == [error]
 
 
+HALF: Final = (CALL, BlockDelta(0, '{"path": "s'), BlockClosed(0, complete=False))
+BEHIND: Final = (BlockOpened(1, "text"), BlockDelta(1, "Hm."), BlockClosed(1))
+
+
+def test_half_a_call_before_an_error_is_not_told_to_have_ended() -> None:
+    kinds = [payload["type"] for payload in encoded(*HALF, *BEHIND, Failed("arguments_cut_off", "half"))]
+    assert kinds == ["message_start", "content_block_start", "content_block_delta", "error"]
+
+
+def test_half_a_call_of_an_answer_over_its_limit_ends_with_it_and_what_came_behind_it_follows() -> None:
+    told = [(one["type"], one["index"]) for one in blocks(*HALF, *BEHIND, Finished("length"))]
+    block = ("content_block_start", "content_block_delta", "content_block_stop")
+    assert told == [(kind, index) for index in (0, 1) for kind in block]
+
+
 def test_repairs_are_not_told() -> None:
     assert encoded(Repaired("x")) == []
 

@@ -53,7 +53,6 @@ def test_the_last_call_is_cut_off_and_the_others_are_whole() -> None:
 
 def test_what_cannot_be_mended_is_marked_so() -> None:
     assert {name for name, fault in ROWS.items() if fault.fatal} == {
-        "arguments-unclosed",
         "arguments-cut-off",
         "arguments-garbage",
     }

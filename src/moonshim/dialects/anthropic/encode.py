@@ -53,12 +53,13 @@ _OWN_EVENTS: Final = frozenset({"message_start", "message_delta", "message_stop"
 class _Block:
     """A block that has begun: `number` is its index on the wire, once something of it is there."""
 
-    __slots__ = ("number", "opened", "said", "signature", "signed")
+    __slots__ = ("complete", "number", "opened", "said", "signature", "signed")
 
     def __init__(self, opened: BlockOpened) -> None:
         self.opened = opened
         self.number: int | None = None
         self.said = False
+        self.complete = True
         self.signed = BlockSigned(opened.index)
         self.signature: str | None = None
 
@@ -93,7 +94,9 @@ class MessagesEncoder:
                 return self._finish(event)
             case Failed():
                 self._over = True
-                return [*self._shut(), *self._end_foreign(), render_failed(event)]
+                # Clients run a call that is told to have ended: half of one is not.
+                half = self._open is not None and self._open.opened.kind == "call"
+                return [*([] if half else self._shut()), *self._end_foreign(), render_failed(event)]
             case Opaque(payload=payload):
                 return self._pass(payload)
             case Repaired():
@@ -130,7 +133,12 @@ class MessagesEncoder:
         return [{"type": "message_start", "message": message}]
 
     def _finish(self, finished: Finished) -> list[Json]:
-        out = self._start(Started()) + self._shut() + self._end_foreign()
+        out = self._start(Started()) + self._shut()
+        while self._waiting:
+            for one in self._waiting.pop(next(iter(self._waiting))):
+                out += self._write(one)
+            out += self._shut()
+        out += self._end_foreign()
         self._over = True
         reason = stop_reason(finished)
         stopped = finished.stop_sequence if reason == "stop_sequence" else None
@@ -166,8 +174,12 @@ class MessagesEncoder:
                 return self._grow(block, text)
             case BlockSigned():
                 return self._sign(block, event)
-            case BlockClosed(complete=complete):
-                return self._shut(complete=complete)
+            case BlockClosed(complete=complete) if block.opened.kind == "call" and not complete:
+                # How the answer ends decides whether its end is told; what comes behind it waits.
+                block.complete = False
+                return []
+            case BlockClosed():
+                return self._shut()
         return []
 
     def _begin(self, block: _Block) -> list[Json]:
@@ -225,7 +237,7 @@ class MessagesEncoder:
         block.signature = signature
         return [_delta(block, {"type": "signature_delta", "signature": signature})]
 
-    def _shut(self, *, complete: bool = True) -> list[Json]:
+    def _shut(self) -> list[Json]:
         """Close the open block, with all that it still lacks. For a call that broke off nothing is made up."""
         block, self._open = self._open, None
         if block is None or (block.opened.kind == "text" and not block.said):
@@ -240,7 +252,7 @@ class MessagesEncoder:
                 if not _is_enough(block.signed):
                     out += self._signature(block, self._token(block.signed))
         elif block.opened.kind == "call" and not block.said:
-            out.append(_delta(block, {"type": "input_json_delta", "partial_json": "{}" if complete else ""}))
+            out.append(_delta(block, {"type": "input_json_delta", "partial_json": "{}" if block.complete else ""}))
         return [*out, {"type": "content_block_stop", "index": block.number}]
 
     def _token(self, signed: BlockSigned) -> str:

@@ -172,7 +172,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "the last brace of the arguments is missing, though the answer is not over its limit",
         _each(_unclosed),
         "vllm#41739",
-        fatal=True,
     ),
     _row(
         "cut-off",
