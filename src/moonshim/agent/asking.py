@@ -1,6 +1,6 @@
 """A prepared request -> the events of its answer: asked again while nothing has been said, read, mended, closed.
 
-Read `AnswerStream._told` first: attempts, one after the other, of which the first that says something is told.
+Read `_Exchange.told` first: attempts, one after the other, of which the first that says something is told.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
 _USAGE_SECONDS: Final = 10.0
 """How long a host may be silent between the end of what it says and its usage, before that is taken for all."""
-_GOODBYE_SECONDS: Final = 1.0
+_GOODBYE_SECONDS: Final = 0.25
 """How long the end of an answer is waited for once all is said: then its connection can be used again."""
 _PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 _KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
@@ -72,7 +72,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     attempts: int
     longest_wait: float
     random: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Callable[[float], Awaitable[object]]
     done: Callable[[Exchanged], None]
     """Told once, when the answer is over or nobody wants more of it."""
 
@@ -88,19 +88,12 @@ class AnswerStream:
     """
 
     def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-        self._assembler = Assembler()
-        self._ids = CanonicalIds()
-        for known in asking.known_ids:
-            self._ids.keep(known)
-        self._problem: Problem | None = None
-        self._reading: Reading | None = None
-        self._ending: Finished | Failed | None = None
-        self._attempts = 0
-        self._events = self._told()
+        # What runs must not know this object: else nobody but the garbage collector would find out that it was left.
+        self._exchange = _Exchange(asking)
+        self._events = self._exchange.told()
 
     def __repr__(self) -> str:
-        return f"AnswerStream({self._asking.call!r})"
+        return f"AnswerStream({self._exchange.asking.call!r})"
 
     def __aiter__(self) -> AnswerStream:
         return self
@@ -121,9 +114,29 @@ class AnswerStream:
     @property
     def exchanged(self) -> Exchanged:
         """What it came to so far."""
+        return self._exchange.exchanged
+
+
+class _Exchange:
+    """One question and its answer."""
+
+    def __init__(self, asking: Asking) -> None:
+        self.asking = asking
+        self._assembler = Assembler()
+        self._ids = CanonicalIds()
+        for known in asking.known_ids:
+            self._ids.keep(known)
+        self._problem: Problem | None = None
+        self._reading: Reading | None = None
+        self._ending: Finished | Failed | None = None
+        self._attempts = 0
+
+    @property
+    def exchanged(self) -> Exchanged:
+        """What it came to so far."""
         reading = self._reading
         return Exchanged(
-            changes=tuple(self._asking.prepared.changes),
+            changes=tuple(self.asking.prepared.changes),
             repair_counts=reading.repair_counts if reading is not None else {},
             usage=reading.usage if reading is not None else None,
             problem=self._problem,
@@ -134,8 +147,9 @@ class AnswerStream:
 
     # -- attempts --------------------------------------------------------------------
 
-    async def _told(self) -> AsyncGenerator[Event, None]:
-        asking = self._asking
+    async def told(self) -> AsyncGenerator[Event, None]:
+        """The events."""
+        asking = self.asking
         try:
             while True:
                 self._attempts += 1
@@ -149,14 +163,14 @@ class AnswerStream:
                     break
                 await asking.sleep(pause)
             assert self._problem is not None
-            self._ending = _failed(self._problem)
-            yield self._ending
+            yield self._kept(_failed(self._problem))
         finally:
-            asking.done(self.exchanged)
+            if self._ending is None:
+                asking.done(self.exchanged)
 
     def _pause(self) -> float | None:
         """Seconds until the host is asked again; None: it is not."""
-        asking, problem = self._asking, self._problem
+        asking, problem = self.asking, self._problem
         assert problem is not None
         if self._attempts >= asking.attempts or verdict_on(problem) != "again":
             return None
@@ -164,7 +178,7 @@ class AnswerStream:
 
     async def _attempt(self) -> AsyncGenerator[Event, None]:
         """The events of the answer, to its ending; or none, and `_problem` says why."""
-        asking = self._asking
+        asking = self.asking
         self._problem = self._reading = None
         try:
             answer = await asking.upstream().open(asking.call)
@@ -197,7 +211,7 @@ class AnswerStream:
             body = await answer.read_all(_ERROR_BYTES, cut=True)
         except UpstreamError:
             body = b""
-        asking = self._asking
+        asking = self.asking
         return read_problem(answer.status, body, answer.headers, asking.prepared.needs, secrets=asking.secrets)
 
     # -- one answer ------------------------------------------------------------------
@@ -206,7 +220,7 @@ class AnswerStream:
         collector, told = EventCollector(), 0
         comes = form_of(answer.headers.get("content-type"))
         limit = MAX_ANSWER_BYTES if comes == "json" else MAX_EVENT_BYTES
-        plan = self._asking.prepared.plan
+        plan = self.asking.prepared.plan
         self._reading = reading = read_reply(plan, comes=comes, goes="sse", limit=limit, encoder=collector)
         over = False
         while not over:
@@ -254,13 +268,13 @@ class AnswerStream:
         if not isinstance(event, BlockOpened) or event.kind != "call":
             return event
         name = event.name or ""
-        names = self._asking.prepared.plan.names
+        names = self.asking.prepared.plan.names
         return replace(event, name=names.get(name, name), call_id=self._ids.new(event.call_id or ""))
 
     def _ended(self, event: Finished | Failed, reading: Reading) -> Finished | Failed:
         if isinstance(event, Finished):
             return event
-        secrets = self._asking.secrets
+        secrets = self.asking.secrets
         problem = reading.problem
         assert problem is not None
         self._problem = problem = without(problem, secrets)
@@ -270,6 +284,7 @@ class AnswerStream:
         self._assembler.feed(event)
         if isinstance(event, (Finished, Failed)):
             self._ending = event
+            self.asking.done(self.exchanged)  # before it is told: whoever hears of the end may look
         return event
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random as dice
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -84,13 +86,15 @@ class Provider:
         ca_bundle: str | None = None,
         longest_wait: float = LONGEST_WAIT,
         random: Callable[[], float] = dice.random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """Wrong arguments raise `InvalidInput`; nothing is asked yet.
 
         `options` are what to mend (None: everything, for a Kimi); `cells` are cells of the host's row that are
         otherwise here (docs/hosts.md), `transformers` the chain of docs/transformers.md. `upstream` is whoever asks
-        hosts already: it is not closed with this. `random` decides how long is waited before a host is asked again,
-        at most `longest_wait` seconds.
+        hosts already: it is not closed with this. Before a host is asked again, `sleep` waits for as long as it
+        says, or for a part of a second that `random` decides; what would take over `longest_wait` seconds is told as
+        the failure that it is.
         """
         given = locals()
         self._given = {key: given[key] for key in _ARGUMENTS if key != "upstream"}
@@ -119,6 +123,7 @@ class Provider:
         self.sampling = sampling
         self._options, self._transformers = options, tuple(transformers)
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
+        self._sleep = sleep
         self.last = Exchanged()
         """What the newest answer came to. Where several tasks ask at once, `exchanged` of each stream has its own."""
 
@@ -209,6 +214,7 @@ class Provider:
                 attempts=self._attempts,
                 longest_wait=self._longest_wait,
                 random=self._random,
+                sleep=self._sleep,
                 done=self._note,
             )
         )
@@ -273,9 +279,7 @@ class Provider:
         await self.close()
 
 
-_ARGUMENTS: Final = tuple(
-    name for name in Provider.__init__.__code__.co_varnames[: Provider.__init__.__code__.co_kwonlyargcount + 2]
-)[1:]
+_ARGUMENTS: Final = tuple(signature(Provider).parameters)
 
 
 def _ids_in(messages: tuple[Message, ...]) -> Iterable[str]:
