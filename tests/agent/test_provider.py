@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from moonshim.events import BlockDelta, BlockOpened, Finished, Repaired
 from moonshim.simulator import Meant, MeantCall, Simulator
 from moonshim.simulator.natures import NATURES
 from moonshim.simulator.question import Question
-from tests.agent.asking import LIST, collected, human, run
+from tests.agent.asking import LIST, Boxes, boxes_for, collected, human, run
 
 KEY: Final = "sk-the-secret-of-the-test"
 PATHS: Final = {"openai_chat": "/v1", "anthropic": "/anthropic"}
@@ -41,13 +41,23 @@ class Rounds:
         return Meant(reasoning=thought, text=f"Step {number}.", calls=calls)
 
 
+BOXES: Final[list[Boxes]] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _standing() -> Iterator[None]:
+    with boxes_for(Rounds()) as boxes:
+        BOXES[:] = [boxes]
+        yield
+
+
 @asynccontextmanager
 async def asked(nature: str, wire: str = "openai_chat", **arguments: Any) -> AsyncIterator[tuple[Simulator, Provider]]:
     """A host of this nature, and a provider for it."""
-    box = Simulator(nature=nature, model=Rounds(), log=lambda seen: None)
+    box = BOXES[0].of(nature)
     host = ROWS.get((nature, wire), nature if nature != "selfhost" else None)
     given = {"model": "kimi-k2.5", "api_key": KEY, "headers": {"user-agent": "kimi-cli"}, "host": host} | arguments
-    async with box, Provider(f"{box.url}{PATHS[wire]}", dialect=wire, **given) as provider:  # type: ignore[arg-type]
+    async with Provider(f"{box.url}{PATHS[wire]}", dialect=wire, **given) as provider:  # type: ignore[arg-type]
         yield box, provider
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -13,13 +13,15 @@ from moonshim.config import Timeouts
 from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished
 from moonshim.simulator import FAULTS, Simulator
 from moonshim.simulator.fault import Fault
-from tests.agent.asking import LIST, collected, human, run
+from tests.agent.asking import LIST, Boxes, boxes_for, collected, human, run
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
 
 KEY: Final = "sk-the-secret-of-the-test"
 waited: list[float] = []
 HASTY: Final = Timeouts(connect=5, first_byte=0.3, between_bytes=0.3)
 PATHS: Final = {"openai_chat": "/v1", "anthropic": "/anthropic"}
+MODELS: Final = {"openai_chat": "kimi-k2.5", "anthropic": "kimi-k2.6"}
+"""What comes once comes once for each name of a model."""
 
 
 async def at_once(seconds: float) -> None:
@@ -27,16 +29,26 @@ async def at_once(seconds: float) -> None:
     waited.append(seconds)
 
 
+BOXES: Final[list[Boxes]] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _standing() -> Iterator[None]:
+    with boxes_for() as boxes:
+        BOXES[:] = [boxes]
+        yield
+
+
 async def answer_to(fault: str, wire: str = "openai_chat", **arguments: Any) -> tuple[list[Event], Provider]:
     """What a provider tells when this fault is in its host's way."""
-    async with Simulator(nature="moonshot", log=lambda seen: None) as box:
-        host = "moonshot" if wire == "openai_chat" else "moonshot-anthropic"
-        given: dict[str, Any] = {"random": lambda: 0.0, "sleep": at_once}
-        if fault.startswith("stall"):
-            given["timeouts"] = HASTY
-        given |= arguments
-        async with Provider(f"{box.url}{PATHS[wire]}", host=host, model=f"kimi-k2.5+{fault}", **given) as provider:
-            return await collected(provider.stream_chat_with_tools(human(), [LIST])), provider
+    box = BOXES[0].of("moonshot")
+    host = "moonshot" if wire == "openai_chat" else "moonshot-anthropic"
+    given: dict[str, Any] = {"random": lambda: 0.0, "sleep": at_once}
+    if fault.startswith("stall"):
+        given["timeouts"] = HASTY
+    given |= arguments
+    async with Provider(f"{box.url}{PATHS[wire]}", host=host, model=f"{MODELS[wire]}+{fault}", **given) as provider:
+        return await collected(provider.stream_chat_with_tools(human(), [LIST])), provider
 
 
 def endings(events: list[Event]) -> list[Finished | Failed]:
