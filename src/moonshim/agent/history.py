@@ -151,9 +151,9 @@ class HistoryFile(History):
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise HistoryError(f"{path} exists already: open it, or choose another name") from None
         except (OSError, ValueError) as error:
+            if isinstance(error, FileExistsError) and path.parent.is_dir():
+                raise HistoryError(f"{path} exists already: open it, or choose another name") from None
             raise HistoryError(f"{path} cannot be made: {_why(error)}") from error
         made = cls._begun(path, descriptor, about or {}, clock)
         made._is_new = True
