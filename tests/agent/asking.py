@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
-from moonshim.agent.asking import AnswerStream
-from moonshim.conversation import Tool
+from moonshim.agent import AnswerStream, Provider
+from moonshim.conversation import Message, Text, Tool, ToolCall, ToolResult
 from moonshim.events import Event
-from moonshim.simulator import Model, Simulator
+from moonshim.simulator import Meant, MeantCall, Model, Question, Simulator
 
-__all__ = ["LIST", "PATIENCE", "Boxes", "boxes_for", "collected", "human", "run"]
+__all__ = ["LIST", "PATIENCE", "Boxes", "Rounds", "boxes_for", "collected", "human", "run", "whole_conversation"]
 
 T = TypeVar("T")
 PATIENCE: Final = 30.0
@@ -38,6 +39,32 @@ def human(text: str = "List the files") -> list[dict[str, Any]]:
 
 async def collected(stream: AnswerStream) -> list[Event]:
     return [event async for event in stream]
+
+
+class Rounds:
+    """Thinks and calls in each of three rounds, twice in the second; then says what the tools gave."""
+
+    def reply(self, question: Question) -> Meant:
+        number = question.round
+        thought = f"Thought {number}." if question.thinking else ""
+        if number > 3:
+            given = " | ".join(result.text for turn in question.since for result in turn.results)
+            return Meant(reasoning=thought, text=f"Done: {given}")
+        calls = tuple(MeantCall("ls", json.dumps({"path": f"/{number}/{place}"})) for place in range(1 + number % 2))
+        return Meant(reasoning=thought, text=f"Step {number}.", calls=calls)
+
+
+async def whole_conversation(provider: Provider) -> list[Message]:
+    """An agent in a few lines."""
+    history = [Message("system", (Text("Be brief."),)), Message("human", (Text("List the files"),))]
+    while True:
+        history.append(await provider.complete(history, [LIST]))
+        calls = [part for part in history[-1].parts if isinstance(part, ToolCall)]
+        if not calls:
+            return history
+        for call in calls:
+            gave = f"{json.loads(call.arguments)['path']} is empty"
+            history.append(Message("tool", (ToolResult(call.id, call.name, (Text(gave),)),)))
 
 
 class Boxes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -12,13 +11,13 @@ import pytest
 
 from moonshim.agent import AnswerFailed, Provider
 from moonshim.agent.asking import answered
-from moonshim.conversation import Message, Reasoning, Sampling, Text, Thinking, Tool, ToolCall, ToolResult
+from moonshim.conversation import Message, Reasoning, Sampling, Text, Thinking, Tool, ToolCall
 from moonshim.errors import InvalidInput
 from moonshim.events import BlockDelta, BlockOpened, Finished, Repaired
 from moonshim.simulator import Meant, MeantCall, Simulator
 from moonshim.simulator.natures import NATURES
 from moonshim.simulator.question import Question
-from tests.agent.asking import LIST, Boxes, boxes_for, collected, human, run
+from tests.agent.asking import LIST, Boxes, Rounds, boxes_for, collected, human, run, whole_conversation
 
 KEY: Final = "sk-the-secret-of-the-test"
 PATHS: Final = {"openai_chat": "/v1", "anthropic": "/anthropic"}
@@ -26,19 +25,6 @@ WIRES: Final = [(nature, "openai_chat") for nature in NATURES] + [
     (nature, "anthropic") for nature in ("moonshot", "kimi-coding", "selfhost")
 ]
 ROWS: Final = {("moonshot", "anthropic"): "moonshot-anthropic", ("selfhost", "openai_chat"): None}
-
-
-class Rounds:
-    """Thinks and calls in each of three rounds, twice in the second; then says what the tools gave."""
-
-    def reply(self, question: Question) -> Meant:
-        number = question.round
-        thought = f"Thought {number}." if question.thinking else ""
-        if number > 3:
-            given = " | ".join(result.text for turn in question.since for result in turn.results)
-            return Meant(reasoning=thought, text=f"Done: {given}")
-        calls = tuple(MeantCall("ls", json.dumps({"path": f"/{number}/{place}"})) for place in range(1 + number % 2))
-        return Meant(reasoning=thought, text=f"Step {number}.", calls=calls)
 
 
 BOXES: Final[list[Boxes]] = []
@@ -59,19 +45,6 @@ async def asked(nature: str, wire: str = "openai_chat", **arguments: Any) -> Asy
     given = {"model": "kimi-k2.5", "api_key": KEY, "headers": {"user-agent": "kimi-cli"}, "host": host} | arguments
     async with Provider(f"{box.url}{PATHS[wire]}", dialect=wire, **given) as provider:  # type: ignore[arg-type]
         yield box, provider
-
-
-async def whole_conversation(provider: Provider) -> list[Message]:
-    """An agent in a few lines."""
-    history = [Message("system", (Text("Be brief."),)), Message("human", (Text("List the files"),))]
-    while True:
-        history.append(await provider.complete(history, [LIST]))
-        calls = [part for part in history[-1].parts if isinstance(part, ToolCall)]
-        if not calls:
-            return history
-        for call in calls:
-            gave = f"{json.loads(call.arguments)['path']} is empty"
-            history.append(Message("tool", (ToolResult(call.id, call.name, (Text(gave),)),)))
 
 
 class TestEveryNature:

@@ -78,5 +78,11 @@ if not TYPE_CHECKING:
 
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        try:
+            home = import_module(f"{__name__}.{_HOMES[name]}")
+        except ModuleNotFoundError as error:
+            if error.name != "aiohttp":
+                raise
+            raise ModuleNotFoundError('moonshim.agent needs aiohttp: pip install "moonshim[agent]"') from error
+        value = globals()[name] = getattr(home, name)
         return value
