@@ -1,7 +1,7 @@
 """One request of a package -> what its host accepts, and the host's answer -> what the package reads. No I/O in here.
 
-    Tending.take -> Exchange: url, body -> the host -> answered -> feed* -> end
-                                                    -> refused
+    route_of -> Tending.take -> Exchange.body -> the host -> answered -> feed* -> end
+                                                         -> refused
 
 `Tending` is what the requests of one client share.
 """
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from moonshim.dialects.openai_responses import completed_in
-from moonshim.errors import MoonshimError, Problem, problem_of
+from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
 from moonshim.events import Failed
 from moonshim.formats import is_kimi_model
 from moonshim.hosts.detect import needs_for
@@ -34,20 +34,13 @@ from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_repl
 from moonshim.sse import MAX_EVENT_BYTES
 from moonshim.stage import Transformer
 
-__all__ = ["ERROR_BYTES", "Exchange", "Header", "Reply", "Tending", "dialect_of", "told"]
+__all__ = ["ERROR_BYTES", "Exchange", "Header", "Reply", "Route", "Tending", "route_of", "told"]
 
 Header: TypeAlias = tuple[str, str]
 
 ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
 
-_PATHS: Final[tuple[tuple[str, str, str, str], ...]] = (
-    # The end of the path, the package's dialect, the host's dialect, and the path there.
-    ("/chat/completions", "openai_chat", "openai_chat", "/chat/completions"),
-    ("/messages", "anthropic", "anthropic", "/messages"),
-    # Few hosts of Kimi speak Responses, and all of them Chat.
-    ("/responses", "openai_responses", "openai_chat", "/chat/completions"),
-)
 _MOONSHOTS: Final = frozenset({"moonshot", "moonshot-anthropic", "kimi-coding"})
 """Hosts of nothing but Kimi, whatever the model is called."""
 _KEYS: Final = ("authorization", "x-api-key", "api-key")
@@ -59,21 +52,40 @@ _CONTENT_TYPES: Final[dict[Form, str]] = {
 }
 
 
+class Route(Struct, frozen=True):
+    """A path at which packages ask models, and where that is asked."""
+
+    end: str
+    dialect: str
+    """The package's."""
+    upstream: str
+    """The host's."""
+    asked_at: str
+
+
+_ROUTES: Final = (
+    Route("/chat/completions", "openai_chat", "openai_chat", "/chat/completions"),
+    Route("/messages", "anthropic", "anthropic", "/messages"),
+    # Few hosts of Kimi speak Responses, and all of them Chat.
+    Route("/responses", "openai_responses", "openai_chat", "/chat/completions"),
+)
+
+
+def route_of(method: str, path: str) -> Route | None:
+    """The route of a request that may have to be made right; None: it is none of ours, whatever its body says.
+
+    >>> route_of("POST", "/v1/messages").dialect, route_of("GET", "/v1/models"), route_of("POST", "/v1/embeddings")
+    ('anthropic', None, None)
+    """
+    return next((route for route in _ROUTES if method == "POST" and path.endswith(route.end)), None)
+
+
 class Reply(Struct, frozen=True):
     """A whole answer that is an error."""
 
     status: int
     headers: list[Header]
     body: bytes
-
-
-def dialect_of(method: str, path: str) -> str | None:
-    """The dialect of a request that may have to be made right; None: it is none of ours, whatever its body says.
-
-    >>> dialect_of("POST", "/v1/chat/completions"), dialect_of("GET", "/v1/models")
-    ('openai_chat', None)
-    """
-    return next((row[1] for row in _PATHS if method == "POST" and path.endswith(row[0])), None)
 
 
 class Tending:
@@ -95,24 +107,23 @@ class Tending:
         self.memory = Memory() if memory is None else memory
         self.responses = KeptResponses(self.memory)
 
-    def take(self, path: str, base_url: str, headers: Mapping[str, str], content: bytes) -> Exchange | None:
+    def take(self, route: Route, url: str, headers: Mapping[str, str], content: bytes) -> Exchange | None:
         """The exchange that a request begins; None: it is not for us, and goes as it came.
 
         What cannot be made right raises `MoonshimError`, to be told with `told`.
         """
-        row = next(row for row in _PATHS if path.endswith(row[0]))
-        end, dialect, upstream, there = row
         body = None if "content-encoding" in headers else decode_object(content)
-        if body is None or not self._is_ours(body.get("model"), base_url, upstream):
+        if body is None or not self._is_ours(body.get("model"), url, route.upstream):
             return None
         secrets = tuple(headers[name] for name in _KEYS if name in headers)
+        # What belongs to one key is never found under another.
         space = blake2b("\n".join(secrets).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        whole = self.responses.resolve(space, body) if dialect == "openai_responses" else body
-        asked = read_request(whole, dialect=dialect)
+        whole = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
+        asked = read_request(whole, dialect=route.dialect)
         prepared = asked.prepare(
-            upstream=upstream,
+            upstream=route.upstream,
             host=self.host,
-            base_url=base_url,
+            base_url=url,
             options=self.options,
             overrides=self.overrides,
             recalled=self.memory.recall(space, asked),
@@ -120,14 +131,20 @@ class Tending:
             reply_id=uuid.uuid4().hex,
             created=int(time.time()),
         )
-        return Exchange(self, path.removesuffix(end) + there, body, asked, prepared, space, secrets)
+        if prepared.needs.dialect != route.upstream:
+            raise InvalidInput(
+                f"{prepared.needs.host} is spoken to in Messages: use the anthropic package, or an address without"
+                " /anthropic in it",
+                field="base_url",
+            )
+        return Exchange(self, body, asked, prepared, space, secrets)
 
-    def _is_ours(self, model: object, base_url: str, upstream: str) -> bool:
+    def _is_ours(self, model: object, url: str, upstream: str) -> bool:
         if not isinstance(model, str):
             return False
         if self.options is not None or self.overrides or self.transformers or is_kimi_model(model):
             return True
-        needs = needs_for(model=model, host=self.host, base_url=base_url, upstream=upstream)
+        needs = needs_for(model=model, host=self.host, base_url=url, upstream=upstream)
         return needs.generation != "other" or needs.host in _MOONSHOTS
 
 
@@ -145,16 +162,14 @@ class Exchange:
     def __init__(
         self,
         tending: Tending,
-        path: str,
         body: dict[str, Any],
         asked: Asked,
         prepared: Prepared,
         space: str,
         secrets: tuple[str, ...],
     ) -> None:
-        self.path = path
-        """Where it goes, at the same host."""
         self.body = encode(prepared.body)
+        """What is sent."""
         self._tending, self._came, self._asked, self._prepared = tending, body, asked, prepared
         self._space, self._secrets = space, secrets
         self._goes: Form = "sse" if asked.request.stream is True else "json"

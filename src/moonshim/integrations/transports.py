@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from moonshim.errors import InvalidInput, MoonshimError, UpstreamBroke, UpstreamStalled
-from moonshim.integrations.exchange import ERROR_BYTES, Exchange, Reply, Tending, dialect_of, told
+from moonshim.integrations.exchange import ERROR_BYTES, Exchange, Reply, Route, Tending, route_of, told
 
 __all__ = ["mend_client"]
 
@@ -165,18 +165,19 @@ class _Mending:
     def __init__(self, http: Any, inner: Any, tending: Tending) -> None:
         self._http, self._inner, self._tending = http, inner, tending
 
-    def _prepared(self, request: Any) -> Exchange | Reply | None:
+    def _prepared(self, request: Any, route: Route) -> Exchange | Reply | None:
         """What becomes of a request whose body was read; None: it goes as it came."""
-        url = request.url
+        plain = request.url.copy_with(query=None, fragment=None, username=None, password=None)
         try:
-            plain = url.copy_with(query=None, fragment=None, username=None, password=None)
-            return self._tending.take(url.path, str(plain), request.headers, request.content)
+            return self._tending.take(route, str(plain), request.headers, request.content)
         except MoonshimError as error:
-            return told(error, dialect_of(request.method, url.path) or "openai_chat")
+            return told(error, route.dialect)
 
-    def _sent(self, request: Any, exchange: Exchange) -> Any:
+    def _sent(self, request: Any, route: Route, exchange: Exchange) -> Any:
         """The request as the host is to have it. The package's own stays as it is: it may be sent again."""
-        url = request.url if request.url.path == exchange.path else request.url.copy_with(path=exchange.path)
+        url = request.url
+        if route.asked_at != route.end:
+            url = url.copy_with(path=url.path.removesuffix(route.end) + route.asked_at)
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
         return self._http.Request("POST", url, headers=headers, content=exchange.body, extensions=request.extensions)
 
@@ -188,15 +189,16 @@ class MendingTransport(_Mending):
     """Makes right what passes through a transport, if it is for Kimi; all else passes as it is."""
 
     def handle_request(self, request: Any) -> Any:
-        if dialect_of(request.method, request.url.path) is None:
+        route = route_of(request.method, request.url.path)
+        if route is None:
             return self._inner.handle_request(request)
         request.read()
-        exchange = self._prepared(request)
+        exchange = self._prepared(request, route)
         if exchange is None:
             return self._inner.handle_request(request)
         if isinstance(exchange, Reply):
             return self._reply(exchange)
-        answer = self._inner.handle_request(self._sent(request, exchange))
+        answer = self._inner.handle_request(self._sent(request, route, exchange))
         if answer.is_redirect:
             return answer
         stream = _on_top(MendedStream, self._http.SyncByteStream)(self._http, exchange, answer)
@@ -225,15 +227,16 @@ class MendingAsyncTransport(_Mending):
     """The same for those who wait."""
 
     async def handle_async_request(self, request: Any) -> Any:
-        if dialect_of(request.method, request.url.path) is None:
+        route = route_of(request.method, request.url.path)
+        if route is None:
             return await self._inner.handle_async_request(request)
         await request.aread()
-        exchange = self._prepared(request)
+        exchange = self._prepared(request, route)
         if exchange is None:
             return await self._inner.handle_async_request(request)
         if isinstance(exchange, Reply):
             return self._reply(exchange)
-        answer = await self._inner.handle_async_request(self._sent(request, exchange))
+        answer = await self._inner.handle_async_request(self._sent(request, route, exchange))
         if answer.is_redirect:
             return answer
         stream = _on_top(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, answer)
