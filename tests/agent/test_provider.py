@@ -331,6 +331,7 @@ class TestParameters:
             ({"sampling": {}}, "sampling"),
             ({"options": {}}, "options"),
             ({"attempts": 0}, "attempts"),
+            ({"timeouts": 5}, "timeouts"),
             ({"cells": {"no_such_cell": 1}}, "no_such_cell"),
         ]
         for change, field in wrong:

@@ -146,3 +146,38 @@ def test_a_conversation_that_had_native_calls_goes_on_in_text(format: str) -> No
             await plain.close()
 
     run(test())
+
+
+LEFT_IN_THE_TEXT: Final = {
+    "qwen": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>',
+    "kimi": (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+        '{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>'
+    ),
+    "deepseek": (
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>"
+        '{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
+    ),
+    "mistral": '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}}]',
+    "gemma": '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
+}
+
+
+@pytest.mark.parametrize("format", LEFT_IN_THE_TEXT)
+def test_a_format_that_is_set_reads_the_calls_that_its_host_left_in_the_text(format: str) -> None:
+    class Leaks:
+        def reply(self, question: Question) -> Meant:
+            return Meant(text=LEFT_IN_THE_TEXT[format])
+
+    async def test() -> None:
+        async with (
+            Simulator(nature="selfhost", model=Leaks(), log=lambda seen: None) as box,
+            Provider(f"{box.url}/v1", model="plain-1", tool_format=format) as provider,
+        ):
+            answer = await provider.complete([Message("human", (Text("How is it in Paris?"),))], [WEATHER])
+            (call,) = answer.parts
+            assert isinstance(call, ToolCall)
+            assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
+            assert box.requests[-1].body["tools"]
+
+    run(test())

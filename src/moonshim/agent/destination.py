@@ -25,6 +25,10 @@ __all__ = ["Destination", "Dialect"]
 
 Dialect: TypeAlias = Literal["openai_chat", "anthropic"]
 _SHORTEST_SECRET: Final = 4
+_KNOWN_TO_ALL: Final = frozenset(
+    {"accept", "anthropic-beta", "anthropic-version", "http-referer", "user-agent", "x-title"}
+)
+"""Headers that hold no secret; hosts speak of what is in them."""
 _UNSENDABLE: Final = re.compile(r"[^\t -~\x80-\xff]")
 """What cannot stand in a header."""
 _GRAMMARS: Final[dict[ToolFormat, str]] = {
@@ -73,6 +77,8 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         for name, value in self.headers.items():
             if not isinstance(value, str) or _UNSENDABLE.search(f"{name}{value}"):
                 raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
+        if not isinstance(self.timeouts, Timeouts):
+            raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
         self.needs  # noqa: B018 - found now, so that a wrong host or cell is told at once
 
     def __repr__(self) -> str:
@@ -165,7 +171,8 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def secrets(self) -> tuple[str, ...]:
         """What a host is sent, and must not be shown when it repeats it; the longest first: one may be in another."""
-        texts = [(self.api_key or "").strip(), *self.headers.values()]
+        texts = [(self.api_key or "").strip()]
+        texts += [value for name, value in self.headers.items() if name.lower() not in _KNOWN_TO_ALL]
         for url in map(urlsplit, (self.base_url, self.proxy or "")):
             texts += [url.password or "", unquote(url.password or ""), url.query]
         return tuple(sorted({text for text in texts if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True))
