@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
@@ -84,8 +85,8 @@ def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None
     >>> read_signature(wait).schema["properties"]
     {'seconds': {'type': 'number', 'description': 'how long'}, 'why': {'type': 'string', 'default': ''}}
     """
-    whose = getattr(function, "__name__", type(function).__name__)
-    documented = describe(inspect.getdoc(function))
+    whose = getattr(function, "__name__", None) or type(function).__name__
+    documented = describe(_docstring(function))
     hints = _hints(function, names or {}, whose)
     parameters = _parameters(function, whose)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -126,6 +127,14 @@ def _parameters(function: Callable[..., Any], whose: str) -> list[inspect.Parame
         if number == 0 and one.name in ("self", "cls"):
             raise InvalidInput(f"{whose} is a method: make a tool of it with tool(its_object.{whose})", field="tools")
     return parameters
+
+
+def _docstring(function: Any) -> str | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function):
+        return function.__doc__
+    return type(function).__call__.__doc__ or type(function).__doc__
 
 
 def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -> dict[str, Any]:
