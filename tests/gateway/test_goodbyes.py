@@ -64,3 +64,27 @@ def test_a_host_that_never_ends_is_left_when_the_client_is_gone() -> None:
             assert one.records[-1].outcome == "client_gone"
 
     run(test())
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_that_was_told_the_end_does_not_wait_for_a_host_that_stays(
+    client: str, upstream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moonshim.gateway.exchange._LAST_WORDS_SECONDS", 3600.0)
+
+    async def test() -> None:
+        async def stays(peer: Peer, asked: Asked) -> None:
+            await peer.send(chunked(), chunks(short_stream(upstream), end=False))
+            await peer.gone()
+
+        async with scene(stays, dialect=upstream) as one, one.connected() as connection:
+            connection.send(client, body_of(client))
+            await connection.head()
+            reply = await connection.rest()
+            assert connection.ended
+            assert ENDS[client] in reply.body
+            await one.until(lambda: len(one.records) == 1, "the request does not end")
+            assert [record.outcome for record in one.records] == ["ok"]
+
+    run(test())

@@ -57,6 +57,8 @@ _ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is read: some answer with whole pages."""
 _LAST_WORDS_SECONDS: Final = 10.0
 """How long a host may be silent behind the end of its answer, before that is taken for all."""
+_GOODBYE_SECONDS: Final = 0.25
+"""The same while a client waits that has been told the end: only the host's connection can still be won by it."""
 _CONTENT_TYPES: Final[dict[Form, bytes]] = {
     "sse": b"text/event-stream; charset=utf-8",
     "ndjson": b"application/x-ndjson",
@@ -306,11 +308,13 @@ class _Asking:
         """What comes behind the end of an answer: usage, mostly. Some hosts then leave the connection open."""
         if self.prepared.body.get("n") not in (None, 1):
             return await answer.read()  # only the first of several answers has ended
+        outlet = self._outlet
+        waits = outlet.told_end and not outlet.left
         try:
-            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+            async with asyncio.timeout(_GOODBYE_SECONDS if waits else _LAST_WORDS_SECONDS):
                 return await answer.read()
         except TimeoutError:
-            return b""
+            return await self._last_words(answer) if waits and outlet.left else b""
 
     async def _begin(self, answer: Answer, reading: Reading, out: bytes) -> None:
         if isinstance(reading.ending, Failed) and reading.problem is not None:

@@ -70,6 +70,11 @@ class Outlet:
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def left(self) -> bool:
+        """Whether the client went away behind the end that it was told: nobody waits any longer."""
+        return self._send is _nobody
+
     # -- heartbeats ------------------------------------------------------------------
 
     def keep_alive(self, seconds: float, beat: bytes, headers: Sequence[Header]) -> None:
