@@ -53,13 +53,14 @@ class Answered(Struct, frozen=True):
 class Packages:
     """Both packages, on connections that are kept; `headers` are those of the last answer."""
 
-    def __init__(self, url: str, *, key: str = "none", agent: str | None = None) -> None:
+    def __init__(self, url: str, *, key: str = "none", agent: str | None = None, timeout: float = 600) -> None:
         """`agent`: the User-Agent, where the package's own will not do."""
         self.headers: Any = {}
         self.answering: Callable[[], None] = lambda: None
         """Called when the headers of an answer have come."""
         hooks: Any = {"response": [self._note]}
-        given: Any = {"api_key": key, "max_retries": 0, "default_headers": {"user-agent": agent} if agent else None}
+        given: Any = {"api_key": key, "max_retries": 0, "timeout": timeout}
+        given["default_headers"] = {"user-agent": agent} if agent else None
         self.openai = AsyncOpenAI(base_url=f"{url}/v1", http_client=OpenAIHttp(event_hooks=hooks), **given)
         self.anthropic = AsyncAnthropic(base_url=url, http_client=AnthropicHttp(event_hooks=hooks), **given)
 

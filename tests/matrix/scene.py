@@ -25,6 +25,8 @@ OTHER: Final = "plain-1"
 AGENT: Final = "claude-cli/2.1.325 (the matrix)"
 """One of those that Kimi's coding endpoint lets in."""
 PATIENCE: Final = 60.0
+HASTY: Final = 1.5
+"""Seconds that somebody waits who does not wait for a host that stalls."""
 
 
 class Scene:
@@ -32,7 +34,7 @@ class Scene:
 
     def __init__(self, runner: asyncio.Runner, boxes: dict[str, Simulator]) -> None:
         self._runner, self.boxes = runner, boxes
-        self.direct = {name: Packages(box.url, agent=AGENT) for name, box in boxes.items()}
+        self.direct = {name: Packages(box.url, agent=AGENT, timeout=HASTY) for name, box in boxes.items()}
         self.gateway: Running
         self.mended: Packages
 
@@ -63,7 +65,7 @@ def _providers(boxes: dict[str, Simulator]) -> Iterator[Provider]:
                     keys=(Secret("sk-host"),),
                     dialect=wire,
                     host=host.messages_row if messages else host.row,
-                    timeouts=Timeouts(first_byte=1, between_bytes=1) if hasty else Timeouts(),
+                    timeouts=Timeouts(first_byte=HASTY, between_bytes=HASTY) if hasty else Timeouts(),
                 )
 
 
