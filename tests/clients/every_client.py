@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.clients.ai_sdk import AI_SDK
+from tests.clients.ai_sdk_example import AI_SDK_EXAMPLE
 from tests.clients.claude_code import CLAUDE_CODE
 from tests.clients.client import Client
 from tests.clients.codex import CODEX
@@ -14,4 +15,4 @@ from tests.clients.qwen_code import QWEN_CODE
 
 __all__ = ["CLIENTS"]
 
-CLIENTS: Final[tuple[Client, ...]] = (CLAUDE_CODE, CODEX, *KIMI_CODE, OPENCODE, QWEN_CODE, *AI_SDK)
+CLIENTS: Final[tuple[Client, ...]] = (CLAUDE_CODE, CODEX, *KIMI_CODE, OPENCODE, QWEN_CODE, *AI_SDK, AI_SDK_EXAMPLE)
