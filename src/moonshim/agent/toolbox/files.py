@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from moonshim.agent.toolbox.folder import Folder
-from moonshim.agent.toolbox.text_files import LARGEST, TextFile, looks_binary, read_text_file, write_bytes
+from moonshim.agent.toolbox.text_files import LARGEST, LOOKED_AT, TextFile, looks_binary, read_text_file, write_bytes
 from moonshim.agent.tools import ToolFailed
 
 __all__ = ["Files"]
@@ -66,9 +66,9 @@ class Files:
             content: The whole text of the file.
         """
         found = self._folder.find(path)
-        existed = found.exists() or found.is_symlink()
+        existed = self._folder.mode_of(found, path) is not None
         if existed:
-            found = self._folder.find_file(path)
+            self._folder.find_file(path)
         data = TextFile("").encoded(content)
         write_bytes(found, data, path)
         word = "Replaced" if existed else "Wrote"
@@ -126,11 +126,9 @@ def _streamed(path: Path, shown: str) -> Iterator[str]:
     """Line by line, of which each is read only so far: a file may be one line of a gigabyte."""
     try:
         with path.open("rb") as file:
-            first = True
+            if looks_binary(file.peek(LOOKED_AT)):
+                raise ToolFailed(f"Error: {shown} is a binary file.")
             while piece := file.readline(LARGEST):
-                if first and looks_binary(piece):
-                    raise ToolFailed(f"Error: {shown} is a binary file.")
-                first = False
                 line = piece[: _LONGEST_LINE * 4].decode("utf-8", "replace").rstrip("\r\n")
                 while piece and not piece.endswith(b"\n"):
                     piece = file.readline(LARGEST)

@@ -44,19 +44,34 @@ class Folder:
         """The path as the model should write it."""
         return str(path.relative_to(self.root)) if self.has(path) else str(path)
 
+    def mode_of(self, found: Path, path: str) -> int | None:
+        """What is there; None: nothing."""
+        try:
+            return found.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise ToolFailed(f"Error: {path} cannot be used: {error.strerror}.") from error
+
     def find_file(self, path: str) -> Path:
         """A file that exists: no folder, no pipe, no device."""
         found = self.find(path)
-        try:
-            mode = found.stat().st_mode
-        except FileNotFoundError:
-            raise ToolFailed(f"Error: there is no file {path}.{_perhaps(found)}") from None
-        except OSError as error:
-            raise ToolFailed(f"Error: {path} cannot be read: {error.strerror}.") from error
+        mode = self.mode_of(found, path)
+        if mode is None:
+            raise ToolFailed(f"Error: there is no file {path}.{_perhaps(found)}")
         if stat.S_ISDIR(mode):
             raise ToolFailed(f"Error: {path} is a folder. Use glob to see what is in it.")
         if not stat.S_ISREG(mode):
             raise ToolFailed(f"Error: {path} is no ordinary file.")
+        return found
+
+    def find_folder(self, path: str) -> Path:
+        found = self.find(path)
+        mode = self.mode_of(found, path)
+        if mode is None:
+            raise ToolFailed(f"Error: there is no folder {path}.{_perhaps(found)}")
+        if not stat.S_ISDIR(mode):
+            raise ToolFailed(f"Error: {path} is no folder.")
         return found
 
 

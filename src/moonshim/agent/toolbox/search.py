@@ -43,7 +43,7 @@ class Search:
                 `{a,b}` is either.
             path: The folder to look in.
         """
-        base = self._folder_at(path)
+        base = self._folder.find_folder(path)
         if not pattern.strip():
             raise ToolFailed("Error: the pattern is empty.")
         if pattern.startswith("/"):
@@ -71,7 +71,7 @@ class Search:
             context: How many lines to show before and after each.
         """
         base = self._folder.find(path)
-        if not base.exists():
+        if self._folder.mode_of(base, path) is None:
             raise ToolFailed(f"Error: there is no {path}.")
         if not pattern:
             raise ToolFailed("Error: the pattern is empty.")
@@ -92,12 +92,6 @@ class Search:
     def _root(self) -> str:
         """Where links may lead to; empty: anywhere."""
         return "" if self._folder.outside else str(self._folder.root)
-
-    def _folder_at(self, path: str) -> Path:
-        base = self._folder.find(path)
-        if not base.is_dir():
-            raise ToolFailed(f"Error: {path} is no folder." if base.exists() else f"Error: there is no folder {path}.")
-        return base
 
     async def _searched(self, asked: dict[str, Any]) -> tuple[list[str], str]:
         process = await asyncio.create_subprocess_exec(

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from moonshim.agent.tools import ToolFailed
 
-__all__ = ["LARGEST", "TextFile", "looks_binary", "read_text_file", "write_bytes"]
+__all__ = ["LARGEST", "LOOKED_AT", "TextFile", "looks_binary", "read_text_file", "write_bytes"]
 
 LARGEST: Final = 10 * 2**20
 """Bytes of a file that is edited, or read whole."""
-_LOOKED_AT: Final = 8192
+LOOKED_AT: Final = 8192
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -50,7 +50,7 @@ class TextFile(Struct, frozen=True):
 
 def looks_binary(data: bytes) -> bool:
     """Whether this is no text, by its first bytes."""
-    return b"\0" in data[:_LOOKED_AT] and not any(data.startswith(mark) for mark, _ in _MARKS)
+    return b"\0" in data[:LOOKED_AT] and not any(data.startswith(mark) for mark, _ in _MARKS)
 
 
 def read_text_file(path: Path, shown: str) -> TextFile:
