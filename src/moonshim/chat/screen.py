@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.agent.events import MessageKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
 from moonshim.chat.markdown_cut import finished_part
 from moonshim.conversation import Text, ToolCall, ToolResult
 from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
@@ -81,7 +81,6 @@ class Screen:
         self._open: list[_Block] = []  # in the order in which they are shown
         self._blocks: dict[int, _Block] = {}  # of the answer that comes in, by their index
         self._calls: dict[str, _Block] = {}  # by the identifier that the loop has for them
-        self._done: list[Item] = []
         self._asked = False
 
     @property
@@ -112,23 +111,25 @@ class Screen:
                 self._end_call(call, result, seconds)
             case MessageKept(message=message) if message.speaker == "ai":
                 self._asked = False
+            case NotKept(detail=detail):
+                self._tell(Told(detail, "failed"))
             case RunEnded(reason=reason, detail=detail):
                 self.end()
                 if reason != "answered":
                     by_hand = reason in ("refused", "cancelled")
-                    self._done.append(Told(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
+                    self._tell(Told(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
             case _:
                 pass
 
     def take(self) -> list[Item]:
         """What is done since the last time, in order."""
+        done: list[Item] = []
         while self._open:
             block = self._open[0]
-            self._done += block.pieces(self.folded)
+            done += block.pieces(self.folded)
             if not block.is_done:
                 break
             del self._open[0]
-        done, self._done = self._done, []
         return done
 
     def growing(self) -> list[Item]:
@@ -142,6 +143,11 @@ class Screen:
             if not block.is_done:
                 self._close(block, False)
                 block.state = "broken" if block.kind == "call" else "done"
+
+    def _tell(self, told: Told) -> None:
+        block = _Block("told", "")
+        block.told, block.state = told, "done"
+        self._open.append(block)
 
     # -- one by one --------------------------------------------------------------------------------------------------
 
@@ -196,6 +202,7 @@ class _Block:
         self.state: CallState = "arriving"
         self.result: str | None = None
         self.is_error, self.seconds = False, 0.0
+        self.told: Told | None = None
         self._printed = 0  # how much of the text is on the screen for good
         self._begun = False
 
@@ -221,6 +228,8 @@ class _Block:
     def pieces(self, folded: bool) -> list[Item]:
         """What can be printed now; each piece is given once."""
         match self.kind:
+            case "told":
+                return [self.told] if self.told is not None else []
             case "call":
                 return [self._called()] if self.is_done else []
             case "reasoning" if folded and not self._begun:
@@ -238,8 +247,8 @@ class _Block:
 
     def shown(self, folded: bool) -> Item | None:
         """What is left of it, as it looks now."""
-        if self.kind == "call":
-            return None if self.is_done else self._called()
+        if self.kind in ("call", "told"):
+            return self.told if self.kind == "told" else self._called()
         rest = self.text[self._printed :]
         if not rest.strip():
             return None

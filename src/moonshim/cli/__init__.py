@@ -14,6 +14,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS: Final = {
     "serve": "run the gateway: one address for every client",
     "simulate": "run a Kimi API without a model: strict, and with faults on a dial",
+    "chat": "chat with a model that has tools, or get one answer for a script",
     "config": "check a configuration, or print an example of one",
     "keys": "make, list and revoke the keys of the gateway",
     "doctor": "ask every provider once, and tell what is right and what is not",
@@ -28,6 +29,8 @@ examples:
   moonshim serve --demo         the same without any key: on the simulator
   moonshim simulate             only the simulator, for tests of your own: a Kimi API at 127.0.0.1:8485
   moonshim simulate faults      every way in which it can go wrong
+  moonshim chat                 an agent on this terminal; --demo needs no key
+  moonshim chat -p "…"          one answer, for scripts
   moonshim doctor               is every key, address and model right? asks each host once
   moonshim config example > moonshim.toml           a file to begin with
   moonshim config check         what a configuration means, or everything that is wrong with it

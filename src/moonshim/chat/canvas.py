@@ -1,0 +1,73 @@
+"""A terminal, or whatever stands in its place -> lines that stay, and lines below them that change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import IO, Final
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from moonshim.chat.clean import clean
+from moonshim.chat.painter import Painter
+from moonshim.chat.render import lines_of
+from moonshim.chat.screen import Item
+
+__all__ = ["Canvas"]
+
+_FEWEST_COLUMNS: Final = 20
+_FEWEST_ROWS: Final = 6
+_UNKNOWN: Final = (80, 24)
+
+
+class Canvas:
+    """What is shown. Where the cursor cannot be moved (a dumb terminal), only lines that stay are written."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.moves = file.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+        self.console = Console(file=file, highlight=False, markup=False, emoji=False, legacy_windows=False)
+        self.rows = _UNKNOWN[1]
+        self._painter = Painter()
+        self.fit()
+
+    @property
+    def screenful(self) -> int:
+        """How many rows are a screenful, with room for the line of the status and a little context."""
+        return self.rows - 4
+
+    def fit(self) -> None:
+        """Measure the terminal anew. One column stays free: terminals differ in where the cursor is behind the last."""
+        try:
+            columns, rows = os.get_terminal_size(self._file.fileno())
+        except (OSError, ValueError):
+            columns, rows = _UNKNOWN
+        self.console.width = max(columns - 1, _FEWEST_COLUMNS)
+        self.rows = max(rows, _FEWEST_ROWS)
+
+    def lines(self, shown: RenderableType) -> list[str]:
+        """What something looks like."""
+        with self.console.capture() as captured:
+            self.console.print(shown)
+        return captured.get().removesuffix("\n").split("\n")
+
+    def items(self, items: Sequence[Item], *, growing: bool = False) -> list[str]:
+        return lines_of(self.console, items, height=self.screenful, growing=growing)
+
+    def paint(self, above: Sequence[str], below: Sequence[str] = ()) -> None:
+        """Write what stays, and have what changes below it."""
+        if self.moves:
+            self._write(self._painter.paint(above, list(below)[-(self.rows - 2) :]))
+        else:
+            self._write("".join(f"{line}\n" for line in above))
+
+    def say(self, text: str, style: str = "") -> None:
+        """A few lines for the person."""
+        self.fit()
+        self.paint(self.lines(Text(clean(text), style=style)))
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._file.write(text)
+            self._file.flush()

@@ -1,0 +1,123 @@
+"""A configuration -> the models and providers that a chat can be had with, by the names that the gateway knows too."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.agent.provider import Provider
+from moonshim.config import Config, Target
+from moonshim.config import Provider as Host
+from moonshim.config.environment import CLIENTS_OWN
+from moonshim.config.price_table import price_of
+from moonshim.errors import MoonshimError, Refused
+from moonshim.gateway.routing import Router
+from moonshim.transformers import load_chain
+from moonshim.upstream import Upstream
+
+__all__ = ["Choices", "NoSuchModel"]
+
+_DEFAULT: Final = "default"
+"""An alias of this name is what is asked when nobody names a model; claude-code-router's files make one."""
+
+
+class NoSuchModel(MoonshimError):
+    """Nothing that is configured goes by this name; the text says what does."""
+
+    code = "no_such_model"
+
+
+class Choices:
+    """What can be chosen. Providers that are made share their connections."""
+
+    def __init__(self, config: Config, upstream: Upstream | None = None) -> None:
+        self.config = config
+        self._router = Router(config)
+        self._upstream = upstream if upstream is not None else Upstream()
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        return self.config.providers
+
+    def names(self) -> list[str]:
+        """The models that are configured by name, aliases first."""
+        return self._router.names()
+
+    def host(self, name: str) -> Host:
+        """The provider of this name, in any case of letters."""
+        found = next((host for host in self.hosts if host.name.lower() == name.lower()), None)
+        if found is None:
+            raise NoSuchModel(f"there is no provider `{name}`; there are {_listed([host.name for host in self.hosts])}")
+        return found
+
+    def find(self, name: str, *, near: str = "", only: bool = False) -> Target:
+        """What a name means. Of several providers that have the model, `near` is taken; `only` that one will do."""
+        if only:
+            return self._at(self.host(near), name)
+        try:
+            targets = self._router.targets(name)
+        except Refused as refused:
+            host = next((host for host in self.hosts if host.name == near), None)
+            if host is not None and not host.models:
+                return Target(host, name)
+            raise NoSuchModel(refused.problem.message.rstrip(".")) from None
+        return next((target for target in targets if target.provider.name == near), targets[0])
+
+    def first(self, provider: str = "") -> Target:
+        """What is asked when nobody names a model."""
+        if provider:
+            return self._first_of(self.host(provider))
+        for name in (_DEFAULT, *(pattern.replace("*", _DEFAULT) for pattern in CLIENTS_OWN)):
+            if (target := self._router.known(name)) is not None and target.model != name:
+                return target
+        host = next((host for host in self.hosts if host.models), self.hosts[0])
+        return self._first_of(host)
+
+    def made(self, target: Target, **changes: Any) -> Provider:
+        """The provider that talks to it, as the gateway would."""
+        host = target.provider
+        chain = load_chain(host.uses_for(target.model), log=lambda level, name, fields: None)
+        return Provider(
+            host.api_base_url,
+            model=target.model,
+            api_key=host.keys[0].reveal() if host.keys else None,
+            dialect=host.dialect,
+            host=host.host,
+            options=chain.options,
+            transformers=chain.transformers,
+            cells=host.cells_for(target.model),
+            headers=host.headers,
+            timeouts=host.timeouts,
+            attempts=self.config.retries.attempts,
+            longest_wait=self.config.retries.longest_wait,
+            proxy=host.proxy,
+            ca_bundle=host.ca_bundle,
+            name=host.name,
+            upstream=self._upstream,
+            **changes,
+        )
+
+    def price(self, provider: Provider) -> Any:
+        """What it costs, where somebody has said so."""
+        return price_of(self.config.prices, provider.model, provider.name)
+
+    async def close(self) -> None:
+        await self._upstream.close()
+
+    def _at(self, host: Host, model: str) -> Target:
+        spelt = {known.lower(): known for known in host.models}
+        if host.models and model.lower() not in spelt:
+            raise NoSuchModel(f"`{host.name}` has no model `{model}`; it has {_listed(host.models)}")
+        return Target(host, spelt.get(model.lower(), model))
+
+    def _first_of(self, host: Host) -> Target:
+        if host.models:
+            return Target(host, host.models[0])
+        targets = (self._router.known(name) for name in (*self.config.aliases, _DEFAULT))
+        found = next((one for one in targets if one is not None and one.provider == host and one.model != "*"), None)
+        if found is None:
+            raise NoSuchModel(f"`{host.name}` lists no models: name one (--model NAME, or /model {host.name}/NAME)")
+        return found
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)

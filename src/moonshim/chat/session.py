@@ -1,0 +1,148 @@
+"""What is configured and chosen -> a chat: an agent, its file, its tools, what it has used. No terminal in here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.agent.events import Step
+from moonshim.agent.history import HistoryFile
+from moonshim.agent.loop import Agent
+from moonshim.agent.provider import Provider
+from moonshim.agent.tools import AgentTool
+from moonshim.chat.choices import Choices
+from moonshim.chat.permission import Permission
+from moonshim.chat.shelf import Shelf
+from moonshim.chat.tally import Tally
+from moonshim.config import Target
+from moonshim.events import Failed, Finished, Repaired
+
+__all__ = ["Session", "Setting"]
+
+SYSTEM: Final = """\
+You are an assistant in a terminal, with tools. You work in the folder {folder}.
+Use the tools to look before you answer; say in a sentence what you do and what came of it. Answer in Markdown."""
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """What somebody chose beside the model; it stays when the model changes."""
+
+    thinking: str | None = None
+    """`on`, `off`, an effort; None: as the host does by itself."""
+    tool_format: str | None = None
+    system: str | None = None
+    rounds: int = 50
+
+
+class Session:
+    """One chat. Models, formats and conversations can be changed between two turns."""
+
+    def __init__(
+        self,
+        choices: Choices,
+        target: Target,
+        *,
+        shelf: Shelf,
+        history: HistoryFile,
+        tools: Sequence[AgentTool],
+        permission: Permission,
+        setting: Setting = Setting(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self.choices, self.shelf, self.permission, self.setting = choices, shelf, permission, setting
+        self.tally = Tally()
+        self.folded = False
+        self.thoughts: list[str] = []
+        """The reasoning of the last turn."""
+        self._tools = list(tools)
+        self._begin(self._made(target), history)
+
+    # -- who answers -------------------------------------------------------------------------------------------------
+
+    @property
+    def provider(self) -> Provider:
+        provider = self.agent.provider
+        assert isinstance(provider, Provider)
+        return provider
+
+    @property
+    def history(self) -> HistoryFile:
+        history = self.agent.history
+        assert isinstance(history, HistoryFile)
+        return history
+
+    @property
+    def folder(self) -> Path:
+        return self.permission.folder
+
+    def switch(self, target: Target) -> None:
+        """Another model answers from now on; a format that was set belonged to the one before."""
+        self.setting = replace(self.setting, tool_format=None)
+        self.agent.switch(self._made(target))
+
+    def set(self, **changes: Any) -> None:
+        """Choose something for the model that answers. What cannot be raises `InvalidInput`, and changes nothing."""
+        setting = replace(self.setting, **changes)
+        made = self.provider.with_(tool_format=setting.tool_format, thinking=setting.thinking)
+        self.setting = setting
+        self.agent.switch(made)
+
+    def _made(self, target: Target) -> Provider:
+        return self.choices.made(target, tool_format=self.setting.tool_format, thinking=self.setting.thinking)
+
+    # -- conversations -----------------------------------------------------------------------------------------------
+
+    def begin_anew(self) -> str:
+        """A new conversation; the name of the one before, or nothing when nothing was said in it."""
+        former = self.history
+        name = former.path.stem if former.messages else ""
+        history = self.shelf.begin()
+        former.close()
+        self._begin(self.provider, history)
+        return name
+
+    def load(self, name: str) -> None:
+        """Go on with another conversation, with the model that answers now."""
+        path = self.shelf.find(name)
+        if path.exists() and path.samefile(self.history.path):
+            return
+        history = HistoryFile.open(path)
+        self.history.close()
+        self._begin(self.provider, history)
+
+    def _begin(self, provider: Provider, history: HistoryFile) -> None:
+        system = self.setting.system if self.setting.system is not None else SYSTEM.format(folder=self.folder)
+        self.agent = Agent(
+            provider,
+            self._tools,
+            system=system or None,
+            rounds=self.setting.rounds,
+            history=history,
+            allow=self.permission,
+        )
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    async def steps(self, prompt: str | None) -> AsyncIterator[Step]:
+        """One turn; without a prompt the last one is tried again. What it uses is counted."""
+        provider = self.provider
+        stream = self.agent.retry_stream() if prompt is None else self.agent.run_stream(prompt)
+        try:
+            async for step in stream:
+                match step:
+                    case Finished(usage=usage):
+                        self.tally.add(usage, self.choices.price(provider))
+                    case Failed():
+                        self.tally.add(None, None)
+                    case Repaired():
+                        self.tally.mend([step])
+                yield step
+        finally:
+            await stream.aclose()
+
+    async def close(self) -> None:
+        self.history.close()
+        await self.choices.close()

@@ -1,0 +1,130 @@
+"""The user's folder of conversations: names <-> files, and what is in them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.agent.history import HistoryError, HistoryFile, read_history
+from moonshim.chat.clean import one_line
+from moonshim.conversation import Message, Text
+
+__all__ = ["Kept", "Shelf", "data_folder", "first_words"]
+
+LAST: Final = "last"
+_SUFFIX: Final = ".jsonl"
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}")
+_SHOWN: Final = 60
+
+
+def data_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Where programs keep what belongs to their user.
+
+    >>> str(data_folder({"HOME": "/home/me"}, "linux"))
+    '/home/me/.local/share/moonshim'
+    """
+    if environ.get("XDG_DATA_HOME"):
+        return Path(environ["XDG_DATA_HOME"]) / "moonshim"
+    if platform == "win32" and environ.get("LOCALAPPDATA"):
+        return Path(environ["LOCALAPPDATA"]) / "moonshim"
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    return home / ".local" / "share" / "moonshim"
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A conversation in the folder."""
+
+    id: str
+    modified: float
+    count: int
+    words: str
+    """How it begins."""
+    model: str = ""
+
+
+class Shelf:
+    """The conversations of one user. Each has a file of its own, which only that user can read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, now: datetime | None = None) -> HistoryFile:
+        """A new conversation. One in which nothing is said leaves no file."""
+        moment = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
+        return HistoryFile.create(self.folder / f"{moment}-{secrets.token_hex(2)}{_SUFFIX}")
+
+    def path(self, name: str) -> Path:
+        """Where a conversation of this name is, or would be. Names with a slash, and `.jsonl` files, are paths."""
+        if "/" in name or "\\" in name or name.endswith(_SUFFIX):
+            return Path(name).expanduser()
+        if not _NAME.fullmatch(name):
+            raise HistoryError(f"{name!r} is no name for a conversation: letters, digits, `-`, `_` and `.`, or a path")
+        return self.folder / f"{name}{_SUFFIX}"
+
+    def find(self, name: str) -> Path:
+        """The file of a conversation: by its name, by the beginning of it, or `last`."""
+        if name == LAST:
+            newest = self._files()
+            if not newest:
+                raise HistoryError(f"there is no conversation in {self.folder} yet")
+            return newest[0]
+        path = self.path(name)
+        if path.exists():
+            return path
+        found = [one for one in self._files() if one.stem.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(one.stem for one in found[:5])
+            raise HistoryError(f"several conversations begin with `{name}`: {names}")
+        raise HistoryError(f"there is no conversation `{name}` ({path}); /load lists those that there are")
+
+    def open(self, name: str) -> HistoryFile:
+        return HistoryFile.open(self.find(name))
+
+    def newest(self, most: int = 15) -> list[Kept]:
+        """The conversations that were gone on with last; files that cannot be read are left out."""
+        kept: list[Kept] = []
+        for path in self._files()[:most]:
+            try:
+                found = read_history(path)
+            except HistoryError:
+                continue
+            kept.append(
+                Kept(
+                    id=path.stem,
+                    modified=path.stat().st_mtime,
+                    count=len(found.messages),
+                    words=first_words(found.messages),
+                    model=found.switched.model,
+                )
+            )
+        return kept
+
+    def names(self) -> list[str]:
+        """For completion."""
+        return [path.stem for path in self._files()]
+
+    def _files(self) -> list[Path]:
+        try:
+            return sorted(
+                self.folder.glob(f"*{_SUFFIX}"), key=lambda path: (path.stat().st_mtime, path.name), reverse=True
+            )
+        except OSError:
+            return []
+
+
+def first_words(messages: tuple[Message, ...]) -> str:
+    """How a conversation begins, on one line."""
+    for message in messages:
+        text = one_line(" ".join(part.text for part in message.parts if isinstance(part, Text)))
+        if message.speaker == "human" and text:
+            return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return ""

@@ -1,0 +1,140 @@
+"""One turn on a terminal: steps and keys -> what is painted, and who is asked whether a call may be run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Final
+
+from prompt_toolkit.input import Input
+from rich.text import Text
+
+from moonshim.chat.canvas import Canvas
+from moonshim.chat.keys import reading_keys
+from moonshim.chat.permission import Answer, Grant
+from moonshim.chat.screen import Called, Screen, Thought
+from moonshim.chat.session import Session
+from moonshim.chat.status import status_parts
+from moonshim.conversation import ToolCall
+
+__all__ = ["TurnView"]
+
+_FRAME_SECONDS: Final = 0.05
+_ANSWERS: Final[dict[str, Answer]] = {"y": "once", "a": "always", "n": "no", "interrupt": "stop"}
+
+
+class _Question:
+    """A call that waits for somebody's word."""
+
+    def __init__(self, call: ToolCall, grant: Grant) -> None:
+        self.call = Called(call.name, call.arguments, "whole")
+        self.text = f"Run this?  y once   a always: {grant.label}   n no   Ctrl-C stop"
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.is_painted = False
+        """Whether somebody can have seen it: a key that was pressed before is no answer."""
+        self.is_above = False
+        """Whether the call stands above what changes, for good."""
+
+
+class TurnView:
+    """Shows a turn while it happens. Ctrl-C stops it, a second Ctrl-C leaves the chat; Ctrl-T folds reasoning."""
+
+    def __init__(self, session: Session, canvas: Canvas, source: Input) -> None:
+        self._session, self._canvas, self._source = session, canvas, source
+        self._screen = Screen()
+        self._question: _Question | None = None
+        self._interrupts = 0
+        self._began = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def was_interrupted(self) -> bool:
+        return self._interrupts > 0
+
+    async def show(self, prompt: str | None) -> bool:
+        """Have the turn, to its end; whether the chat goes on."""
+        self._screen = Screen(folded=self._session.folded)
+        self._interrupts, self._began = 0, time.monotonic()
+        task = self._task = asyncio.create_task(self._have(prompt))
+        painting = asyncio.create_task(self._paint_often())
+        try:
+            with reading_keys(self._source, self._pressed):
+                await asyncio.wait({task, painting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in (task, painting):
+                one.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(task, painting, return_exceptions=True)
+            self._screen.end()
+            self._canvas.paint(self._canvas.items(self._screen.take()))
+            self._session.thoughts = self._screen.thoughts
+        for one in (task, painting):
+            if not one.cancelled() and (error := one.exception()) is not None:
+                raise error
+        return self._interrupts < 2
+
+    async def ask(self, call: ToolCall, grant: Grant) -> Answer:
+        """Whether a call may be run: for `Permission`."""
+        question = self._question = _Question(call, grant)
+        try:
+            return await question.answer
+        finally:
+            self._question = None
+
+    async def _have(self, prompt: str | None) -> None:
+        async for step in self._session.steps(prompt):
+            self._screen.feed(step)
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def _pressed(self, key: str) -> None:
+        question = self._question
+        if key == "fold":
+            self._fold()
+        elif question is not None and question.is_painted and key.lower() in _ANSWERS:
+            self._interrupts += key == "interrupt"
+            if not question.answer.done():
+                question.answer.set_result(_ANSWERS[key.lower()])
+        elif key == "interrupt":
+            self._interrupts += 1
+            if self._interrupts == 1:
+                self._session.agent.stop()
+            elif self._task is not None:
+                self._task.cancel()
+
+    def _fold(self) -> None:
+        folded = self._session.folded = self._screen.folded = not self._screen.folded
+        if not folded and self._screen.thoughts:
+            self._canvas.paint(self._canvas.items([Thought(self._screen.thoughts[-1])]))
+
+    # -- painting ----------------------------------------------------------------------------------------------------
+
+    async def _paint_often(self) -> None:
+        while True:
+            self._paint()
+            await asyncio.sleep(_FRAME_SECONDS)
+
+    def _paint(self) -> None:
+        canvas, question = self._canvas, self._question
+        canvas.fit()
+        above = canvas.items(self._screen.take())
+        if question is None:
+            canvas.paint(above, [*canvas.items(self._screen.growing(), growing=True), "", self._status()])
+            return
+        call, ask = canvas.items([question.call]), canvas.lines(Text(question.text, style="bold yellow"))
+        # What does not fit where things are asked is shown above: nobody should allow what they have not seen.
+        if not question.is_above and (not canvas.moves or len(call) + len(ask) > canvas.screenful):
+            question.is_above = True
+            above += call if canvas.moves else [*call, *ask]
+        question.is_painted = True
+        canvas.paint(above, [*([] if question.is_above else call), "", *ask, "", self._status()])
+
+    def _status(self) -> str:
+        doing = "stopping" if self._interrupts else "waiting" if self._screen.waits else "working"
+        key = "Ctrl-C again leaves" if self._interrupts else "Ctrl-C stops"
+        seconds = int(time.monotonic() - self._began)
+        parts = [f"{doing} {seconds} s", key, *status_parts(self._session.provider, self._session.tally)]
+        line = Text(" · ".join(parts), style="dim")
+        line.truncate(self._canvas.console.width, overflow="ellipsis")
+        return self._canvas.lines(line)[0]

@@ -1,0 +1,217 @@
+"""`moonshim chat`: arguments -> a conversation on this terminal, or one answer for a script."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moonshim.cli import console, numbers
+from moonshim.errors import MoonshimError
+
+if TYPE_CHECKING:
+    from moonshim.chat.opening import Wish
+
+__all__ = ["main", "parser"]
+
+_NEEDED: Final = ("prompt_toolkit", "rich", "aiohttp")
+_NEEDED_BY_DEMO: Final = ("uvicorn", "httptools", "structlog")
+_TERMINATED: Final = 143
+"""128 and SIGTERM."""
+_USAGE: Final = """moonshim chat [--model NAME] [--provider NAME] [--resume [ID]] [--folder DIR] [--yolo] …
+       moonshim chat -p PROMPT [--output text|json|stream-json] …"""
+_EPILOG: Final = """\
+in the chat:
+  /help lists the commands and keys. Ctrl-C stops an answer, twice leaves; Ctrl-T shows or hides reasoning.
+
+one answer for a script (-p):
+  --output text         the answer as text; what went wrong is told on standard error
+  --output json         one object: text, reasoning, calls, usage, cost, ending, detail, rounds, repairs, …
+  --output stream-json  a line for every step, as it happens; the last one is of type run_ended
+  Nobody can be asked: tools that write or run commands are refused, unless --allow or --yolo allows them.
+
+exit codes:
+  0    the model answered; or somebody left the chat
+  1    the host failed
+  2    the command was not understood, or nothing is configured
+  3    stopped: too many rounds, or the same call again and again
+  130  interrupted
+
+examples:
+  moonshim chat                                     with what is configured, or with the keys in the environment
+  moonshim chat --demo                              with the simulator: no key, and no model
+  moonshim chat --base-url http://127.0.0.1:8000/v1 --model kimi-k2.5
+  moonshim chat --resume                            go on with the last conversation
+  moonshim chat -p "What is in this folder?" --allow bash
+  git diff | moonshim chat -p - --output json"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim chat`; its exit code."""
+    command = parser()
+    given = command.parse_args(list(argv))
+    _check(command, given)
+    needed = (*_NEEDED, *_NEEDED_BY_DEMO) if given.demo else _NEEDED
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        console.say(
+            f"moonshim chat: the chat needs more than the engine does ({', '.join(missing)}):\n"
+            '  pip install "moonshim[chat]"   or, in a checkout: pip install ".[chat]"'
+        )
+        return console.BAD_USAGE
+    prompt = _prompt(command, given)
+    try:
+        wish = _wish(given, paced=prompt is None)
+        return asyncio.run(_chat(wish) if prompt is None else _answer(wish, prompt, given.output))
+    except MoonshimError as error:
+        lines = "\n".join(console.safe(line) for line in str(error).split("\n"))
+        console.say(f"moonshim chat: {lines}")
+        return console.BAD_USAGE
+
+
+async def _chat(wish: Wish) -> int:
+    from moonshim.chat.terminal import chat
+
+    task = asyncio.current_task()
+    assert task is not None
+    ended: list[int] = []
+
+    def end() -> None:
+        ended.append(1)
+        task.cancel()
+
+    # A terminal that is left in the middle of an answer must not stay as the answer needed it.
+    for name in ("SIGTERM", "SIGHUP"):
+        if (number := getattr(signal, name, None)) is not None and sys.platform != "win32":
+            asyncio.get_running_loop().add_signal_handler(number, end)
+    try:
+        return await chat(wish, os.environ)
+    except asyncio.CancelledError:
+        if ended:
+            return _TERMINATED
+        raise
+
+
+async def _answer(wish: Wish, prompt: str, output: Any) -> int:
+    from moonshim.chat.once import answer_once
+    from moonshim.chat.opening import open_session
+
+    async with open_session(wish, os.environ) as session:
+        if sys.platform != "win32":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.agent.stop)
+        return await answer_once(session, prompt, output, write=_write, tell=_tell)
+
+
+def _write(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def _tell(text: str) -> None:
+    console.say(f"moonshim chat: {text}")
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------
+
+
+def _check(command: console.Parser, given: Any) -> None:
+    if given.demo and (given.config is not None or given.base_url is not None):
+        command.error("--demo talks to the simulator: --config and --base-url have no place beside it")
+    if given.base_url is not None and (given.config is not None or given.provider is not None):
+        command.error("--base-url is the whole provider: --config and --provider have no place beside it")
+    if given.key_env is not None and given.base_url is None:
+        command.error("--key-env belongs to --base-url; the configuration says where its own keys are")
+
+
+def _prompt(command: console.Parser, given: Any) -> str | None:
+    """What to ask; None: somebody will type it."""
+    if given.prompt is None:
+        if sys.stdin is not None and sys.stdin.isatty():
+            if sys.stdout is not None and sys.stdout.isatty():
+                if given.output != "text":
+                    command.error(f"--output {given.output} is for -p")
+                return None
+            command.error("standard output is no terminal: -p PROMPT gives one answer, for scripts")
+        given.prompt = "-"
+    prompt: str = given.prompt
+    if prompt == "-":
+        prompt = _standard_input(command)
+    if not prompt.strip():
+        command.error("there is nothing to ask: the prompt is empty")
+    return prompt
+
+
+def _standard_input(command: console.Parser) -> str:
+    if sys.stdin is None:
+        command.error("there is no standard input to read the prompt from")
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def _wish(given: Any, *, paced: bool) -> Wish:
+    from moonshim.chat.opening import Wish
+    from moonshim.chat.session import Setting
+
+    return Wish(
+        model=given.model,
+        provider=given.provider,
+        base_url=given.base_url,
+        key_env=given.key_env,
+        config=given.config,
+        resume=given.resume,
+        folder=Path(given.folder).expanduser().absolute(),
+        outside=given.outside,
+        demo=given.demo,
+        yolo=given.yolo,
+        allow=tuple(given.allow),
+        setting=Setting(
+            thinking=given.thinking, tool_format=given.tool_format, system=given.system, rounds=given.rounds
+        ),
+        paced=paced,
+    )
+
+
+def parser() -> console.Parser:
+    """What the command understands."""
+    made = console.Parser(
+        prog="moonshim chat",
+        usage=_USAGE,
+        description="Chat with a model that has tools: bash, read_file, write_file, edit_file, glob and grep. Files\n"
+        "outside of the folder are out of their reach, and somebody is asked before anything is written or\n"
+        "run. Providers are those of the gateway: its configuration, or keys in the environment.",
+        epilog=_EPILOG,
+    )
+    add = made.add_argument
+    add("-p", "--prompt", metavar="PROMPT", help="give one answer and end; - reads the prompt from standard input")
+    add("--output", choices=("text", "json", "stream-json"), default="text", help="what -p writes (default: text)")
+    add("--model", metavar="NAME", help="a model, an alias, or provider/model")
+    add("--provider", metavar="NAME", help="a provider of the configuration")
+    add("--base-url", metavar="URL", help="the address of any host; needs --model")
+    add("--key-env", metavar="NAME", help="the environment variable with the key for --base-url")
+    add(
+        "--config", metavar="FILE", help="the configuration; if not given: MOONSHIM_CONFIG, ./moonshim.toml or .json, …"
+    )
+    add("--demo", action="store_true", help="chat with the simulator, which is no model; configuration is not read")
+    add("--resume", metavar="ID", nargs="?", const="last", help="go on with a conversation; without ID: with the last")
+    add("--folder", metavar="DIR", default=".", help="where the tools work (default: the current folder)")
+    add("--outside", action="store_true", help="tools may leave that folder")
+    add("--yolo", action="store_true", help="never ask before something is written or run")
+    add("--allow", metavar="TOOL", action="append", default=[], help="never ask for this tool; may be repeated")
+    add("--thinking", metavar="HOW", help="on, off, or an effort: minimal, low, medium, high, xhigh, max")
+    add("--tool-format", metavar="NAME", help="how the model is told of tools (default: by its name)")
+    add("--system", metavar="TEXT", help="another system prompt; empty: none")
+    add(
+        "--rounds",
+        metavar="N",
+        type=_rounds,
+        default=50,
+        help="how often the model is asked for one prompt; -1: no bound",
+    )
+    return made
+
+
+def _rounds(text: str) -> int:
+    return -1 if text.strip() == "-1" else numbers.whole(text, "how many rounds", 1, 1_000_000)
