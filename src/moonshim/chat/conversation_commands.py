@@ -135,20 +135,20 @@ def clear(session: Session, words: str) -> Reply:
 
 def cost(session: Session, words: str) -> Reply:
     _nothing_behind("cost", words)
-    tally = session.tally
-    lines = [f"answers: {tally.answers}"]
-    if tally.is_counted:
-        lines.append(f"tokens:  {tally.input:,} in ({tally.cached:,} cached), {tally.output:,} out")
-        if tally.reasoning:
-            lines[-1] += f" ({tally.reasoning:,} of reasoning)"
+    ledger = session.ledger
+    lines = [f"answers: {ledger.answers}"]
+    if ledger.is_counted:
+        lines.append(f"tokens:  {ledger.input:,} in ({ledger.cached:,} cached), {ledger.output:,} out")
+        if ledger.reasoning:
+            lines[-1] += f" ({ledger.reasoning:,} of reasoning)"
     else:
         lines.append("tokens:  the host has told of none")
-    if tally.cost:
-        lines.append(f"cost:    {tally.cost}")
+    if ledger.cost:
+        lines.append(f"cost:    {ledger.cost}")
     else:
         lines.append("cost:    not known; [prices] in the configuration says what tokens cost")
-    lines.append(f"repairs: {tally.repairs.total()}")
-    lines += [f"  {count} × {rule}" for rule, count in tally.repairs.most_common()]
+    lines.append(f"repairs: {ledger.repairs.total()}")
+    lines += [f"  {count} × {rule}" for rule, count in ledger.repairs.most_common()]
     return Reply("\n".join(lines))
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from moonshim.agent.events import NotKept, RoundBegan, RunEnded, Step, ToolEnded
 from moonshim.chat.clean import clean
+from moonshim.chat.ledger import Ledger
 from moonshim.chat.screen import text_of_result
 from moonshim.chat.session import Session
-from moonshim.chat.tally import Tally
 from moonshim.conversation import Message, Reasoning, Text
 from moonshim.events import Repaired
 from moonshim.json_text import encode
@@ -80,8 +80,8 @@ def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, An
         "text": text_of(message),
         "reasoning": "".join(part.text for part in message.parts if isinstance(part, Reasoning)),
         "calls": [_call(step) for step in steps if isinstance(step, ToolEnded)],
-        "usage": _usage(session.tally) if session.tally.is_counted else None,
-        "cost": session.tally.amounts or None,
+        "usage": _usage(session.ledger) if session.ledger.is_counted else None,
+        "cost": session.ledger.amounts or None,
         "ending": ended.reason,
         "detail": ended.detail,
         "rounds": sum(isinstance(step, RoundBegan) for step in steps),
@@ -90,12 +90,12 @@ def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, An
     return made | _who(session)
 
 
-def _usage(tally: Tally) -> dict[str, int]:
+def _usage(ledger: Ledger) -> dict[str, int]:
     return {
-        "input_tokens": tally.input,
-        "output_tokens": tally.output,
-        "cached_tokens": tally.cached,
-        "reasoning_tokens": tally.reasoning,
+        "input_tokens": ledger.input,
+        "output_tokens": ledger.output,
+        "cached_tokens": ledger.cached,
+        "reasoning_tokens": ledger.reasoning,
     }
 
 

@@ -91,7 +91,7 @@ def made_prompt(
         complete_while_typing=True,
         reserve_space_for_menu=_MENU_ROWS,
         bottom_toolbar=lambda: FormattedText(
-            [("", " · ".join([*status_parts(session.provider, session.tally), "/help"]))]
+            [("", " · ".join([*status_parts(session.provider, session.ledger), "/help"]))]
         ),
         style=_STYLE,
         input=source,

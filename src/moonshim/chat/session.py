@@ -15,9 +15,9 @@ from moonshim.agent.loop import Agent
 from moonshim.agent.provider import Provider
 from moonshim.agent.tools import AgentTool
 from moonshim.chat.choices import Choices
+from moonshim.chat.ledger import Ledger
 from moonshim.chat.permission import Permission
 from moonshim.chat.shelf import Shelf
-from moonshim.chat.tally import Tally
 from moonshim.config import Target
 from moonshim.events import Failed, Finished, Repaired
 
@@ -53,7 +53,7 @@ class Session:
         setting: Setting = Setting(),  # noqa: B008 - a frozen value
     ) -> None:
         self.choices, self.shelf, self.permission, self.setting = choices, shelf, permission, setting
-        self.tally = Tally()
+        self.ledger = Ledger()
         self.folded = False
         self.thoughts: list[str] = []
         """The reasoning of the last turn."""
@@ -134,11 +134,11 @@ class Session:
             async for step in stream:
                 match step:
                     case Finished(usage=usage):
-                        self.tally.add(usage, self.choices.price(provider))
+                        self.ledger.add(usage, self.choices.price(provider))
                     case Failed():
-                        self.tally.add(None, None)
+                        self.ledger.add(None, None)
                     case Repaired():
-                        self.tally.mend([step])
+                        self.ledger.mend([step])
                 yield step
         finally:
             await stream.aclose()

@@ -134,7 +134,7 @@ class TurnView:
         doing = "stopping" if self._interrupts else "waiting" if self._screen.waits else "working"
         key = "Ctrl-C again leaves" if self._interrupts else "Ctrl-C stops"
         seconds = int(time.monotonic() - self._began)
-        parts = [f"{doing} {seconds} s", key, *status_parts(self._session.provider, self._session.tally)]
+        parts = [f"{doing} {seconds} s", key, *status_parts(self._session.provider, self._session.ledger)]
         line = Text(" · ".join(parts), style="dim")
         line.truncate(self._canvas.console.width, overflow="ellipsis")
         return self._canvas.lines(line)[0]

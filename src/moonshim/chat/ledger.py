@@ -9,7 +9,7 @@ from moonshim.config import Price
 from moonshim.conversation import Usage
 from moonshim.events import Repaired
 
-__all__ = ["Tally", "cost_of", "money"]
+__all__ = ["Ledger", "cost_of", "money"]
 
 _MILLION = 1_000_000
 
@@ -34,7 +34,7 @@ def money(amount: float, currency: str = "$") -> str:
     return f"{currency}{amount:.2f}" if amount >= 1 or not amount else f"{currency}{amount:.4f}"
 
 
-class Tally:
+class Ledger:
     """Counts since it was made. Of what no host told, nothing is said."""
 
     def __init__(self) -> None:
