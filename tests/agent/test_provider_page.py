@@ -1,4 +1,7 @@
-"""Every example of docs/provider.md runs as it stands, with a simulator in the place of its host."""
+"""Every example of docs/provider.md runs as it stands, with a simulator in the place of its host.
+
+They are marked `py`, since what is marked `python` on a page is run without any host.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 from moonshim.simulator import Simulator
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "provider.md").read_text("utf-8")
-EXAMPLES: Final = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+EXAMPLES: Final = re.findall(r"^```py\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 ADDRESS: Final = re.compile(r"https://api\.moonshot\.ai/v1|http://localhost:8000/v1")
 PRINTED: Final = (
     r"calls ls with \{.*\}\ntool_calls, \d+ tokens",
