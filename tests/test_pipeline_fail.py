@@ -100,14 +100,14 @@ class TestChat:
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
-def test_open_blocks_are_closed_before_the_error(upstream: str) -> None:
+def test_open_blocks_are_closed_before_the_error_but_half_a_call_is_not(upstream: str) -> None:
     data = answer_of(upstream, calls=2).stream
     cut = data.index(b"functions.ls:1")
     mender = Mender(plan=plan_for_pair("anthropic", upstream))
     events = payloads(mender.feed(data[: data.index(b"\n\n", cut) + 2]) + mender.fail(STALLED))
     starts = [event["index"] for event in events if event["type"] == "content_block_start"]
     stops = [event["index"] for event in events if event["type"] == "content_block_stop"]
-    assert starts == stops != []
+    assert starts[:-1] == stops != []
     assert [event["type"] for event in events].count("error") == 1
     assert events[-1]["error"] == {
         "type": "timeout_error",
@@ -172,8 +172,10 @@ def test_a_host_may_die_at_every_byte(client: str, upstream: str) -> None:
         assert len(errors) == failed
         assert not failed or events[-1] is errors[0]
         if client == "anthropic":
-            starts = sum(one["type"] == "content_block_start" for one in events)
-            assert sum(one["type"] == "content_block_stop" for one in events) == starts
+            starts = [one for one in events if one["type"] == "content_block_start"]
+            half = len(starts) - sum(one["type"] == "content_block_stop" for one in events)
+            # Nobody is told that half a call has ended.
+            assert half == 0 or (half == 1 and failed and starts[-1]["content_block"]["type"] == "tool_use")
 
 
 def test_a_mender_that_was_flushed_has_nothing_to_fail() -> None:

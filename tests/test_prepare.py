@@ -121,7 +121,7 @@ class TestKindsOfTools:
 
 class TestUsage:
     CHUNKS: Final = [
-        chunk({"content": "Hi"}),
+        chunk({"role": "assistant", "content": "Hi"}),
         chunk({}, finish="stop"),
         {**chunk({}), "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}},
     ]
@@ -133,6 +133,14 @@ class TestUsage:
         out = mender.feed(sse(self.CHUNKS)) + mender.flush()
         assert b"usage" not in out
         assert (mender.usage or {})["total_tokens"] == 4
+
+    @pytest.mark.parametrize("first", [{"content": "Hi"}, {"reasoning": "Hm"}, {"tool_calls": [{"index": 0}]}], ids=str)
+    def test_a_client_is_told_the_role_once_before_anything_is_said(self, first: dict[str, Any]) -> None:
+        chunks = [chunk({"content": ""}), chunk(first), chunk({"role": "assistant", "content": "!"}), chunk({}, "stop")]
+        mender = Mender(plan=prepare_request(chat(stream=True), host="moonshot").plan)
+        deltas = [one["choices"][0]["delta"] for one in parsed(read_sse(mender.feed(sse(chunks)))) if one != "[DONE]"]
+        assert [delta.get("role") for delta in deltas if delta.get("content") != ""] == ["assistant", None, None]
+        assert "role_missing" in [repair.rule for repair in mender.repairs]
 
     def test_one_that_asked_gets_it(self) -> None:
         body = chat(stream=True, stream_options={"include_usage": True})

@@ -13,6 +13,7 @@ from moonshim.assemble import Assembler
 from moonshim.conversation import Message, Usage
 from moonshim.dialects.openai_chat.decode import read_usage
 from moonshim.dialects.openai_chat.delta import (
+    REASONING_FIELDS,
     Speech,
     read_index,
     read_pieces,
@@ -112,7 +113,18 @@ class _Listener:
 class Choice:
     """What is remembered of one choice from frame to frame."""
 
-    __slots__ = ("answer", "assembler", "builder", "carry", "has_role", "index", "names", "observe", "reasoning")
+    __slots__ = (
+        "answer",
+        "assembler",
+        "builder",
+        "carry",
+        "has_role",
+        "index",
+        "made_role",
+        "names",
+        "observe",
+        "reasoning",
+    )
 
     def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
         self.index = index
@@ -124,6 +136,8 @@ class Choice:
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         self.has_role = False
+        self.made_role = False
+        """The host told none before it spoke: it was told for it."""
 
     @property
     def only_reasoned(self) -> bool:
@@ -149,6 +163,8 @@ class ChunkMender(Generic[Origin]):
         self._collect = collect
         self._queue: deque[_Frame[Origin]] = deque()
         self._choices: dict[int, Choice] = {}
+        self._tells_role = plan.options.repair_deltas and plan.client is not None and after is None
+        """Whether a role that the host does not tell is told: to a client, not where a recording is mended."""
         self._usage = UsageKeeper(enabled=plan.options.repair_deltas)
         self._first_chunk: Mapping[str, Any] | None = None
         self._last_chunk: Mapping[str, Any] | None = None
@@ -325,6 +341,13 @@ class ChunkMender(Generic[Origin]):
         part.raw_finish = raw if isinstance(raw, str) and raw else None
         if delta.get("role") and not state.has_role:
             state.has_role = frame.tells_role = True
+        elif delta.get("role") and state.made_role:
+            frame.changed, part.choice = True, {**choice, "delta": _without_role(delta)}
+        elif not state.has_role and self._tells_role and (part.raw_finish or _speaks(delta)):
+            # Packages that add deltas up would keep a message that nobody said, and send it back like that.
+            state.has_role = state.made_role = frame.tells_role = frame.changed = True
+            part.choice = {**choice, "delta": {"role": "assistant", **_without_role(delta)}}
+            part.slip.put(Repaired("role_missing", "assistant"))
         part.said = read_speech(delta)
         self._speak(part, delta, frame, fed if isinstance(fed, Fed) else None)
         if delta.get("tool_calls"):
@@ -459,6 +482,14 @@ def named_for_client(body: dict[str, Any], plan: Plan) -> dict[str, Any]:
     if plan.client is None or body.get("model", plan.reply.model) == plan.reply.model:
         return body
     return body | {"model": plan.reply.model}
+
+
+def _speaks(delta: Mapping[str, Any]) -> bool:
+    return any(delta.get(field) for field in ("content", "tool_calls", *REASONING_FIELDS))
+
+
+def _without_role(delta: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in delta.items() if key != "role"}
 
 
 def _tells(part: _Part) -> bool:
