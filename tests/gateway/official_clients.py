@@ -239,6 +239,7 @@ async def _put_together(events: Any) -> Any:
     """As a user of the bare events does it, who trusts every one of them."""
     message: Any = None
     texts: dict[int, str] = {}
+    stopped: dict[int, str] = {}
     async for event in events:
         if event.type == "message_start":
             assert message is None
@@ -258,13 +259,16 @@ async def _put_together(events: Any) -> Any:
                 case "input_json_delta":
                     texts[event.index] = texts.get(event.index, "") + delta.partial_json
         elif event.type == "content_block_stop" and event.index in texts:
-            message.content[event.index].input = json.loads(texts[event.index] or "{}")
+            stopped[event.index] = texts[event.index] or "{}"
         elif event.type == "message_delta":
             message.stop_reason = event.delta.stop_reason
             message.usage.output_tokens = event.usage.output_tokens
             if event.usage.input_tokens is not None:
                 message.usage.input_tokens = event.usage.input_tokens
                 message.usage.cache_read_input_tokens = event.usage.cache_read_input_tokens
+    if message.stop_reason != "max_tokens":  # what was cut off is not to be read
+        for index, text in stopped.items():
+            message.content[index].input = json.loads(text)
     return message
 
 
