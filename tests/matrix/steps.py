@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any, Final
 
 from moonshim.simulator.answer import Meant, MeantCall
@@ -65,12 +66,12 @@ _CALLS: Final[dict[int, tuple[tuple[str, str], ...]]] = {
 
 
 def given(name: str, arguments: Any) -> str:
-    """What a tool of the client gives: another text for every call.
+    """What a tool of the client gives: another text for every call, and a short one, as all come again in the end.
 
     >>> given("look", {"at": 1})
-    'look gave {"at": 1}'
+    'look-d8bc'
     """
-    return f"{name} gave {json.dumps(arguments, sort_keys=True)}"
+    return f"{name}-{zlib.crc32(json.dumps([name, arguments], sort_keys=True).encode()) & 0xFFFF:04x}"
 
 
 class Steps:
