@@ -92,8 +92,9 @@ class Talk:
 
     def is_ready(self) -> bool:
         """Whether somebody can type: the cursor is in an empty line of input."""
-        cursor = self.screen.cursor
-        return not cursor.hidden and cursor.x == 2 and self.display[cursor.y] == ">" and bool(self.display[-1])
+        cursor, shown = self.screen.cursor, self.display
+        is_drawn = cursor.y < len(shown) - 1 and bool(shown[-1])  # with the status below it
+        return is_drawn and not cursor.hidden and cursor.x == len("> ") and shown[cursor.y] == ">"
 
     # -- doing -------------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,12 @@ def test_a_turn_with_tools_and_what_is_asked_before_they_run(host: Simulator, tm
         # Tools that only read are not asked for; their results come in the order of the calls.
         shown = talk.asks("both of them")
         assert [line for line in shown if line.startswith("●")] == ["● read_file  notes.md", "● glob  **/*.py"]
+        # A model that knows no tool calling is told of tools in words, and its words are read.
+        talk.asks("/toolformat hermes")
+        shown = talk.asks("as hermes would")
+        assert shown[1:3] == ["● glob  *.md", "  notes.md"]
+        assert "hermes (set)" in talk.display[-1]
+        talk.asks("/toolformat auto")
         # A result is cut to a screenful.
         talk.says("much of it")
         talk.sees("seq 1000")

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["status_parts"]
 
 
-def status_parts(provider: Provider, ledger: Ledger, *, mends: int = 0) -> list[str]:
-    """Model, format, tokens, cost, repairs; `mends` are those of an answer that still comes."""
+def status_parts(provider: Provider, ledger: Ledger) -> list[str]:
+    """Model, format, tokens, cost, repairs."""
     format = provider.tool_format + (" (set)" if provider.format_is_set else "")
     parts = [one_line(f"{provider.name}/{provider.model}"), format]
     if ledger.is_counted:
         parts.append(f"{ledger.input:,} in, {ledger.output:,} out")
     if ledger.cost:
         parts.append(ledger.cost)
-    if count := ledger.repairs.total() + mends:
+    if count := ledger.repairs.total():
         parts.append(f"{count} {'repair' if count == 1 else 'repairs'}")
     return parts

@@ -1,0 +1,163 @@
+"""`moonshim chat -p`: one answer in three forms, for scripts; exit codes, pipes, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moonshim.simulator import Simulator
+from tests.chat.talking import in_folder
+from tests.cli.command import MOONSHIM, Done, environment, moonshim_
+
+KEYS = {name: "" for name in os.environ if name.endswith("_API_KEY")}
+
+
+def once(host: Simulator, folder: Path, *arguments: str, model: str = "kimi-k2.5", stdin: bytes = b"") -> Done:
+    to = ("--base-url", f"{host.url}/v1", "--model", model, "--folder", str(folder))
+    data = {"XDG_DATA_HOME": str(folder / "data")}
+    return moonshim_("chat", *to, *arguments, stdin=stdin, cwd=folder, **data)
+
+
+def test_the_answer_as_text_has_no_colours_and_moves_nothing(host: Simulator, tmp_path: Path) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "hostile words", "--yolo")
+    assert done.code == 0
+    assert done.out.decode() == "The end \\x1b[2J\\x1b]0;owned\\x07\\x1b[31mred\\u202etxt\n"
+    assert done.told == ""
+
+
+def test_the_answer_as_one_object(host: Simulator, tmp_path: Path) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "list the files", "--allow", "bash", "--output", "json")
+    assert done.code == 0
+    (line,) = done.out.decode().splitlines()
+    answer = json.loads(line)
+    assert answer["text"].startswith("There are **two** things:")
+    assert answer["reasoning"] == "There they are."
+    (call,) = answer["calls"]
+    assert (call["name"], json.loads(call["arguments"]), call["is_error"]) == ("bash", {"command": "ls"}, False)
+    assert call["result"].split() == ["data", "notes.md", "src"]
+    assert (answer["ending"], answer["rounds"], answer["format"]) == ("answered", 2, "kimi")
+    assert answer["usage"]["output_tokens"] > 0
+    assert answer["cost"] is None
+    # The same conversation goes on where it was left.
+    told = once(host, tmp_path, "-p", "-", "--resume", answer["conversation"], "--output", "json", stdin=b"hello\n")
+    again = json.loads(told.out)
+    assert (again["text"], again["conversation"]) == ("Hello yourself.", answer["conversation"])
+    asked = host.requests[-1].body
+    assert [message["role"] for message in asked["messages"]] == [
+        *("system", "user", "assistant", "tool", "assistant", "user")
+    ]
+    assert asked["messages"][2]["reasoning_content"] == "I look.\nA shell can tell."
+
+
+def test_every_step_as_a_line(host: Simulator, tmp_path: Path) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "both of them", "--output", "stream-json")
+    assert done.code == 0
+    steps = [json.loads(line) for line in done.out.splitlines()]
+    kinds = [step["type"] for step in steps]
+    assert kinds[0] == "chat"
+    assert kinds[-1] == "run_ended"
+    assert kinds.count("round_began") == 2
+    assert kinds.count("tool_began") == kinds.count("tool_ended") == 2
+    text = "".join(step["text"] for step in steps if step["type"] == "block_delta")
+    assert text.endswith("Read both.")
+    assert steps[-1]["reason"] == "answered"
+    assert b"\x1b" not in done.out
+
+
+def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
+    folder = in_folder(tmp_path)
+    done = once(host, folder, "--output", "json", stdin=b"write it")
+    answer = json.loads(done.out)
+    assert (done.code, answer["text"]) == (0, "Written.")
+    assert "Nobody can be asked here" in answer["calls"][0]["result"]
+    assert not (folder / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "code", "told"),
+    [
+        ("kimi-k2.5+unheard-of", [], 1, "there is no fault or scenario `unheard-of`"),
+        ("kimi-k2.5", ["--rounds", "1"], 3, "has not answered yet"),
+    ],
+)
+def test_how_it_ends_is_told_and_in_the_exit_code(
+    host: Simulator, tmp_path: Path, model: str, more: list[str], code: int, told: str
+) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "both of them", *more, model=model)
+    assert (done.code, done.out) == (code, b"")
+    assert told in done.told
+
+
+def test_a_signal_stops_it_and_the_conversation_is_whole(host: Simulator, tmp_path: Path) -> None:
+    folder = in_folder(tmp_path)
+    command = ["chat", "--base-url", f"{host.url}/v1", "--model", "kimi-k2.5", "-p", "wait for it", "--yolo"]
+    process = subprocess.Popen(
+        [*MOONSHIM, *command, "--output", "stream-json"],
+        cwd=folder,
+        env=environment(XDG_DATA_HOME=str(folder / "data")),
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    steps: list[dict[str, Any]] = []
+    for line in process.stdout:
+        steps.append(json.loads(line))
+        if steps[-1]["type"] == "tool_began":
+            process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.stdout.close()
+    assert steps[-1]["reason"] == "cancelled"
+    kept = [
+        json.loads(line) for line in next((folder / "data" / "moonshim" / "chats").iterdir()).read_text().splitlines()
+    ]
+    spoken = [line["message"]["speaker"] for line in kept if "message" in line]
+    assert spoken == ["human", "ai", "tool"]
+
+
+WRONG = {
+    "nothing is configured": (["-p", "hi"], "a key in the environment: MOONSHOT_API_KEY"),
+    "no model": (["-p", "hi", "--base-url", "http://127.0.0.1:1/v1"], "--base-url needs a --model"),
+    "no address": (["-p", "hi", "--base-url", "nowhere", "--model", "k"], "this is no address"),
+    "two hosts": (["-p", "hi", "--demo", "--base-url", "http://h"], "have no place beside it"),
+    "no folder": (["-p", "hi", "--demo", "--folder", "/nowhere"], "there is no such folder"),
+    "nothing to ask": (["-p", " ", "--demo"], "there is nothing to ask"),
+    "nothing on standard input": (["--demo"], "there is nothing to ask"),
+    "a model that is not there": (["-p", "hi", "--demo", "--model", "gpt-9"], "There is no model `gpt-9` here"),
+    "a provider that is not there": (["-p", "hi", "--demo", "--provider", "x"], "there is no provider `x`"),
+    "a conversation that is not there": (["-p", "hi", "--demo", "--resume", "n"], "there is no conversation `n`"),
+    "a format that is none": (["-p", "hi", "--demo", "--tool-format", "klingon"], "Invalid tool format 'klingon'"),
+    "a tool that is none": (["-p", "hi", "--demo", "--allow", "x"], "there is no such tool; there are bash, read_file"),
+    "an option that is not there": (["--modle", "x"], "did you mean --model?"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), WRONG.values(), ids=WRONG.keys())
+def test_what_cannot_be_asked_is_told(
+    arguments: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moonshim.cli import main
+
+    for name in (*KEYS, "MOONSHIM_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "nothing").open("w+") as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        assert main(["chat", *arguments]) == 2
+    shown = capfd.readouterr()
+    assert told in shown.err
+    assert shown.out == ""
+
+
+def test_help_has_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    from moonshim.cli import main
+
+    assert main(["chat", "--help"]) == 0
+    assert "exit codes:\n  0    the model answered" in capsys.readouterr().out
