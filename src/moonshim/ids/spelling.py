@@ -31,6 +31,7 @@ __all__ = [
     "k2_id",
     "k2_index",
     "mistral_id",
+    "set_off",
     "standard_id",
 ]
 
@@ -71,12 +72,23 @@ def standard_id(wire_id: str, mark: str = "") -> str:
 def anthropic_id(wire_id: str, mark: str = "") -> str:
     """The form `toolu_*`. The tools that Anthropic runs itself have their own, which stays.
 
-    >>> anthropic_id("call_abc.1"), anthropic_id("functions.ls:0"), anthropic_id("")
-    ('toolu_abc-1', 'toolu_functions-ls-0', 'toolu_empty')
+    >>> anthropic_id("call_abc.1"), anthropic_id("functions.ls:0"), anthropic_id(""), anthropic_id("call_a", "_2")
+    ('toolu_abc-1', 'toolu_functions-ls-0', 'toolu_empty', 'toolu_a__2')
     """
     if wire_id.startswith("srvtoolu_") and not mark and not _OTHER.search(wire_id) and len(wire_id) <= ANTHROPIC_LIMIT:
         return wire_id
-    return _fitted(ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", mark, ANTHROPIC_LIMIT, wire_id)
+    return _fitted(ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", set_off("", mark), ANTHROPIC_LIMIT, wire_id)
+
+
+def set_off(given: str, mark: str) -> str:
+    """An identifier for a client of Messages, with a mark that is set off by one more `_`.
+
+    Claude Code (2.1.325) takes `toolu_a_2` for a copy of `toolu_a`, and loses its result.
+
+    >>> set_off("toolu_a", ""), set_off("toolu_a", "_2")
+    ('toolu_a', 'toolu_a__2')
+    """
+    return f"{given}_{mark}" if mark else given
 
 
 def mistral_id(wire_id: str, mark: str = "") -> str:

@@ -157,7 +157,7 @@ IDS: Final[dict[str, tuple[list[str | None], list[str]]]] = {
     "legal ones stay": (["toolu_1", "Bash_0", "call-x"], ["toolu_1", "Bash_0", "call-x"]),
     "others are spelled anew": (["functions.ls:0"], ["toolu_functions-ls-0"]),
     "equal ones are told apart": (["a", "a", "functions.a:0", "functions-a:0"],
-                                  ["a", "a_2", "toolu_functions-a-0", "toolu_functions-a-0_2"]),
+                                  ["a", "a__2", "toolu_functions-a-0", "toolu_functions-a-0__2"]),
     "none": ([None, ""], ["toolu_moonshim_0", "toolu_moonshim_1"]),
 }  # fmt: skip
 

@@ -220,7 +220,7 @@ def test_identifiers_of_others_are_spelled_legally_for_a_client_and_stay_apart()
     results = [ToolResult(call.id, wire_id=call.wire_id) for call in calls]
     ai, answered = render_messages([Message("ai", tuple(calls)), Message("tool", tuple(results))])
     written = [block["id"] for block in ai["content"]]
-    assert written == ["toolu_a-b_2", "toolu_a-b_3", "toolu_a-b"]
+    assert written == ["toolu_a-b__2", "toolu_a-b__3", "toolu_a-b"]
     assert [block["tool_use_id"] for block in answered["content"]] == written
     # For a host, whoever prepares the request has decided.
     assert write_messages([Message("ai", tuple(calls))])[0][0]["content"][0]["id"] == "a.b"

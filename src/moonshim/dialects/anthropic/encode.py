@@ -31,7 +31,7 @@ from moonshim.events import (
     Started,
 )
 from moonshim.history import walk_calls
-from moonshim.ids.spelling import Distinct, anthropic_id
+from moonshim.ids.spelling import Distinct, anthropic_id, set_off
 from moonshim.seal import Sealed, is_sealed
 
 __all__ = ["MessagesEncoder", "encode_response"]
@@ -196,7 +196,7 @@ class MessagesEncoder:
     def _tool_use(self, opened: BlockOpened) -> Json:
         given = opened.call_id or f"toolu_{self._id.removeprefix('msg_')}_{self._count}"
         whole = LEGAL_ID.fullmatch(given) is not None
-        wire_id = self._distinct().take(lambda mark: given + mark if whole else anthropic_id(given, mark))
+        wire_id = self._distinct().take(lambda mark: set_off(given, mark) if whole else anthropic_id(given, mark))
         tool = self._reply.tools.get(opened.name or "")
         name = tool.name if tool is not None else opened.name or ""
         return {"type": "tool_use", "id": wire_id, "name": name, "input": {}}
