@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from prompt_toolkit.input import create_input
 
@@ -103,7 +104,7 @@ class _Terminal:
 
     def _greet(self) -> None:
         session, one = self._session, self._session.provider
-        self._canvas.say(f"moonshim chat · {one.name}/{one.model} · {session.folder} · /help", "bold")
+        self._canvas.say(f"moonshim chat · {one.name}/{one.model} · {_short(session.folder)} · /help", "bold")
         if session.choices.config.source == "--demo":
             self._canvas.say("This is the simulator and NO MODEL: what it says is made up.", "yellow")
         if session.permission.yolo:
@@ -129,6 +130,14 @@ class _Terminal:
         if history.messages:
             demo = " --demo" if self._session.choices.config.source == "--demo" else ""
             self._canvas.say(f"moonshim chat{demo} --resume {one_line(history.path.stem)} goes on from here", "dim")
+
+
+def _short(folder: Path) -> str:
+    """The folder as people write it."""
+    try:
+        return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
+    except (ValueError, RuntimeError):
+        return str(folder)
 
 
 def _text_of(message: Message) -> str:

@@ -1,0 +1,120 @@
+"""A session of `moonshim chat` in a pseudo-terminal -> the screens that docs/chat.md shows.
+
+`python -m scripts.record_chat` has the session anew and writes its screens into the page. A test has it, too, and
+compares: what the page shows is what people see.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from json import dumps
+from pathlib import Path
+from typing import Final
+
+from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from tests.chat.talking import Talk
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "chat.md"
+BEGIN, END = "<!-- recording -->\n", "<!-- end of the recording -->"
+_SECONDS: Final = re.compile(r"(waiting|working) \d+ s")
+_GARDEN: Final = "def seeds(beds, each=12):\n    return beds * each\n\n\nprint(seeds(4))\n"
+
+
+class Gardener:
+    """Plays the model of the recording."""
+
+    def reply(self, question: Question) -> Meant:
+        if "test" in question.words:
+            return self._test(question.round)
+        if question.round == 1:
+            read = MeantCall("read_file", dumps({"path": "garden.py"}))
+            run = MeantCall("bash", dumps({"command": "python3 garden.py"}))
+            return Meant(
+                reasoning="I should read the file, and run it to see\nwhether it still works.",
+                text="I read it and run it.",
+                calls=(read, run),
+            )
+        return Meant(
+            reasoning="It prints 48: four beds with twelve seeds each.",
+            text="`garden.py` counts **seeds**:\n\n"
+            "1. `seeds(beds)` takes twelve for each bed\n2. it prints `48`, for four beds",
+        )
+
+    def _test(self, round_: int) -> Meant:
+        if round_ == 1:
+            text = "from garden import seeds\n\n\ndef test_seeds():\n    assert seeds(2) == 24\n"
+            return Meant(
+                text="Gladly.", calls=(MeantCall("write_file", dumps({"path": "test_garden.py", "content": text})),)
+            )
+        return Meant(text="As you like: I have written nothing.")
+
+
+def record() -> list[tuple[str, list[str]]]:
+    """Have the session; what happens at each screen, and the screen."""
+    screens: list[tuple[str, list[str]]] = []
+    with (
+        tempfile.TemporaryDirectory() as home,
+        Simulator(model=Gardener(), nature="selfhost", faults=("markers-in-content",)).running() as box,
+    ):
+        folder = Path(home) / "garden"
+        folder.mkdir()
+        (folder / "garden.py").write_text(_GARDEN)
+        to = ("--base-url", f"{box.url}/v1", "--model", "kimi-k2.5")
+        with Talk(*to, cwd=folder, HOME=home, XDG_DATA_HOME=f"{home}/data") as talk:
+
+            def show(title: str) -> None:
+                screens.append((title, _screen(talk, box.url)))
+
+            talk.says("What does garden.py do? Does it run?")
+            talk.sees("Run this?")
+            show("The model has thought, has said a sentence and made two calls. One of them asks first:")
+            talk.types("y")
+            talk.sees("for four beds", "48")
+            talk.until(talk.is_ready, "end of the turn")
+            show("`y`, and a moment later:")
+            talk.asks("/fold")
+            talk.says("Write a test for it")
+            talk.sees("write_file")
+            talk.sees("Run this?")
+            talk.types("n")
+            talk.sees("I have written nothing")
+            talk.asks("/toolformat")
+            talk.asks("/model kimi-k3")
+            talk.asks("/cost")
+            show("`n` to a file, and a few commands:")
+    return screens
+
+
+def _screen(talk: Talk, url: str) -> list[str]:
+    """What stands on the screen, without its empty end; what differs from run to run is made the same."""
+    lines = talk.display
+    shown = [_SECONDS.sub(r"\1 1 s", line.replace(url, "http://127.0.0.1:8485")) for line in lines]
+    while shown and not shown[-1]:
+        shown.pop()
+    return shown
+
+
+def page_part(screens: list[tuple[str, list[str]]]) -> str:
+    """The part of the page that shows them."""
+    blocks = [
+        "{}\n\n{}\n".format(title, "\n".join(f"    {line}".rstrip() for line in lines)) for title, lines in screens
+    ]
+    return "\n".join(blocks)
+
+
+def recorded_part(page: str) -> str:
+    """The part of the page that shows the recording."""
+    return page.partition(BEGIN)[2].partition(END)[0]
+
+
+def main() -> int:
+    page = PAGE.read_text("utf-8")
+    before, _, rest = page.partition(BEGIN)
+    PAGE.write_text(before + BEGIN + page_part(record()) + END + rest.partition(END)[2], "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
