@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from moonshim.agent import Agent, Provider, RunEnded, Step
 from moonshim.agent.history import History
-from moonshim.conversation import Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.conversation import Reasoning, Text, ToolCall, ToolResult
 from moonshim.simulator import Meant, MeantCall, Question, Simulator
 
 __all__ = [
@@ -93,8 +93,11 @@ def results_in(history: History) -> list[str]:
     ]
 
 
-def check_can_go_on(history: History) -> None:
-    """Every call is answered right behind its message, once, in order; no identifier comes twice; nothing is empty."""
+def check_can_go_on(history: History, *, thinking: bool = True) -> None:
+    """Every call is answered right behind its message, once, in order; no identifier comes twice; nothing is empty.
+
+    `thinking`: whether all the models that answered think; then no call is without its thoughts.
+    """
     messages = list(history.messages)
     seen: set[str] = set()
     waiting: list[str] = []
@@ -107,15 +110,11 @@ def check_can_go_on(history: History) -> None:
             continue
         assert not waiting
         if message.speaker == "ai":
-            _check_answer(message)
+            assert any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in message.parts)
+            thought = any(isinstance(part, Reasoning) for part in message.parts)
             waiting = [part.id for part in message.parts if isinstance(part, ToolCall)]
+            assert thought or not thinking or not waiting
             assert all(id.startswith("hist_tool_") for id in waiting)
             assert not seen & set(waiting)
             seen |= set(waiting)
     assert not waiting
-
-
-def _check_answer(message: Message) -> None:
-    assert any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in message.parts)
-    if any(isinstance(part, ToolCall) for part in message.parts):
-        assert any(isinstance(part, Reasoning) for part in message.parts)
