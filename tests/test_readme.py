@@ -40,6 +40,7 @@ PROBLEMS = """\
 400 messages[0].content invalid_request_error
 """
 PRINTED = [
+    "Here is what came back: the text of notes.txt\n",
     CROSSING,
     PROBLEMS,
     "tool_calls\n['marker_call', 'marker_call', 'finish_reason']\n['get_weather', 'get_time']\n",
