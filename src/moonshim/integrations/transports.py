@@ -28,12 +28,10 @@ def mend_client(client: Client, tending: Tending) -> Client:
     if library is None:
         raise InvalidInput(f"a client must be one of httpx or httpx2, not {type(client).__name__}", field="client")
     http: Any = import_module(library)
-    waits = isinstance(client, http.AsyncClient)
-    kind = (
-        _on_top(MendingAsyncTransport, http.AsyncBaseTransport)
-        if waits
-        else _on_top(MendingTransport, http.BaseTransport)
-    )
+    if isinstance(client, http.AsyncClient):
+        kind = _on_top(MendingAsyncTransport, http.AsyncBaseTransport)
+    else:
+        kind = _on_top(MendingTransport, http.BaseTransport)
     held: Any = client  # for its transports there is no public name
     mounts = held._mounts.items()
     held._mounts = {at: None if inner is None else kind(http, inner, tending) for at, inner in mounts}
