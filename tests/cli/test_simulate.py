@@ -51,6 +51,7 @@ class TestWhatIsRefused:
             (["--scenario", "none.toml"], "--scenario: none.toml: No such file"),
             (["--assume", "names-of-46"], "there is no assumption `names-of-46`; did you mean `names-of-64`?"),
             (["--model", "none.py:Mine"], "--model: "),
+            (["--model", "kimi-k3"], "kimi-k3 is a name that requests ask for"),
             (["--api-key-env", "NO_SUCH_KEY"], "--api-key-env: the variable NO_SUCH_KEY is not set"),
             (["--config", "none.toml"], "none.toml: No such file"),
             (["--host", "no-such-host.invalid"], "no address for --host no-such-host.invalid"),
@@ -167,6 +168,20 @@ class TestSimulating:
             refused = [line for line in host.logged if line["event"] == "simulated"]
             assert [line["level"] for line in refused] == ["warning", "warning"]
             assert refused[0]["problem"] in str(caught.value)
+
+    def test_a_path_that_is_not_there_is_logged_with_those_that_are(self, tmp_path: Path) -> None:
+        with running("simulate", cwd=tmp_path) as host:
+            status, told = host.post("/v1/v1/messages", {})
+            assert (status, "anthropic package" in told) == (404, False), "no host would say so"
+            host.post("/v1/embeddings", {})
+            assert host.stop() == 0
+            hints = [line["hint"] for line in host.logged if line["event"] == "misused"]
+            assert "the anthropic package adds /v1 by itself" in hints[0]
+            assert "/v1/chat/completions" in hints[1]
+
+    def test_it_ends_with_its_terminal_and_leaves_the_port(self, tmp_path: Path) -> None:
+        with running("simulate", cwd=tmp_path) as host:
+            assert host.stop(signal.SIGHUP) == 0
 
     def test_the_command_line_counts_more_than_the_file(self, tmp_path: Path) -> None:
         (tmp_path / "sim.toml").write_text(

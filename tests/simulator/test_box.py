@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from moonshim.serving.listening import CannotListen
 from moonshim.simulator import Meant, Question, Simulator, SimulatorSettings
 from moonshim.simulator.choosing import UnknownName
 from moonshim.simulator.scenario_file import load_scenario
+from moonshim.simulator.settings_check import WrongSettings
 from tests.simulator.asking import CHAT_TOOLS, Rounds
 from tests.simulator.conversations import request
 
@@ -140,3 +142,23 @@ def test_misuse_is_in_the_log_in_the_words_of_the_error(tmp_path: Path) -> None:
     assert (refused["level"], refused["status"]) == ("warning", 400)
     assert refused["problem"] == "invalid temperature: only 1 is allowed for this model"
     assert (nowhere["path"], nowhere["status"]) == ("/v1/embeddings", 404)
+
+
+def test_one_fault_may_be_a_text_and_rows_of_models_may_be_plain() -> None:
+    box = Simulator(faults="no-done", models={"mine": {"generation": "k2.6"}})
+    assert box.settings.faults == ("no-done",)
+    assert box.settings.models["mine"].generation == "k2.6"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"chaos": 2}, "chaos: this is a share of all answers, from 0 to 1"),
+        ({"chaos": "often"}, "Expected `float`, got `str` - at `chaos`"),
+        ({"assume": "names-of-46"}, "did you mean `names-of-64`"),
+        ({"models": {"mine": {"generation": "k2.8"}}}, "did you mean `k2.7`"),
+    ],
+)
+def test_settings_that_mean_nothing_are_told_before_it_runs(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(WrongSettings, match=re.escape(told)):
+        Simulator(**fields)

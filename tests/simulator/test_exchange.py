@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.answer import Meant, Model
+from moonshim.simulator.answer import Meant, MeantCall, Model
 from moonshim.simulator.choosing import UnknownName
 from moonshim.simulator.exchange import HEADER, SEEN_BYTES, Exchange
 from moonshim.simulator.natures import UnknownNature
@@ -342,3 +342,20 @@ def test_anything_that_is_json_is_answered_or_refused(model: str, wire: Wire, ch
     asked = {"model": model, "max_tokens": 99, "messages": HELLO["messages"]} | changes
     assert host.ask(asked, wire=wire).status in (200, 400)
     assert host.failures == []
+
+
+class Silent:
+    """Calls without a thought, as scenarios and models of users may."""
+
+    def reply(self, question: Question) -> Meant:
+        return Meant(calls=(MeantCall("get_weather", "{}"),))
+
+
+def test_a_model_that_thinks_never_calls_without_a_thought_so_that_its_answer_can_be_sent_back() -> None:
+    host = Host(Silent())
+    message = body_of(host.ask(HELLO))["choices"][0]["message"]
+    assert message["reasoning_content"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"}
+    assert host.ask(HELLO | {"messages": [*HELLO["messages"], message, result]}).status == 200
+    without = body_of(host.ask(HELLO | {"thinking": {"type": "disabled"}}))["choices"][0]["message"]
+    assert not without.get("reasoning_content")

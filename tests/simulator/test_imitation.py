@@ -149,6 +149,22 @@ def conversation(rename: Callable[[str], str]) -> list[tuple[str, str]]:
     return heard
 
 
+def test_what_is_imitated_is_known_to_whoever_asks_why() -> None:
+    history: list[Any] = [{"role": "user", "content": "Hi"}]
+    for number in range(2):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
+        history += [
+            {"role": "assistant", "content": "", "reasoning_content": "x", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "nothing"},
+        ]
+    tool: Any = {"type": "function", "function": {"name": "Bash", "parameters": {"type": "object", "properties": {}}}}
+    with Simulator(nature="selfhost", scenario="five-rounds").running() as box:
+        with openai.OpenAI(base_url=f"{box.url}/v1", api_key="k") as client:
+            for messages in (history[:3], history):
+                client.chat.completions.create(model="kimi-k2.5", messages=messages, tools=[tool])
+        assert [seen.imitated for seen in box.requests] == ["", "call_1"]
+
+
 def test_a_client_that_keeps_identifiers_as_they_are_gets_through() -> None:
     heard = conversation(lambda id_: id_)
     assert [finish for finish, _ in heard] == ["tool_calls"] * 5 + ["stop"]

@@ -121,9 +121,8 @@ def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
     from moonshim.serving.listening import url_of
 
     paint = console.Paint(sys.stdout)
-    faults = ", ".join(settings.faults) or "none"
-    if settings.chaos:
-        faults += f", and one more in {settings.chaos:.0%} of all answers (seed {settings.seed})"
+    chance = f"by chance in {settings.chaos * 100:.3g}% of all answers (seed {settings.seed})" if settings.chaos else ""
+    faults = ", ".join([*settings.faults, *([chance] if chance else [])]) or "none"
     playing = f"model: {settings.model}" if settings.model else f"scenario: {settings.scenario}"
     parts = [
         f"moonshim simulator on {paint.bold(url_of(host, port))}",

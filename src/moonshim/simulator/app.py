@@ -11,7 +11,7 @@ from moonshim.simulator.exchange import Exchange, Refused
 from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.line import Gone, Line, Message, Receive, Send, TooMuch
 from moonshim.simulator.pace import Pace
-from moonshim.simulator.paths import Where, where
+from moonshim.simulator.paths import Where, meant_by, where
 from moonshim.simulator.play import Played
 from moonshim.simulator.question import Json
 from moonshim.simulator.rules import Objection
@@ -73,7 +73,8 @@ class SimulatorApp:
             else:
                 await line.send(_page(await self._page(place, line)))
         except Refused as refused:
-            played = self._exchange.misused(place.wire, f"{method} {path}", refused.objection)
+            hint = meant_by(path, self._exchange.settings.assume) if not place.what else ""
+            played = self._exchange.misused(place.wire, f"{method} {path}", refused.objection, hint=hint)
             if refused.objection.status == 405:
                 played.headers["allow"] = place.method
             await line.send(played)

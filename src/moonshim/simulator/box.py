@@ -30,6 +30,7 @@ from moonshim.simulator.scenario_file import load_scenario
 from moonshim.simulator.scripted import ScriptedModel
 from moonshim.simulator.seen import Seen
 from moonshim.simulator.settings import SimulatorSettings
+from moonshim.simulator.settings_check import checked
 from moonshim.simulator.telling import tell_failure, tell_seen
 
 __all__ = ["Simulator"]
@@ -52,7 +53,7 @@ class Simulator:
     ) -> None:
         named = {"model": model, "scenario": scenario}
         fields |= {name: value for name, value in named.items() if value and isinstance(value, str)}
-        self.settings = replace(settings or SimulatorSettings(), **fields)
+        self.settings = checked(replace(settings or SimulatorSettings(), **fields))
         self._given: Model | None = None
         if not isinstance(model, str):
             self._given = Plugged(type(model).__name__, model.reply)

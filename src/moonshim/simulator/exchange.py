@@ -33,6 +33,8 @@ __all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "Exchange", "Refused"]
 
 HEADER: Final = "x-moonshim-simulate"
 """A request's own faults and scenario: `markers-in-content, stall@2, five-rounds`."""
+A_THOUGHT: Final = "I call a tool."
+"""Of a model that thinks and calls, where its script or its author says nothing of that."""
 SEEN_AT_MOST: Final = 1000
 SEEN_BYTES: Final = 64 * 2**20
 """How much of what was asked is kept: agents send the whole conversation again with each request."""
@@ -115,6 +117,7 @@ class Exchange:
                 tally=self._counter.tally(question, meant, renamed=self.nature.renames(question.wire)),
             )
         self._shown.update(self._use(one, name) for one in due if one.fault.name in played.faults)
+        noted["imitated"] = played.imitated
         noted["missed"] = tuple(fault.name for fault in faults if fault.name not in played.faults)
         return played
 
@@ -173,15 +176,26 @@ class Exchange:
     def _meant(self, scenario: str | None, question: Question) -> Meant:
         if scenario not in self._made:
             self._made[scenario] = self._models(scenario)
-        return self._made[scenario].reply(question)
+        meant = self._made[scenario].reply(question)
+        if question.thinking and meant.calls and not meant.reasoning:
+            # Such a model never calls without a thought, and the next request would be refused for want of it.
+            return replace(meant, reasoning=A_THOUGHT)
+        return meant
 
     # -- beside the walk ---------------------------------------------------------------------------------------------
 
-    def misused(self, wire: Wire, place: str, objection: Objection) -> Played:
+    def misused(self, wire: Wire, place: str, objection: Objection, *, hint: str = "") -> Played:
         """Refuse what did not get as far as the walk: a path that is not there, a body that is too large."""
         self._number += 1
         self._keep(
-            Seen(number=self._number, wire=wire, place=place, status=objection.status, problem=objection.message),
+            Seen(
+                number=self._number,
+                wire=wire,
+                place=place,
+                status=objection.status,
+                problem=objection.message,
+                hint=hint,
+            ),
             0,
         )
         return self.refuse(wire, objection)

@@ -19,7 +19,7 @@ from moonshim.simulator.marks import k2_section
 from moonshim.simulator.question import Call, Question
 from moonshim.simulator.slots import SLOTS, Place, canonical
 
-__all__ = ["ROUNDS_THAT_WORK", "imitate"]
+__all__ = ["ROUNDS_THAT_WORK", "imitate", "imitated_by"]
 
 ROUNDS_THAT_WORK: Final = 2
 """Tool rounds with wrong identifiers that the history may have before the model writes such ones itself."""
@@ -41,12 +41,19 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
-def imitate(answer: Answer) -> Answer:
-    """The answer, or what becomes of it where the history has more wrong identifiers than the model bears."""
+def imitated_by(answer: Answer) -> Call | None:
+    """The call of the history that the model writes its own after; None: it writes them as it should."""
     wrong = _wrong_calls(answer.question)
     if answer.question.family != "k2" or not answer.calls or len(wrong) < ROUNDS_THAT_WORK:
+        return None
+    return wrong[-1]
+
+
+def imitate(answer: Answer) -> Answer:
+    """The answer, or what becomes of it where the history has more wrong identifiers than the model bears."""
+    shown = imitated_by(answer)
+    if shown is None:
         return answer
-    shown = wrong[-1]
     kind = _kind(shown)
     places = _places(answer, shown)
     if kind == "canonical":

@@ -19,6 +19,8 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
     >>> asked = {"event": "simulated", "number": 3, "wire": "openai_chat", "model": "kimi-k2.5+cut-off", "round": 2}
     >>> human_line(asked | {"status": 200, "called": ["ls"], "faults": ["cut-off"]}, colour=False)
     '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · went wrong: cut-off'
+    >>> human_line(asked | {"status": 200, "called": ["ls"], "imitated": "call_7"}, colour=False)
+    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · wrote its call after the id call_7 of the history'
     >>> human_line(asked | {"status": 400, "problem": "tool_call_id is not found"}, colour=False)
     '#3 kimi-k2.5+cut-off 400 Chat, round 2 · refused: tool_call_id is not found'
     """
@@ -31,6 +33,8 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
             )
         case "misused":
             asked, way = f"{fields.get('method')} {fields.get('path')}", ""
+        case "draining":
+            return "it ends"
         case _:
             return plain_lines.human_line(fields, colour=colour)
     status = fields.get("status", 0)
@@ -38,10 +42,14 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
     parts = [f"{safe(asked)} {paint(shade, str(status or 'dropped'))} {way}".rstrip()]
     if called := fields.get("called"):
         parts.append(safe(f"called {', '.join(called)}"))
+    if imitated := fields.get("imitated"):
+        parts.append(paint("yellow", safe(f"wrote its call after the id {imitated} of the history")))
     if faults := fields.get("faults"):
         parts.append(paint("yellow", safe(f"went wrong: {', '.join(faults)}")))
     if missed := fields.get("missed"):
         parts.append(paint("dim", safe(f"could not show: {', '.join(missed)}")))
     if problem := fields.get("problem"):
         parts.append(paint("red", safe(f"refused: {problem}")))
+    if hint := fields.get("hint"):
+        parts.append(safe(hint))
     return " · ".join(parts)

@@ -9,7 +9,7 @@ from typing import Final
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.models import MODELS, generation_of
 from moonshim.simulator.natures import Nature
-from moonshim.simulator.paths import OWN_PATHS, PATHS
+from moonshim.simulator.paths import OWN_PATHS, served
 from moonshim.simulator.question import Json, Wire
 from moonshim.simulator.seen import Seen
 from moonshim.simulator.settings import SimulatorSettings
@@ -31,7 +31,7 @@ def about(settings: SimulatorSettings, nature: Nature) -> Json:
         "faults": list(settings.faults),
         "chaos": settings.chaos,
         "seed": settings.seed,
-        "paths": [*OWN_PATHS, *(f"/v1{path}" for path in PATHS)],
+        "paths": [*OWN_PATHS, *served(settings.assume)],
     }
 
 
@@ -71,6 +71,7 @@ def _request(seen: Seen) -> Json:
         "problem": seen.problem,
         "faults": list(seen.faults),
         "missed": list(seen.missed),
+        "imitated": seen.imitated,
         "round": seen.round,
         "stream": question.stream if question else None,
         "thinking": question.thinking if question else None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from moonshim.simulator.question import Wire
 
-__all__ = ["PATHS", "What", "Where", "where"]
+__all__ = ["PATHS", "What", "Where", "meant_by", "served", "where"]
 
 What: TypeAlias = Literal["chat", "messages", "count", "models", "model", "about", "health", "requests", "faults", ""]
 
@@ -36,6 +37,24 @@ class Where(Struct, frozen=True):
     wire: Wire
     model: str = ""
     """At the path of one model, its name."""
+
+
+def served(assume: Container[str] = ()) -> list[str]:
+    """The paths of the API, each with `/v1`."""
+    return [f"/v1{path}" for path, (what, _) in PATHS.items() if what != "count" or "counts-tokens" in assume]
+
+
+def meant_by(path: str, assume: Container[str] = ()) -> str:
+    """For somebody who asked at a path that is not there: which are, and the mistake that is made most often.
+
+    >>> meant_by("/v1/v1/messages")
+    'the anthropic package adds /v1 by itself: give it the address without'
+    >>> meant_by("/v1/embeddings")
+    'there are /v1/chat/completions, /v1/messages, /v1/models'
+    """
+    if path.startswith("/v1/v1/messages"):
+        return "the anthropic package adds /v1 by itself: give it the address without"
+    return f"there are {', '.join(served(assume))}"
 
 
 def where(path: str) -> Where:

@@ -17,7 +17,7 @@ from moonshim.json_text import encode
 from moonshim.simulator.answer import Answer, Cut, Meant, NativeCall, Tally
 from moonshim.simulator.fault import CUT, Fault, Frames, Piece, Status
 from moonshim.simulator.ids import ID_PROFILES, IdPlace, fingerprint, signature
-from moonshim.simulator.imitation import imitate
+from moonshim.simulator.imitation import imitate, imitated_by
 from moonshim.simulator.natures import Nature
 from moonshim.simulator.question import Json, Question, Wire
 from moonshim.simulator.shortening import shorten
@@ -42,6 +42,8 @@ class Played(Struct, frozen=True, kw_only=True):
     """How many the model has written, for whoever sends them at its pace."""
     faults: tuple[str, ...] = ()
     """Those that were applied, of those that were asked for."""
+    imitated: str = ""
+    """The wrong identifier of the history that the model wrote its own calls after."""
 
 
 def play(
@@ -57,8 +59,9 @@ def play(
 ) -> Played:
     """An answer of this host, with the faults that fit it; at each place they act in the order that they come in."""
     answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
+    imitated = None
     if not nature.renames(question.wire):
-        answer = imitate(answer)
+        imitated, answer = imitated_by(answer), imitate(answer)
     chosen = [fault for fault in faults if fault.status is None and fits(fault, answer)]
     for fault in chosen:
         if fault.speech is not None:
@@ -74,6 +77,7 @@ def play(
         streamed=question.stream,
         tokens=answer.tally.completion,
         faults=tuple(fault.name for fault in chosen),
+        imitated="" if imitated is None else imitated.id,
     )
 
 

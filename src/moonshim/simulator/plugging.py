@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from moonshim.config.problems import nearest
 from moonshim.errors import InvalidInput, MoonshimError
 from moonshim.simulator.answer import Meant, MeantCall, Model
+from moonshim.simulator.models import generation_of
 from moonshim.simulator.question import Question
 
 __all__ = ["CannotPlug", "ModelFailed", "load_model"]
@@ -65,6 +66,9 @@ class Plugged(Struct, frozen=True):
 def load_model(place: str) -> Model:
     """The model at this place, made if it is a class. Files are found from the current folder."""
     where, colon, name = place.rpartition(":")
+    if not colon and generation_of(place) is not None:
+        why = "is a name that requests ask for; here stands a fake model of your own, `my_model.py:Name`"
+        raise CannotPlug(f"{place} {why}", field="model")
     if not colon or not where or not name:
         example = f"{place.rstrip(':') or 'my_model.py'}:Name"
         raise CannotPlug(f"which model is meant? Write the name behind a colon: `{example}`", field="model")

@@ -40,6 +40,10 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Those that were applied, of those that were asked for."""
     missed: tuple[str, ...] = ()
     """Those that were due, and could not show in this answer."""
+    imitated: str = ""
+    """The wrong identifier of the history that the model wrote its own calls after."""
+    hint: str = ""
+    """What was meant, perhaps: for the log, since no host says it."""
 
     @property
     def round(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 from moonshim.config import Limits
@@ -28,7 +29,8 @@ class SimulatorService:
         self._box.app.close()
 
     async def reload(self) -> None:
-        """Nothing: its settings are those that it was started with."""
+        """There is nothing to load again. Whoever hangs up has closed the terminal: it ends, and leaves the port."""
+        signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
         self._box.app.close()

@@ -15,7 +15,7 @@ def tell_seen(seen: Seen) -> None:
     level = "info" if seen.problem is None else "warning"
     if seen.place:
         method, _, path = seen.place.partition(" ")
-        _event("misused", level, method=method, path=path, status=seen.status, problem=seen.problem)
+        _event("misused", level, method=method, path=path, status=seen.status, problem=seen.problem, hint=seen.hint)
         return
     _event(
         "simulated",
@@ -27,6 +27,7 @@ def tell_seen(seen: Seen) -> None:
         status=seen.status,
         faults=list(seen.faults),
         missed=list(seen.missed),
+        imitated=seen.imitated,
         called=[call.name for call in seen.meant.calls] if seen.meant else [],
         problem=seen.problem,
     )
@@ -41,4 +42,4 @@ def tell_failure(error: BaseException, number: int) -> None:
 def _event(name: str, level: str, **fields: object) -> None:
     # In somebody's own test nobody has said where a log should go, and it goes nowhere.
     if structlog.is_configured():
-        logs.event(name, level=level, **{key: value for key, value in fields.items() if value not in (None, [])})
+        logs.event(name, level=level, **{key: value for key, value in fields.items() if value not in (None, [], "")})
