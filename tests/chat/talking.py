@@ -98,6 +98,9 @@ class Talk:
 
     # -- doing -------------------------------------------------------------------------------------------------------
 
+    def hides_the_cursor(self) -> bool:
+        return bool(self.screen.cursor.hidden)
+
     def types(self, keys: str) -> None:
         self.child.send(keys)
 

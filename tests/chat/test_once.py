@@ -70,6 +70,25 @@ def test_every_step_as_a_line(host: Simulator, tmp_path: Path) -> None:
     assert b"\x1b" not in done.out
 
 
+def test_providers_models_and_prices_are_those_of_the_gateway(host: Simulator, tmp_path: Path) -> None:
+    folder = in_folder(tmp_path)
+    (folder / "moonshim.toml").write_text(
+        f'[[providers]]\nname = "lab"\napi_base_url = "{host.url}/v1"\nmodels = ["kimi-k2.5"]\n'
+        f'[[providers]]\nname = "other"\napi_base_url = "{host.url}/anthropic"\nmodels = ["kimi-k3"]\n'
+        '[aliases]\nsmart = "other/kimi-k3"\n[prices]\n"kimi-k3" = { input = 1000, output = 0 }\n'
+    )
+    # A data folder that cannot be made is told, and is no reason not to answer.
+    (folder / "data").touch()
+    done = moonshim_(
+        *("chat", "-p", "hello", "--model", "smart", "--output", "json"), cwd=folder, XDG_DATA_HOME=str(folder / "data")
+    )
+    answer = json.loads(done.out)
+    assert (answer["provider"], answer["model"], answer["text"]) == ("other", "kimi-k3", "Hello yourself.")
+    assert answer["cost"] == {"$": pytest.approx(answer["usage"]["input_tokens"] / 1000)}
+    assert host.requests[-1].wire == "anthropic"
+    assert "nothing of this conversation is kept" in done.told
+
+
 def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
     folder = in_folder(tmp_path)
     done = once(host, folder, "--output", "json", stdin=b"write it")

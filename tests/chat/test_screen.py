@@ -69,7 +69,7 @@ def test_reasoning_is_printed_line_by_line() -> None:
 def test_folded_reasoning_is_a_line_and_can_be_asked_for_later() -> None:
     screen, taken = fed(block(0, "reasoning", "one two\n", "three"), folded=True)
     assert taken == [Thought("", folded=True, words=3)]
-    assert screen.thoughts == ["one two\nthree"]
+    assert screen.hidden == ["one two\nthree"]
 
 
 def test_what_is_unfolded_in_the_middle_is_shown_from_its_beginning() -> None:

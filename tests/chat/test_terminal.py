@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,18 @@ def test_a_tool_is_stopped_in_the_middle_and_the_conversation_goes_on(host: Simu
         assert "moonshim chat --resume" in talk.text
     assert not (folder / "never").exists()
     assert not host.refusals
+
+
+def test_a_terminal_is_left_as_it_was_found(host: Simulator, tmp_path: Path) -> None:
+    with talk_to(host, in_folder(tmp_path), model="kimi-k2.5+stall") as talk:
+        talk.says("a long one")
+        talk.sees("Paragraph 2 is about the sea.", "working")
+        assert not talk.child.getecho()
+        assert talk.hides_the_cursor()
+        talk.child.kill(signal.SIGTERM)
+        assert talk.ends() == 143
+        assert not talk.hides_the_cursor()
+        assert "working" not in talk.text
 
 
 def test_reasoning_is_folded_and_shown_again(host: Simulator, tmp_path: Path) -> None:

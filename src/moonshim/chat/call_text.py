@@ -13,8 +13,8 @@ __all__ = ["CallText", "call_text"]
 
 _FIRST: Final = ("command", "path", "file_path", "pattern", "query", "url", "name")
 """What a call is about, in the order in which it is looked for."""
-_LONGEST: Final = 100_000
-"""Characters of arguments that are looked at: nobody reads more of a call."""
+_LONGEST: Final = 4_000
+"""Characters of arguments that are no object, or not all there: nobody reads more of them."""
 
 
 class CallText(Struct, frozen=True):

@@ -18,7 +18,7 @@ __all__ = ["demo_host"]
 
 _FIRST: Final = "kimi-k2.5"
 _FAULTS: Final = {_FIRST: "markers-in-content", "kimi-k3": "ids-missing"}
-READING_PACE: Final = 80.0
+READING_PACE: Final = 120.0
 """Tokens in a second, for somebody who looks on."""
 
 

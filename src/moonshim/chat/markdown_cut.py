@@ -37,4 +37,6 @@ def _parser() -> MarkdownIt:
     """The parser that rich reads Markdown with."""
     from markdown_it import MarkdownIt
 
-    return MarkdownIt().enable("strikethrough").enable("table")
+    parser = MarkdownIt().enable("strikethrough").enable("table")
+    parser.core.ruler.disable("inline")  # where a block ends does not depend on what is in it
+    return parser

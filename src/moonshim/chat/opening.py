@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from moonshim.agent.history import HistoryFile
+from moonshim.agent.history import HistoryError, HistoryFile
 from moonshim.chat.choices import Choices, NoSuchModel
 from moonshim.chat.permission import Ask, Permission
 from moonshim.chat.session import Session, Setting
@@ -82,7 +83,16 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             raise CannotChat(
                 f"--allow {unknown[0]}: there is no such tool; there are {', '.join(t.name for t in tools)}"
             )
-        history = shelf.begin() if wish.resume is None else shelf.open(wish.resume)
+        notes: list[str] = []
+        try:
+            history = shelf.begin() if wish.resume is None else shelf.open(wish.resume)
+        except HistoryError as error:
+            if wish.resume is not None:
+                raise
+            # A home that cannot be written to, as in many containers, is no reason not to answer.
+            shelf = Shelf(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
+            history = shelf.begin()
+            notes.append(f"nothing of this conversation is kept: {error} (XDG_DATA_HOME says where)")
         stack.callback(history.close)
         session = Session(
             choices,
@@ -93,6 +103,7 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             permission=Permission(wish.folder, yolo=wish.yolo, allowed=wish.allow, ask=ask),
             setting=wish.setting,
         )
+        session.notes = (*session.history.troubles, *notes)
         try:
             yield session
         finally:

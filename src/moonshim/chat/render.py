@@ -23,6 +23,8 @@ __all__ = ["FOLD_KEY", "lines_of", "render", "separated"]
 FOLD_KEY: Final = "Ctrl-T"
 """What shows and hides reasoning. Ctrl-R would be the other choice, and searches the input history."""
 _ARGUMENT_ROWS: Final = 12
+_FULL_ROWS: Final = 400
+"""How much of an argument somebody has to read before allowing a call; what is left out is said."""
 _MARKS: Final = {"done": ("●", "green"), "broken": ("○", "red"), "running": ("●", "yellow")}
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
 _STYLING: Final = re.compile(r"\x1b\[[\d;]*m")
@@ -116,11 +118,12 @@ def _called(item: Called, height: int, width: int) -> RenderableType:
     room = max(width - 4, 10)
     line = Text.assemble((mark, colour), " ", (clean(item.name), "bold"))
     if said.about:
-        about = last_rows(said.about, 3, room)[0] if item.state == "arriving" else first_rows(said.about, 6, room)[0]
+        rows = _FULL_ROWS if item.full else 6
+        about = last_rows(said.about, 3, room)[0] if item.state == "arriving" else first_rows(said.about, rows, room)[0]
         line.append("  ").append(about)
     parts: list[RenderableType] = [line]
     for name, value in said.rest:
-        shown, left = first_rows(value, _ARGUMENT_ROWS, room)
+        shown, left = first_rows(value, _FULL_ROWS if item.full else _ARGUMENT_ROWS, room)
         start = "\n" if "\n" in shown else ""
         parts.append(_indented(Text.assemble((f"{name}: ", "dim"), start, shown, (_left_out(left), "dim"))))
     if item.state == "broken":

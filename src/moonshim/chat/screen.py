@@ -48,6 +48,8 @@ class Called(Struct, frozen=True):
     result: str = ""
     is_error: bool = False
     seconds: float = 0.0
+    full: bool = False
+    """Whether all of it is wanted: somebody is to decide about it."""
 
 
 class Told(Struct, frozen=True):
@@ -75,8 +77,8 @@ class Screen:
         self.folded = folded
         """Whether reasoning is shown as a line; it can be changed at any time."""
         self.model = ""
-        self.thoughts: list[str] = []
-        """All reasoning of this turn, for whoever wants to see it after all."""
+        self.hidden: list[str] = []
+        """The reasoning that was folded, for whoever wants to see it after all."""
         self.repairs: list[Repaired] = []
         self._open: list[_Block] = []  # in the order in which they are shown
         self._blocks: dict[int, _Block] = {}  # of the answer that comes in, by their index
@@ -126,7 +128,9 @@ class Screen:
         done: list[Item] = []
         while self._open:
             block = self._open[0]
-            done += block.pieces(self.folded)
+            pieces = block.pieces(self.folded)
+            self.hidden += [block.text for piece in pieces if isinstance(piece, Thought) and piece.folded]
+            done += pieces
             if not block.is_done:
                 break
             del self._open[0]
@@ -152,12 +156,7 @@ class Screen:
     # -- one by one --------------------------------------------------------------------------------------------------
 
     def _close(self, block: _Block, complete: bool) -> None:
-        if block.kind == "call":
-            block.state = "whole" if complete else "broken"
-            return
-        block.state = "done"
-        if block.kind == "reasoning" and block.text.strip():
-            self.thoughts.append(block.text)
+        block.state = "done" if block.kind != "call" else "whole" if complete else "broken"
 
     def _break_off(self) -> None:
         """The answer failed: calls of it are not run, whole or not."""
@@ -205,6 +204,7 @@ class _Block:
         self.told: Told | None = None
         self._printed = 0  # how much of the text is on the screen for good
         self._begun = False
+        self._looked_at = 0
 
     @property
     def is_done(self) -> bool:
@@ -237,13 +237,23 @@ class _Block:
             case "reasoning":
                 end = len(self.text) if self.is_done else self.text.rfind("\n") + 1
             case _:
-                end = len(self.text) if self.is_done else self._printed + finished_part(self.text[self._printed :])
+                end = len(self.text) if self.is_done else self._printed + self._finished()
         piece = self.text[self._printed : end]
         if not piece.strip():
             return []
         made = self._piece(piece)
         self._printed, self._begun = end, True
         return [made]
+
+    def _finished(self) -> int:
+        """How much of what is left looks the same whatever follows. A long block is read again only as it grows by a
+        tenth, so that the work stays in line with its length."""
+        rest = self.text[self._printed :]
+        if len(rest) < self._looked_at * 1.1:
+            return 0
+        found = finished_part(rest)
+        self._looked_at = 0 if found else len(rest)
+        return found
 
     def shown(self, folded: bool) -> Item | None:
         """What is left of it, as it looks now."""

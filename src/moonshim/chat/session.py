@@ -55,8 +55,10 @@ class Session:
         self.choices, self.shelf, self.permission, self.setting = choices, shelf, permission, setting
         self.ledger = Ledger()
         self.folded = False
-        self.thoughts: list[str] = []
-        """The reasoning of the last turn."""
+        self.hidden: list[str] = []
+        """The reasoning of the last turn that was folded."""
+        self.notes: tuple[str, ...] = ()
+        """What a person should know before it begins."""
         self._tools = list(tools)
         self._begin(self._made(target), history)
 

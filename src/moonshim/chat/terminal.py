@@ -19,6 +19,7 @@ from moonshim.chat.session import Session
 from moonshim.chat.shelf import data_folder, first_words
 from moonshim.chat.turn_view import TurnView
 from moonshim.conversation import Message, Text, ToolCall
+from moonshim.errors import MoonshimError
 
 __all__ = ["chat"]
 
@@ -86,7 +87,11 @@ class _Terminal:
         return True
 
     async def _turn(self, prompt: str | None) -> bool:
-        goes_on = await self.view.show(prompt)
+        try:
+            goes_on = await self.view.show(prompt)
+        except MoonshimError as error:
+            self._canvas.say(str(error), "red")
+            goes_on = True
         self._interrupted = self.view.was_interrupted
         self._canvas.say("")
         return goes_on
@@ -98,9 +103,10 @@ class _Terminal:
             self._show_thoughts()
 
     def _show_thoughts(self) -> None:
-        if self._session.thoughts:
-            self._canvas.paint(self._canvas.items([Thought(text) for text in self._session.thoughts]))
+        if self._session.hidden:
+            self._canvas.paint(self._canvas.items([Thought(text) for text in self._session.hidden]))
             self._canvas.say("")
+            self._session.hidden = []
 
     def _greet(self) -> None:
         session, one = self._session, self._session.provider
@@ -109,8 +115,8 @@ class _Terminal:
             self._canvas.say("This is the simulator and NO MODEL: what it says is made up.", "yellow")
         if session.permission.yolo:
             self._canvas.say("--yolo: the model writes files and runs commands without asking", "yellow")
-        for trouble in session.history.troubles:
-            self._canvas.say(trouble, "red")
+        for note in session.notes:
+            self._canvas.say(note, "red")
         if self._resumed:
             self._recall()
         self._canvas.say("")

@@ -28,7 +28,7 @@ class _Question:
     """A call that waits for somebody's word."""
 
     def __init__(self, call: ToolCall, grant: Grant) -> None:
-        self.call = Called(call.name, call.arguments, "whole")
+        self.call = Called(call.name, call.arguments, "whole", full=True)
         self.text = f"Run this?  y once   a always: {grant.label}   n no   Ctrl-C stop"
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.is_painted = False
@@ -68,7 +68,7 @@ class TurnView:
                 await asyncio.gather(task, painting, return_exceptions=True)
             self._screen.end()
             self._canvas.paint(self._canvas.items(self._screen.take()))
-            self._session.thoughts = self._screen.thoughts
+            self._session.hidden = self._screen.hidden
         for one in (task, painting):
             if not one.cancelled() and (error := one.exception()) is not None:
                 raise error
@@ -105,8 +105,9 @@ class TurnView:
 
     def _fold(self) -> None:
         folded = self._session.folded = self._screen.folded = not self._screen.folded
-        if not folded and self._screen.thoughts:
-            self._canvas.paint(self._canvas.items([Thought(self._screen.thoughts[-1])]))
+        if not folded:
+            self._canvas.paint(self._canvas.items([Thought(text) for text in self._screen.hidden]))
+            self._screen.hidden = []
 
     # -- painting ----------------------------------------------------------------------------------------------------
 

@@ -69,8 +69,7 @@ def main(argv: Sequence[str]) -> int:
         wish = _wish(given, paced=prompt is None)
         return asyncio.run(_chat(wish) if prompt is None else _answer(wish, prompt, given.output))
     except MoonshimError as error:
-        lines = "\n".join(console.safe(line) for line in str(error).split("\n"))
-        console.say(f"moonshim chat: {lines}")
+        _tell(str(error))
         return console.BAD_USAGE
 
 
@@ -104,6 +103,8 @@ async def _answer(wish: Wish, prompt: str, output: Any) -> int:
     async with open_session(wish, os.environ) as session:
         if sys.platform != "win32":
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.agent.stop)
+        for note in session.notes:
+            _tell(note)
         return await answer_once(session, prompt, output, write=_write, tell=_tell)
 
 
@@ -112,7 +113,7 @@ def _write(text: str) -> None:
 
 
 def _tell(text: str) -> None:
-    console.say(f"moonshim chat: {text}")
+    console.say("moonshim chat: " + "\n".join(console.safe(line) for line in text.split("\n")))
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------
