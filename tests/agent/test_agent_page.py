@@ -15,12 +15,8 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "agent.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ADDRESS = '"https://api.moonshot.ai/v1"'
-HELLO = (
-    "There is nothing to call. I answer in words.This is Moonshim's simulator: a script, and no model. You said: Hello"
-)
 PRINTED = [
     "Here is what came back: the text of notes.txt\n",
-    f"{HELLO}\nTrue\n",
     'round 1\ncalls read_file {"path": "list.txt"}\nround 2\nanswered\n',
     "['bash', 'edit_file', 'glob', 'grep', 'read_file', 'write_file']\n",
     "4 0o600\n",

@@ -54,11 +54,11 @@ class AnswerSoFar:
                 parts.append(part)
         return Message("ai", tuple(parts))
 
-    def cut_off(self, message: Message) -> set[str]:
+    def cut_off(self, message: Message) -> frozenset[str]:
         """The calls of the message whose arguments are not whole."""
         blocks = [index for index, _ in self._assembler.tool_calls()]
         calls = [part.id for part in message.parts if isinstance(part, ToolCall)]
-        return {call for block, call in zip(blocks, calls, strict=True) if block in self._cut_off}
+        return frozenset(call for block, call in zip(blocks, calls, strict=True) if block in self._cut_off)
 
     def words(self) -> Message | None:
         """What was said so far, without calls: nobody has run them, and the last one may be half."""

@@ -7,36 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
 from moonshim.agent.answering import AnswerSoFar, text_of
-from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.agent.calls import CallsUnderWay, Limits
+from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolEnded
 from moonshim.agent.history import History, HistoryNotKept
 from moonshim.agent.repeating import Repeating
-from moonshim.agent.running import Allow, Ready, end_tasks, failed_result, look_up, run_ready
+from moonshim.agent.running import Allow, failed_result
 from moonshim.agent.stopping import Stopped, Stopping
 from moonshim.agent.tools import AgentTool, tools_by_name
-from moonshim.conversation import Message, Text, ToolCall, ToolResult, Usage
+from moonshim.conversation import Message, Text, ToolCall, Usage
 from moonshim.errors import InvalidInput, MoonshimError
 from moonshim.events import Event
 
 __all__ = ["Agent", "AgentBusy", "AgentStopped", "Answers"]
 
 _LOST: Final = "Error: there is no result. The program ended while this tool was running, or before it was run."
-_STOPPED: Final = "Error: the user stopped this tool before it finished. What it had done by then is done."
-_NOT_RUN: Final = "Error: not run. The user stopped before it was this call's turn."
-_NOT_RUN_REFUSED: Final = "Error: not run, since the user refused a call beside it."
-_REFUSED: Final = "Error: the user did not allow this call. Nothing was run."
-_NOT_RUN_REPEATING: Final = "Error: not run. The same call was made again and again, and the run was ended for it."
-_REPEATED: Final = (
-    "Error: not run. You have made this very call {} times in a row, and its results are above. "
-    "Do something else, or answer. If you make it once more, the run is ended."
-)
 _SAYING_NOTHING: Final = 2
 """So often in a row may a model answer with nothing, or with thoughts alone, before that is a failure. K2 does."""
 _CLOSING_SECONDS: Final = 10.0
@@ -106,8 +97,8 @@ class Agent:
         self.system = system
         self.history = History() if history is None else history
         self.allow = allow
-        self._rounds_bound, self._parallel, self._repeats = rounds, parallel, repeats
-        self._tool_timeout, self._result_limit = tool_timeout, result_limit
+        self._rounds_bound, self._repeats = rounds, repeats
+        self._limits = Limits(parallel=parallel, seconds=tool_timeout, characters=result_limit)
         self._turn: _Turn | None = None
         self._untold: list[Step] = []
         """What has to be told at the next opportunity."""
@@ -221,7 +212,7 @@ class Agent:
         if self._turn is turn:
             self._turn = None
         turn.over.set()
-        await end_tasks(set(turn.running))
+        await turn.calls.end()
 
     def _ask_for(self, prompt: Message | None) -> list[Step]:
         if prompt is not None:
@@ -265,7 +256,8 @@ class Agent:
             if not calls:
                 turn.ended = RunEnded("answered", message, _CUT.get(answer.reason, ""))
                 return
-            async with aclosing(self._use_tools(turn, calls, answer.cut_off(message), repeating)) as steps:
+            under_way = CallsUnderWay(calls, self.tools, self._limits, answer.cut_off(message), repeating)
+            async with aclosing(self._use_tools(turn, under_way)) as steps:
                 async for step in steps:
                     yield step
             if turn.ended is not None:
@@ -296,74 +288,18 @@ class Agent:
         system = [] if not self.system else [Message("system", (Text(self.system),))]
         return [*system, *self.history.messages]
 
-    # -- tools -------------------------------------------------------------------------------------------------------
-
-    async def _use_tools(
-        self, turn: _Turn, calls: Sequence[ToolCall], cut_off: set[str], repeating: Repeating
-    ) -> AsyncGenerator[Step, None]:
-        """Run what can be run, at once; tell every result, in the order of the calls."""
-        turn.results, turn.begun = {}, set()
-        told_before = repeating.count(calls)
-        if told_before:
-            turn.results = {call.id: failed_result(call, _NOT_RUN_REPEATING) for call in calls}
-            turn.ended = RunEnded("repeating", detail=f"The model called {told_before} again and again.")
-        waiting: deque[Ready] = deque()
-        for call in calls:
-            if call.id in turn.results:
-                continue
-            found = look_up(call, self.tools, is_whole=call.id not in cut_off)
-            if repeating.is_too_often(call):
-                found = failed_result(call, _REPEATED.format(self._repeats))
-            if isinstance(found, ToolResult):
-                turn.results[call.id] = found
-            else:
-                waiting.append(found)
-        waiting = await self._allowed(turn, waiting)
-        running = turn.running
-        seconds: dict[str, float] = {}
-        clock = asyncio.get_running_loop().time
-        untold = deque(calls)
-        while untold:
-            while waiting and len(running) < self._parallel:
-                ready = waiting.popleft()
-                seconds[ready.call.id] = clock()
-                turn.begun.add(ready.call.id)
-                yield ToolBegan(ready.call)
-                timeout = self._tool_timeout if ready.tool.timeout is None else ready.tool.timeout
-                task = asyncio.create_task(run_ready(ready, timeout=timeout, limit=self._result_limit))
-                running[task] = ready.call
-            while untold and untold[0].id in turn.results:
-                call = untold.popleft()
-                for step in self._tell(call, turn.results[call.id], seconds.get(call.id, 0.0)):
-                    yield step
-            if untold:
-                done, _ = await turn.stopping.wait_for(
-                    lambda: asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                )
-                for task in done:
-                    call = running.pop(task)
-                    turn.results[call.id] = task.result()
-                    seconds[call.id] = clock() - seconds[call.id]
-
-    async def _allowed(self, turn: _Turn, waiting: deque[Ready]) -> deque[Ready]:
-        """Those that may be run. Who is asked is asked for one call at a time, before any is run."""
-        allow, allowed = self.allow, deque[Ready]()
-        while waiting:
-            ready = waiting.popleft()
-            if allow is None or not ready.tool.asks:
-                allowed.append(ready)
-                continue
-            said = await turn.stopping.wait_for(lambda: allow(ready.tool, ready.call))  # noqa: B023 - awaited at once
-            if said.run:
-                allowed.append(ready)
-                continue
-            turn.results[ready.call.id] = failed_result(ready.call, f"{_REFUSED} {said.reason}".strip())
-            if said.stop:
-                turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
-                for other in (*allowed, *waiting):
-                    turn.results[other.call.id] = failed_result(other.call, _NOT_RUN_REFUSED)
-                return deque()
-        return allowed
+    async def _use_tools(self, turn: _Turn, calls: CallsUnderWay) -> AsyncGenerator[Step, None]:
+        """Run what can be run; every result is in the history before it is told."""
+        turn.calls = calls
+        if calls.again:
+            turn.ended = RunEnded("repeating", detail=f"The model called {calls.again} again and again.")
+        if self.allow is not None and await calls.ask_for(self.allow, turn.stopping):
+            turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
+        async with aclosing(calls.run(turn.stopping)) as steps:
+            async for step in steps:
+                kept = self._keep(Message("tool", (step.result,))) if isinstance(step, ToolEnded) else ()
+                for one in (step, *kept):
+                    yield one
 
     # -- the history -------------------------------------------------------------------------------------------------
 
@@ -374,14 +310,10 @@ class Agent:
         if answer is not None and answer.failure is None and (said := answer.words()) is not None:
             turn.said = said
             steps += self._keep(said)
-        turn.results |= {call.id: task.result() for task, call in turn.running.items() if _is_finished(task)}
         for call in self.history.unanswered:
-            text = lost or (_STOPPED if call.id in turn.begun else _NOT_RUN)
-            steps += self._tell(call, turn.results.get(call.id) or failed_result(call, text), 0.0)
+            result = failed_result(call, lost) if lost else turn.calls.stopped(call)
+            steps += [ToolEnded(call, result), *self._keep(Message("tool", (result,)))]
         return steps
-
-    def _tell(self, call: ToolCall, result: ToolResult, seconds: float) -> list[Step]:
-        return [ToolEnded(call, result, round(seconds, 3)), *self._keep(Message("tool", (result,)))]
 
     def _keep(self, message: Message) -> list[Step]:
         return [*self._noting(lambda: self.history.add(message)), MessageKept(message)]
@@ -419,9 +351,7 @@ class _Turn:
         """The one that is being told."""
         self.said: Message | None = None
         """The last one that is in the history."""
-        self.results: dict[str, ToolResult] = {}
-        self.begun: set[str] = set()
-        self.running: dict[asyncio.Task[ToolResult], ToolCall] = {}
+        self.calls = CallsUnderWay()
         self.usage: Usage | None = None
         self.ended: RunEnded | None = None
 
@@ -433,10 +363,6 @@ def _check_bound(name: str, number: int, least: int) -> None:
 
 def _is_blank(message: Message) -> bool:
     return all(isinstance(part, Text) and not part.text.strip() for part in message.parts)
-
-
-def _is_finished(task: asyncio.Task[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def _sum(one: Usage | None, other: Usage | None) -> Usage | None:

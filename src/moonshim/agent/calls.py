@@ -1,0 +1,128 @@
+"""The calls of one answer -> their results: what can be run is run at once, and told in the order of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.agent.events import ToolBegan, ToolEnded
+from moonshim.agent.repeating import Repeating
+from moonshim.agent.running import Allow, Ready, end_tasks, failed_result, look_up, run_ready
+from moonshim.agent.stopping import Stopping
+from moonshim.agent.tools import AgentTool
+from moonshim.conversation import ToolCall, ToolResult
+
+__all__ = ["CallsUnderWay", "Limits"]
+
+_STOPPED: Final = "Error: the user stopped this tool before it finished. What it had done by then is done."
+_NOT_RUN: Final = "Error: not run. The user stopped before it was this call's turn."
+_NOT_RUN_REFUSED: Final = "Error: not run, since the user refused a call beside it."
+_REFUSED: Final = "Error: the user did not allow this call. Nothing was run."
+_NOT_RUN_REPEATING: Final = "Error: not run. The same call was made again and again, and the run was ended for it."
+_REPEATED: Final = (
+    "Error: not run. You have made this very call {} times in a row, and its results are above. "
+    "Do something else, or answer. If you make it once more, the run is ended."
+)
+
+
+class Limits(Struct, frozen=True):
+    """How many tools run at once, how long each may take, and how much of its result is told."""
+
+    parallel: int = 8
+    seconds: float = 120.0
+    characters: int = 100_000
+
+
+class CallsUnderWay:
+    """The calls of one answer. Each gets one result, whatever becomes of it."""
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall] = (),
+        tools: Mapping[str, AgentTool] | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        cut_off: frozenset[str] = frozenset(),
+        repeating: Repeating | None = None,
+    ) -> None:
+        """`cut_off`: those whose arguments are not whole; `repeating` counts what comes again and again."""
+        self._calls = calls
+        self._limits = limits
+        self._results: dict[str, ToolResult] = {}
+        self._ready: deque[Ready] = deque()
+        self._running: dict[asyncio.Task[ToolResult], ToolCall] = {}
+        self._begun: set[str] = set()
+        self.again = "" if repeating is None else repeating.count(calls)
+        """The name of a call that came once more although the model was told; then none is run."""
+        for call in calls:
+            if self.again:
+                found: Ready | ToolResult = failed_result(call, _NOT_RUN_REPEATING)
+            elif repeating is not None and repeating.is_too_often(call):
+                found = failed_result(call, _REPEATED.format(repeating.bound))
+            else:
+                found = look_up(call, tools or {}, is_whole=call.id not in cut_off)
+            if isinstance(found, ToolResult):
+                self._results[call.id] = found
+            else:
+                self._ready.append(found)
+
+    async def ask_for(self, allow: Allow, stopping: Stopping) -> bool:
+        """Ask whether those that need it may be run, one after the other; whether the run is to end for it."""
+        waiting, self._ready = self._ready, deque()
+        while waiting:
+            ready = waiting.popleft()
+            if ready.tool.asks:
+                said = await stopping.wait_for(lambda: allow(ready.tool, ready.call))  # noqa: B023 - awaited at once
+                if not said.run:
+                    self._results[ready.call.id] = failed_result(ready.call, f"{_REFUSED} {said.reason}".strip())
+                    if said.stop:
+                        for other in (*self._ready, *waiting):
+                            self._results[other.call.id] = failed_result(other.call, _NOT_RUN_REFUSED)
+                        self._ready.clear()
+                        return True
+                    continue
+            self._ready.append(ready)
+        return False
+
+    async def run(self, stopping: Stopping) -> AsyncGenerator[ToolBegan | ToolEnded, None]:
+        """Run what is ready. A result is told as soon as all before it are."""
+        seconds: dict[str, float] = {}
+        clock = asyncio.get_running_loop().time
+        untold = deque(self._calls)
+        while untold:
+            while self._ready and len(self._running) < self._limits.parallel:
+                ready = self._ready.popleft()
+                yield ToolBegan(ready.call)
+                seconds[ready.call.id] = clock()
+                self._begin(ready)
+            while untold and untold[0].id in self._results:
+                call = untold.popleft()
+                yield ToolEnded(call, self._results[call.id], round(seconds.get(call.id, 0.0), 3))
+            if untold:
+                done, _ = await stopping.wait_for(
+                    lambda: asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+                )
+                for task in done:
+                    call = self._running.pop(task)
+                    self._results[call.id] = task.result()
+                    seconds[call.id] = clock() - seconds[call.id]
+
+    def _begin(self, ready: Ready) -> None:
+        timeout = self._limits.seconds if ready.tool.timeout is None else ready.tool.timeout
+        task = asyncio.create_task(run_ready(ready, timeout=timeout, limit=self._limits.characters))
+        self._running[task] = ready.call
+        self._begun.add(ready.call.id)
+
+    def stopped(self, call: ToolCall) -> ToolResult:
+        """The result of a call when nobody waits any longer: its own, if it has one."""
+        for task, running in self._running.items():
+            if running.id == call.id and task.done() and not task.cancelled() and task.exception() is None:
+                return task.result()
+        return self._results.get(call.id) or failed_result(call, _STOPPED if call.id in self._begun else _NOT_RUN)
+
+    async def end(self) -> None:
+        """Stop what is still running."""
+        await end_tasks(set(self._running))
