@@ -44,4 +44,13 @@ CASES: Final = (
         path="/anthropic",
         dialect="anthropic",
     ),
+    Case(
+        name="ids",
+        model="kimi-k3",
+        nature="fireworks",
+        host="fireworks",
+        faults=("ids-fireworks-k3",),
+        path="/anthropic",
+        dialect="anthropic",
+    ),
 )
