@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import pty
 import subprocess
@@ -9,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from rich.console import Console
+
 from moonshim.simulator import Simulator
+from scripts.demo import page
 from scripts.demo.talk import MARKER, ROUNDS, Round, Run, converse
 
 ROOT: Final = Path(__file__).parent.parent
@@ -77,3 +82,27 @@ def test_arguments_that_came_twice_and_errors_are_seen() -> None:
     assert broken.problem == "its arguments cannot be read"
     assert (broken := talk("overloaded@3").broke_in) is not None
     assert "overloaded" in broken.problem
+
+
+def test_in_a_narrow_terminal_no_marker_is_torn_apart_and_lines_differ() -> None:
+    text = 'Where?<|tool_calls_section_begin|><|tool_call_begin|>call_36ea762163ef<|tool_call_argument_begin|>{"'
+    broken = Round(
+        number=3, text=text, problem="its call came as text", raw=_frames({"content": "<|tool_call_begin|>"})
+    )
+    deltas = [{"tool_calls": [{"index": 0, "function": {"arguments": part}}]} for part in ("", "one", "two")]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(page.journey([broken], [], width=80))
+    console.print(page.bytes_seen(broken, Round(number=3, raw=_frames(*deltas)), width=80))
+    shown = console.export_text()
+    for whole in (
+        "<|tool_calls_section_begin|>",
+        "<|tool_call_begin|>",
+        '"arguments":"one"}}]}',
+        '"arguments":"two"}}]}',
+    ):
+        assert whole in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def _frames(*deltas: object) -> bytes:
+    return b"".join(b"data: " + json.dumps({"choices": [{"delta": delta}]}).encode() + b"\n\n" for delta in deltas)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 from msgspec import Struct
@@ -132,7 +133,7 @@ def _round(client: OpenAI, model: str, messages: list[Any], number: int) -> dict
 def _keep(messages: list[Any], text: str, calls: tuple[tuple[str, str], ...], results: list[str | None]) -> None:
     """Into the history, as most agents keep it: calls under names of their own, and without the reasoning."""
     before = sum(len(message.get("tool_calls") or ()) for message in messages)
-    names = [f"call_{before + at:024x}" for at in range(len(calls))]
+    names = [f"call_{sha256(bytes([before + at])).hexdigest()[:12]}" for at in range(len(calls))]
     entries = [
         {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
         for id, (name, arguments) in zip(names, calls, strict=True)
