@@ -26,34 +26,39 @@ ACTIONS: Final = {
     "scenarios": ("moonshim.cli.simulate_tables", "list what the scripted model can play"),
     "models": ("moonshim.cli.simulate_tables", "list the models there are"),
     "natures": ("moonshim.cli.simulate_tables", "list whose manners it can have"),
-    "assumptions": ("moonshim.cli.simulate_tables", "list the rules that nobody has shown"),
+    "assumptions": ("moonshim.cli.simulate_tables", "list rules that the real API may have"),
 }
 """What stands before anything else: the module, which has `main(argv) -> int`, and what it does."""
 
 _NEEDED: Final = ("uvicorn", "httptools", "structlog")
-_USAGE: Final = """moonshim simulate [--as NATURE] [--fault NAME,… ...] [--chaos RATE] [--seed N]
-                         [--scenario NAME|FILE] [--model FILE.py:NAME] [--assume [NAME,…]]
-                         [--tokens-per-second N] [--first-token-ms N] [--api-key-env VAR]
-                         [--config FILE] [--host ADDRESS] [--port PORT] [--log-level LEVEL]
+_USAGE: Final = """moonshim simulate [--as NATURE] [--fault NAME,… ...] [--chaos RATE]
+                         [--seed N] [--scenario NAME|FILE]
+                         [--model FILE.py:NAME] [--assume [NAME,…]]
+                         [--tokens-per-second N] [--first-token-ms N]
+                         [--api-key-env VAR] [--config FILE] [--host ADDRESS]
+                         [--port PORT] [--log-level LEVEL]
        moonshim simulate ACTION [ARGUMENT ...]"""
 _EPILOG: Final = """\
 examples:
-  moonshim simulate                              Moonshot's API as it should be, at http://127.0.0.1:8485/v1
-  moonshim simulate --as selfhost                a host that feeds ids to its model as they come
-  moonshim simulate --fault markers-in-content   every answer leaks its calls as markers
-  moonshim simulate --chaos 0.1 --seed 7         one answer in ten goes wrong, the same ones in every run
-  moonshim simulate --scenario five-rounds       five rounds of tool calls, then an answer
+  moonshim simulate                    Moonshot's API as it should be;
+                                       clients ask http://127.0.0.1:8485/v1
+  moonshim simulate --as selfhost      its model sees ids as they are sent
+  moonshim simulate --fault markers-in-content  every call leaks into the text
+  moonshim simulate --chaos 0.1 --seed 7        one answer in ten goes wrong,
+                                                the same ones in every run
+  moonshim simulate --scenario five-rounds      five rounds of calls, an answer
 
-What goes wrong can be asked for in each request. Behind the name of the model:
-  kimi-k2.5+markers-in-reasoning+split-bytes     two faults at once
-  kimi-k2.5+overloaded*1                         only the first time that it is asked for
-  kimi-k2.5+cut-off@3                            only in the third round of a conversation
-  kimi-k2.5+cut-off@3*1                          both
-  kimi-k3+five-rounds                            a scenario
+What goes wrong can be asked for in each request. Behind the model's name:
+  kimi-k2.5+markers-in-reasoning+split-bytes  two faults at once
+  kimi-k2.5+overloaded*1                      only when it is asked for first
+  kimi-k2.5+cut-off@3                         only in round 3 of a conversation
+  kimi-k2.5+cut-off@3*1                       both
+  kimi-k3+five-rounds                         a scenario
 or in a header, where the name cannot be changed:
   x-moonshim-simulate: cut-off@3*1, five-rounds
 
-What it was asked, and what was wrong with it: its log, and GET /simulator/requests. A gateway before it:
+Its log, and GET /simulator/requests, tell what it was asked, and what was wrong
+with that. A gateway before it, in one command:
   moonshim serve --demo
 
 exit codes:
@@ -206,9 +211,10 @@ def parser() -> console.Parser:
     made = console.Parser(
         prog="moonshim simulate",
         usage=_USAGE,
-        description="A Kimi API that runs anywhere: Chat Completions, Anthropic Messages and /v1/models, from K2 to\n"
-        "K3.1, as strict as the real one about what it is sent, and able to go wrong in every way that hosts do.\n"
-        "A script takes the place of the model: it calls the tools that it is offered, and answers from their\n"
+        description="A Kimi API that runs anywhere: Chat Completions, Anthropic Messages and\n"
+        "/v1/models, from K2 to K3.1, as strict as the real one about what it is sent,\n"
+        "and able to go wrong in every way that hosts do. A script takes the place of\n"
+        "the model: it calls the tools that it is offered, and answers from their\n"
         "results. One line says when it is ready.",
         epilog="actions:\n"
         + "\n".join(f"  {name:<13}{about}" for name, (_, about) in ACTIONS.items())
@@ -226,7 +232,7 @@ def parser() -> console.Parser:
         metavar="NAME,…",
         nargs="?",
         const="",
-        help="rules that nobody has shown; without names, all of them",
+        help="rules that the real API may have, unproven; without names, all",
     )
     add("--tokens-per-second", metavar="N", type=_speed, help="how fast it writes (default: as fast as it is read)")
     add("--first-token-ms", metavar="N", type=_pause, help="how long it thinks before the first token (default: 0)")

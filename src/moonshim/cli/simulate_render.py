@@ -28,22 +28,28 @@ _SHOWN: Final = re.compile(
 )
 _TOLD_AT_MOST: Final = 20
 _ENDS: Final = ("<|im_end|>", "<|end_of_msg|>")
-_USAGE: Final = "moonshim simulate render REQUEST.json [--model NAME] [--as NATURE] [--wire chat|messages]"
+_USAGE: Final = """moonshim simulate render REQUEST.json [--model NAME] [--as NATURE]
+                                [--wire chat|messages]"""
 _EPILOG: Final = """\
 examples:
-  moonshim simulate render request.json                  as a self-host shows it: every id as it was sent
-  moonshim simulate render request.json --as moonshot    as Moonshot shows it: ids renamed before the model sees them
-  moonshim simulate render request.json --model kimi-k3  the same request in another model's grammar
+  moonshim simulate render request.json                  as a self-host does:
+                                                         every id as it was sent
+  moonshim simulate render request.json --as moonshot    as Moonshot does:
+                                                         with ids of its own
+  moonshim simulate render request.json --model kimi-k3  for another model
 
-On a terminal every message begins on a line of its own, markers are dim, ids that the model would have written are
-green, and others red. In a pipe the prompt comes byte for byte, without a line break at its end. K2, K2-Thinking and
-K3 are written as their own templates write them; K2.5, K2.6 and K2.7 after what is quoted of theirs. A file may have
-64 MiB.
+On a terminal every message begins on a line of its own, markers are dim, ids
+that the model would have written are green, and others red. In a pipe the
+prompt comes byte for byte, without a line break at its end. K2, K2-Thinking and
+K3 are written as their own templates write them; K2.5, K2.6 and K2.7 after what
+is quoted of theirs. A file may have 64 MiB.
 
 exit codes:
   0  the prompt is shown, and there is nothing to say about it
-  1  the prompt is shown, but the host would refuse the request, or the model sees ids that it would not write
-  2  there is no prompt: the request cannot be read, nobody serves its model, or the command was not understood"""
+  1  the prompt is shown, but the host would refuse the request, or the model
+     sees ids that it would not write
+  2  there is no prompt: the request cannot be read, nobody serves its model,
+     or the command was not understood"""
 
 
 class _NoPrompt(Exception):

@@ -108,5 +108,5 @@ _TABLES: Final[dict[str, tuple[Callable[[], list[Row]], str]]] = {
     "scenarios": (_scenarios, "What the scripted model can play: --scenario NAME, or behind a model's name."),
     "models": (_models, "The models there are. Other spellings are known too: moonshotai/Kimi-K2.5, k3, …"),
     "natures": (_natures, "Whose manners the simulator can have: --as NAME."),
-    "assumptions": (_assumptions, "Rules that nobody has shown of the real API: --assume NAME."),
+    "assumptions": (_assumptions, "Rules that the real API may have, which nobody has proven: --assume NAME."),
 }
