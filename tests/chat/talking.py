@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
@@ -36,15 +37,18 @@ class Talk:
         given = {name: value for name, value in given.items() if not name.endswith("_API_KEY")}
         self.cwd = cwd
         self.raw = ""
-        self.child = pexpect.spawn(
-            MOONSHIM[0],
-            [*MOONSHIM[1:], "chat", *map(str, arguments)],
-            cwd=str(cwd),
-            env=given,
-            encoding="utf-8",
-            codec_errors="replace",
-            dimensions=(ROWS, COLUMNS),
-        )
+        with warnings.catch_warnings():
+            # Python warns of a fork beside threads, as the simulator has one; here nothing but an exec follows it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.child = pexpect.spawn(
+                MOONSHIM[0],
+                [*MOONSHIM[1:], "chat", *map(str, arguments)],
+                cwd=str(cwd),
+                env=given,
+                encoding="utf-8",
+                codec_errors="replace",
+                dimensions=(ROWS, COLUMNS),
+            )
         self.child.delaybeforesend = None
         self.screen = _Emulated(COLUMNS, ROWS, self.types)
         self._stream = pyte.Stream(self.screen)

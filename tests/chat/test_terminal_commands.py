@@ -21,7 +21,8 @@ def test_every_command_and_a_conversation_that_goes_on_in_another_process(tmp_pa
 
         def says(line: str) -> str:
             used.add(line.split()[0].removeprefix("/"))
-            return "\n".join(talk.asks(line))
+            # Where lines are broken depends on how long the folder's name is.
+            return " ".join(" ".join(talk.asks(line)).split())
 
         talk.sees("NO MODEL", "without asking")
         told = says("/help")
@@ -65,7 +66,7 @@ def test_every_command_and_a_conversation_that_goes_on_in_another_process(tmp_pa
         told = says("/cost")
         assert "answers: 4" in told
         assert "× marker_call" in told
-        assert "cost:    not known" in told
+        assert "cost: not known" in told
         # Another provider and another model in the same conversation.
         says("/provider demo-messages")
         assert "demo-messages/kimi-k3" in says("/model demo-messages/kimi-k3")
@@ -76,8 +77,8 @@ def test_every_command_and_a_conversation_that_goes_on_in_another_process(tmp_pa
 
         # What was said.
         told = says("/history")
-        assert "  1  you    What is here?" in told
-        assert "  8  model" in told
+        assert "1 you What is here?" in told
+        assert "8 model" in told
         assert "moonshim-1" in says("/history 3")
         assert "everything is kept as it is said" in says("/save")
         assert "kept as" in says("/save first")
@@ -90,7 +91,7 @@ def test_every_command_and_a_conversation_that_goes_on_in_another_process(tmp_pa
         assert "nothing was said yet" in says("/history")
         told = says("/load")
         assert "first" in told
-        assert "8 messages  What is here?" in told
+        assert "8 messages What is here?" in told
         assert "there is no conversation `nowhere`" in says("/load nowhere")
         assert "this is first: 8 messages" in says("/load first")
         used.add("exit")
