@@ -44,7 +44,7 @@ examples:
                                        clients ask http://127.0.0.1:8485/v1
   moonshim simulate --as selfhost      its model sees ids as they are sent
   moonshim simulate --fault markers-in-content  every call leaks into the text
-  moonshim simulate --chaos 0.1 --seed 7        one answer in ten goes wrong,
+  moonshim simulate --chaos 0.1 --seed 7        one answer in ten gets a fault,
                                                 the same ones in every run
   moonshim simulate --scenario five-rounds      five rounds of calls, an answer
 

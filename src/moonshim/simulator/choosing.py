@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -130,11 +130,22 @@ def _number(digits: str | None) -> int | None:
     return None if digits is None else int(digits)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name.lower()[:_SHOWN], list(known), n=_NEAREST)
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name.lower()[:_SHOWN], known, n=_NEAREST) or _with_a_word_of(name, known)[:_NEAREST]
     if not close:
         return "`moonshim simulate faults` lists all"
     return f"the nearest are {', '.join(close)}" if len(close) > 1 else f"the nearest is {close[0]}"
+
+
+def _with_a_word_of(name: str, known: Sequence[str]) -> list[str]:
+    """Those that share a word with it, and first those whose word is in few others.
+
+    >>> _with_a_word_of("html-error", ["error-in-stream", "error-event", "html-502", "stall"])
+    ['html-502', 'error-in-stream', 'error-event']
+    """
+    holders = {word: [one for one in known if word in one.split("-")] for word in name.lower().split("-")}
+    rarest = sorted((found for word, found in holders.items() if len(word) > 2), key=len)
+    return list(dict.fromkeys(one for found in rarest for one in found))
 
 
 def _short(text: str) -> str:
