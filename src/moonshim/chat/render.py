@@ -27,8 +27,9 @@ _FULL_ROWS: Final = 400
 """How much of an argument somebody has to read before allowing a call; what is left out is said."""
 _MARKS: Final = {"done": ("●", "green"), "broken": ("○", "red"), "running": ("●", "yellow")}
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
+_TRAILING: Final = re.compile(r"\s+((?:\x1b\[[\d;]*m)*)$")
 _STYLING: Final = re.compile(r"\x1b\[[\d;]*m")
-_GROWING_LINES: Final = 4
+_GROWING_LINES: Final = 2
 """How many screens of something that grows are rendered, of which the last one is shown."""
 
 
@@ -86,7 +87,7 @@ def lines_of(console: Console, items: Sequence[Item], *, height: int, growing: b
     for item in items:
         with console.capture() as captured:
             console.print(render(item, height=height, width=console.width, growing=growing))
-        own = [line.rstrip() for line in captured.get().split("\n")]
+        own = [_TRAILING.sub(r"\1", line) for line in captured.get().split("\n")]
         lines += [""] if separated(item) else []
         lines += _without_margins(own)
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from contextlib import suppress
 from typing import Final
@@ -47,6 +48,8 @@ class TurnView:
         self._interrupts = 0
         self._began = 0.0
         self._task: asyncio.Task[None] | None = None
+        self._seen: object = None
+        self._lines: list[str] = []
 
     @property
     def was_interrupted(self) -> bool:
@@ -56,6 +59,9 @@ class TurnView:
         """Have the turn, to its end; whether the chat goes on."""
         self._screen = Screen(folded=self._session.folded)
         self._interrupts, self._began = 0, time.monotonic()
+        with suppress(NotImplementedError):  # Windows: there Ctrl-C is a key and nothing else
+            # Between two turns, while the terminal is its usual self, Ctrl-C is a signal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._pressed, "interrupt")
         task = self._task = asyncio.create_task(self._have(prompt))
         painting = asyncio.create_task(self._paint_often())
         try:
@@ -113,15 +119,17 @@ class TurnView:
 
     async def _paint_often(self) -> None:
         while True:
+            began = time.monotonic()
             self._paint()
-            await asyncio.sleep(_FRAME_SECONDS)
+            # A slow terminal, or much to render, must not keep everything else waiting.
+            await asyncio.sleep(max(_FRAME_SECONDS, 3 * (time.monotonic() - began)))
 
     def _paint(self) -> None:
         canvas, question = self._canvas, self._question
         canvas.fit()
         above = canvas.items(self._screen.take())
         if question is None:
-            canvas.paint(above, [*canvas.items(self._screen.growing(), growing=True), "", self._status()])
+            canvas.paint(above, [*self._growing(), "", self._status()])
             return
         call, ask = canvas.items([question.call]), canvas.lines(Text(question.text, style="bold yellow"))
         # What does not fit where things are asked is shown above: nobody should allow what they have not seen.
@@ -130,6 +138,13 @@ class TurnView:
             above += call if canvas.moves else [*call, *ask]
         question.is_painted = True
         canvas.paint(above, [*([] if question.is_above else call), "", *ask, "", self._status()])
+
+    def _growing(self) -> list[str]:
+        """What still grows; rendered anew only when something has come."""
+        items = self._screen.growing()
+        if (seen := (items, self._canvas.console.width, self._canvas.rows)) != self._seen:
+            self._seen, self._lines = seen, self._canvas.items(items, growing=True)
+        return self._lines
 
     def _status(self) -> str:
         doing = "stopping" if self._interrupts else "waiting" if self._screen.waits else "working"
