@@ -88,7 +88,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     @classmethod
     def mending(cls, **changes: Any) -> Self:
         """Everything on: what a Kimi model gets when nothing was configured."""
-        base: dict[str, Any] = {"manual_tool_parsing": True, "repair_arguments": "safe", "repair_deltas": True}
+        base: dict[str, Any] = {"manual_tool_parsing": True, "repair_arguments": "schema", "repair_deltas": True}
         return cls(**(base | changes))
 
     @classmethod

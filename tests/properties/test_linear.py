@@ -25,7 +25,7 @@ _FRAMES: Final = 100 if PROFILE == "quick" else 250
 _PER_DOUBLING: Final = 2.3
 _LONG: Final = 100_000 if PROFILE == "quick" else 300_000
 _STEP: Final = 256
-_MEMORY: Final = 64 * 1024
+_MEMORY: Final = 80 * 1024
 
 Measured = Callable[[Literal["copied", "peak"], str, int, Sequence[int]], list[int]]
 """What is measured, the kind of stream, by how many characters, how many in all -> the bytes, for each of these sizes.

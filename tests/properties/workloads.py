@@ -129,7 +129,7 @@ _TOOLS_500: Final = tuple(
 )
 _SMALL: Final = {"buffer_limit": SMALL_BUFFER}
 _ASSEMBLED: Final = {**_SMALL, "tool_call_streaming": "assembled"}
-_PER_CALL: Final = 2048
+_PER_CALL: Final = 2560
 
 KINDS: Final[dict[str, Workload]] = {
     "plain text": Workload(_field(_WORDS), 4),

@@ -7,10 +7,11 @@ sending the same calls a second time.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from moonshim.conversation import Tool
 from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Repaired
 from moonshim.grammar.events import Channel
 from moonshim.ids import IdRepairer
@@ -21,12 +22,22 @@ from moonshim.repair.names import Declared, unwrap
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.repair.slip import Parking, Slip, grow_block
 
+if TYPE_CHECKING:
+    from moonshim.repair.schema_reader import Schema
+
 __all__ = ["Call", "CallDesk", "Source"]
 
 Source: TypeAlias = Literal["native", "markers"]
 
 TWIN_WATCH: Final = 256
 """How many delivered calls of one source are remembered, to know their copies from the other."""
+
+_PLAIN_KEYS: Final = frozenset(
+    {"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
+)
+_STRING_KEYS: Final = frozenset(
+    {"type", "title", "description", "default", "examples", "enum", "format", "pattern", "minLength", "maxLength"}
+)
 
 _OTHER: Final[dict[Source, Source]] = {"native": "markers", "markers": "native"}
 
@@ -90,6 +101,8 @@ class CallDesk:
         self._ids = ids
         self._blocks = blocks
         self._assembled = options.tool_call_streaming == "assembled"
+        self._schemas: dict[str, Schema | None] = {}
+        """Those of the tools that were called."""
         self._waiting: list[Call] = []
         self._single: dict[tuple[Source, str], list[Call]] = {}
         self._singles: dict[Source, int] = {"native": 0, "markers": 0}
@@ -249,12 +262,23 @@ class CallDesk:
         if options.repair_arguments == "off":
             return PlainArguments(record)
         tool = self._declared.by_name.get(name or "")
-        if options.repair_arguments == "schema" and tool is not None and tool.parameters:
-            # Few ask for it, and it is the largest part of the engine.
+        schema = self._schema_of(tool) if options.repair_arguments == "schema" and tool is not None else None
+        if schema is not None:
+            # Many tools take strings alone, and it is the largest part of the engine.
             from moonshim.repair.schema import SchemaArguments
 
-            return SchemaArguments(record, tool.parameters, limit=options.buffer_limit)
+            return SchemaArguments(record, schema, limit=options.buffer_limit)
         return SafeArguments(record, limit=options.buffer_limit)
+
+    def _schema_of(self, tool: Tool) -> Schema | None:
+        """What its arguments are mended by; None where nothing but a string can stand in a string's place."""
+        if tool.name not in self._schemas:
+            self._schemas[tool.name] = None
+            if tool.parameters and not _takes_only_strings(tool.parameters):
+                from moonshim.repair.schema_reader import Schema
+
+                self._schemas[tool.name] = Schema(tool.parameters)
+        return self._schemas[tool.name]
 
     # -- holding and delivering ------------------------------------------------------
 
@@ -320,6 +344,23 @@ class CallDesk:
 def _are_twins(delivered: Call, call: Call) -> bool:
     """Whether both are whole, and say the same. (Of what broke off, nobody knows what it would have said.)"""
     return delivered.ended and delivered.complete and call.complete and delivered.record.same_as(call.record)
+
+
+def _takes_only_strings(schema: dict[str, Any]) -> bool:
+    """Whether a schema declares strings and nothing else, in the plainest words.
+
+    >>> _takes_only_strings({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+    True
+    >>> _takes_only_strings({"type": "object", "properties": {"lines": {"type": "array"}}})
+    False
+    """
+    given = schema.get("properties", {})
+    return (
+        schema.keys() <= _PLAIN_KEYS
+        and isinstance(schema.get("additionalProperties", False), bool)
+        and isinstance(given, dict)
+        and all(isinstance(one, dict) and one.get("type") == "string" and one.keys() <= _STRING_KEYS for one in given.values())
+    )
 
 
 def _decoded(raw: str) -> Any:

@@ -78,6 +78,25 @@ class _Walk:
     goes through untouched.
     """
 
+    __slots__ = (
+        "_depth",
+        "_escaped",
+        "_kept",
+        "_kept_size",
+        "_level",
+        "_limit",
+        "_mode",
+        "_out",
+        "_path",
+        "_quoted",
+        "_repairs",
+        "_schema",
+        "_sent",
+        "_stack",
+        "_target",
+        "plain",
+    )
+
     def __init__(self, schema: Schema, top: Node, repairs: list[Repaired], limit: int, path: str, level: int) -> None:
         self.plain = False
         """Within a string that goes through: only a quote or a backslash can change that."""
@@ -103,6 +122,11 @@ class _Walk:
     def undecided(self) -> str:
         """The beginning of a string that may yet turn out to be only that."""
         return '"' + "".join(self._kept) if self._mode == _IN_OPENING else ""
+
+    @property
+    def is_through(self) -> bool:
+        """Whether whatever follows goes out as it comes."""
+        return self._mode == _THROUGH
 
     def feed(self, text: str) -> str:
         self._out, self._sent = [], 0
@@ -359,19 +383,24 @@ class SchemaArguments:
 
     __slots__ = ("_begun", "_inner", "_repairs", "_walk", "record")
 
-    def __init__(self, record: ArgumentsRecord, schema: dict[str, Any], *, limit: int = DEFAULT_BUFFER_LIMIT) -> None:
+    def __init__(
+        self, record: ArgumentsRecord, schema: dict[str, Any] | Schema, *, limit: int = DEFAULT_BUFFER_LIMIT
+    ) -> None:
+        """`schema` may have been read before: one serves all calls of its tool."""
         self.record = record
         # What was delivered is not what `SafeArguments` saw, and it needs the latter to know a repetition.
         self._inner = SafeArguments(ArgumentsRecord(), limit=limit)
         self._repairs: list[Repaired] = []
-        read = Schema(schema)
-        self._walk = _Walk(read, read.top, self._repairs, limit, "$", 0)
+        read = schema if isinstance(schema, Schema) else Schema(schema)
+        self._walk: _Walk | None = _Walk(read, read.top, self._repairs, limit, "$", 0)
+        """None when the value is whole: calls are remembered for longer than they are read."""
         self._begun = False
 
     @property
     def held(self) -> str:
         """The input that is kept back, but for a value on its way to being mended: that will not leave as it came."""
-        return self._walk.undecided + self._inner.held
+        walk = self._walk
+        return self._inner.held if walk is None or walk.plain else walk.undecided + self._inner.held
 
     @property
     def complete(self) -> bool:
@@ -379,25 +408,37 @@ class SchemaArguments:
 
     def feed(self, text: str) -> str:
         mended = self._inner.feed(text)
-        if self._walk.plain and '"' not in mended and "\\" not in mended:
+        walk = self._walk
+        if walk is None:
+            self._repairs += self._inner.drain()
+            return self._delivered(mended)
+        if walk.plain and '"' not in mended and "\\" not in mended:
             self.record.add(mended)
             return mended
         self._repairs += self._inner.drain()
-        return self._delivered(self._walk.feed(mended))
+        return self._walked(mended)
 
     def settle(self) -> str:
-        return self._delivered(self._walk.feed(self._inner.settle()))
+        return self._walked(self._inner.settle())
 
     def close(self, *, cut: bool = False, over: bool = False) -> str:
         """The call is over. Nothing is added to a value that was cut off: it goes out as it came."""
         rest = self._inner.close(cut=cut, over=over)
         self._repairs += self._inner.drain()
-        return self._delivered(self._walk.feed(rest) + self._walk.close())
+        return self._walked(rest, last=True)
 
     def drain(self) -> list[Repaired]:
         repairs = [*self._repairs, *self._inner.drain()]
         self._repairs.clear()
         return repairs
+
+    def _walked(self, text: str, *, last: bool = False) -> str:
+        walk = self._walk
+        if walk is not None:
+            text = walk.feed(text) + (walk.close() if last else "")
+            if walk.is_through:
+                self._walk = None
+        return self._delivered(text)
 
     def _delivered(self, text: str) -> str:
         """Note what goes out; white space around the value is no part of it."""
