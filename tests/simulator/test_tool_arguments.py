@@ -287,3 +287,20 @@ class TestSense:
         }
         bash = tool("Bash", ("command",), command=TEXT, dangerouslyDisableSandbox=flag)
         assert arguments_for(bash, Told("m"), optional=True) == {"command": "echo m"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "number", "multipleOf": 5e-324, "minimum": 1e308},
+        {"type": "integer", "minimum": 10**400},
+        {"type": "number", "multipleOf": 0.5, "minimum": 10**400},
+        {"type": "array", "items": {"type": "number", "multipleOf": 5e-324}, "minItems": 3, "uniqueItems": True},
+        {"$ref": "#/anyOf/²", "anyOf": [{"type": "integer"}]},
+        {"$ref": "#/anyOf/" + "9" * 5000, "anyOf": [{"type": "integer"}]},
+    ],
+)
+def test_numbers_that_python_cannot_count_with_break_nothing(schema: dict[str, Any]) -> None:
+    tool = Offered("count", schema={"type": "object", "properties": {"n": schema}, "required": ["n"]} | schema)
+    assert isinstance(arguments_for(tool, Told("moonshim", "Hi")), dict)
+    sample(schema)

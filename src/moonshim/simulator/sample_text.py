@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from typing import Any, Final
 
+from moonshim.simulator.patterns import finds, pieces_of
 from moonshim.simulator.question import Json
 
 __all__ = ["texts_for"]
 
 LONGEST: Final = 10_000
-SHORT: Final = 200
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -80,56 +79,63 @@ def texts_for(schema: Json, *, word: str, key: str = "") -> Iterator[str]:
 def _matching(pattern: str, word: str, at_least: int = 0) -> Iterator[str]:
     """Texts in which the pattern is found."""
     try:
-        compiled = re.compile(pattern)
-        # Some patterns take for ever on a long text.
-        words = [word] if len(word) <= SHORT else []
-        tried = [*words, *_written(pattern, at_least), *_TRIED, *_FORMATS.values()]
-    except (re.error, RecursionError, OverflowError):
+        written = [text for text in _written(pattern, at_least) if finds(pattern, text) is not False]
+    except (re.error, RecursionError, OverflowError, ValueError):
         yield word
         return
-    for text in tried:
-        if len(text) >= at_least and compiled.search(text):
+    words = [word] if finds(pattern, word) else []
+    for text in (*words, *written, *(one for one in (*_TRIED, *_FORMATS.values()) if finds(pattern, one))):
+        if len(text) >= at_least:
             yield text
 
 
 def _written(pattern: str, at_least: int) -> Iterator[str]:
     """A text written after the pattern itself, as short as it allows, or with its loops gone round more often."""
-    try:
-        tree = import_module("re._parser").parse(pattern)  # not public, so it may be gone one day
-    except ImportError:
-        return
+    tree = pieces_of(pattern)
     for rounds in (0, 1, at_least):
-        yield "".join(_pieces(tree, rounds, {}))
+        yield "".join(_Writing().pieces(tree, rounds))
 
 
-def _pieces(tree: Iterable[Any], rounds: int, groups: dict[int, str]) -> Iterator[str]:
-    for operation, given in tree:
-        match str(operation):
-            case "LITERAL":
-                yield chr(given)
-            case "NOT_LITERAL":
-                yield "a" if given != ord("a") else "b"
-            case "ANY":
-                yield "a"
-            case "IN":
-                yield _one_of(given)
-            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                least, most, inside = given
-                times = min(max(int(least), rounds), int(most), LONGEST)
-                for _ in range(times):
-                    yield from _pieces(inside, 0, groups)
-            case "SUBPATTERN":
-                number, _, _, inside = given
-                text = "".join(_pieces(inside, rounds, groups))
-                groups[number] = text
-                yield text
-            case "ATOMIC_GROUP":
-                yield from _pieces(given, rounds, groups)
-            case "BRANCH":
-                yield from _pieces(given[1][0], rounds, groups)
-            case "GROUPREF":
-                yield groups.get(given, "")
-            # The rest, such as anchors and looking around, takes no characters.
+class _Writing:
+    """Writes one text. Loops in loops end when there is more of it than anybody wants."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, str] = {}
+        self._left = LONGEST
+
+    def pieces(self, tree: Iterable[Any], rounds: int) -> Iterator[str]:
+        for operation, given in tree:
+            match str(operation):
+                case "LITERAL":
+                    yield chr(given)
+                case "NOT_LITERAL":
+                    yield "a" if given != ord("a") else "b"
+                case "ANY":
+                    yield "a"
+                case "IN":
+                    yield _one_of(given)
+                case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                    least, most, inside = given
+                    times = min(max(int(least), rounds), int(most), LONGEST)
+                    for _ in range(times):
+                        if self._left <= 0:
+                            break
+                        self._left -= 1
+                        yield from self.pieces(inside, 0)
+                case "SUBPATTERN":
+                    number, _, _, inside = given
+                    text = "".join(self.pieces(inside, rounds))
+                    self._groups[number] = text
+                    yield text
+                case "ATOMIC_GROUP":
+                    yield from self.pieces(given, rounds)
+                case "BRANCH":
+                    yield from self.pieces(given[1][0], rounds)
+                case "GROUPREF":
+                    text = self._groups.get(given, "")[: max(self._left, 0)]
+                    self._left -= len(text)
+                    yield text
+                # The rest, such as anchors and looking around, takes no characters.
 
 
 _CATEGORIES: Final = {"CATEGORY_DIGIT": "0", "CATEGORY_WORD": "a", "CATEGORY_SPACE": " ", "CATEGORY_NOT_SPACE": "a"}

@@ -177,7 +177,7 @@ class _Sampler:
             case "string":
                 yield from texts_for(schema, word=self._word, key=key)
             case "integer" | "number":
-                yield from _numbers(schema, whole=kind == "integer")
+                yield from _some_numbers(schema, whole=kind == "integer")
             case "boolean":
                 yield from (True, False)
             case "null":
@@ -239,7 +239,7 @@ def _others(items: Json, number: int) -> Iterator[Any]:
     """More values like those of a list, when as many are there as this number."""
     yield from items["enum"] if isinstance(items.get("enum"), list) else ()
     step = items["multipleOf"] if is_number(items.get("multipleOf")) else 1
-    started = next(_numbers(items, whole="integer" in types_of(items)), 0)
+    started = next(_some_numbers(items, whole="integer" in types_of(items)), 0)
     yield from (started + step * offset for offset in (number, *range(-number, number)))
     yield from (True, False, None)
 
@@ -253,6 +253,15 @@ def _likely(schema: Json) -> tuple[str, ...]:
     }
     told = [kind for kind, keys in about.items() if any(key in schema for key in keys)]
     return (*told, *(kind for kind in ("string", *TYPES) if kind not in told))
+
+
+def _some_numbers(schema: Json, *, whole: bool) -> Iterator[float]:
+    """The same, as far as Python can count: JSON has larger numbers, and smaller steps."""
+    try:
+        yield from _numbers(schema, whole=whole)
+    except (OverflowError, ValueError):
+        yield from (schema[key] for key in ("minimum", "maximum") if is_number(schema.get(key)))
+        yield 1
 
 
 def _numbers(schema: Json, *, whole: bool) -> Iterator[float]:

@@ -1,0 +1,106 @@
+"""The pattern of a schema and a text -> whether it is found there, as long as nobody waits for that.
+
+Python goes back and tries again where a pattern can be read in several ways, and for some patterns there are more ways
+than anybody has time for: `^(a+)+$` doubles them with every letter. Schemas and texts come from clients.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+__all__ = ["finds", "pieces_of"]
+
+MOST_WAYS: Final = 1_000_000
+MOST_STEPS: Final = 100_000_000
+LONGEST_PATTERN: Final = 2000
+LONGEST_TEXT: Final = 10_000
+_REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+
+def finds(pattern: str, text: str) -> bool | None:
+    """None: the pattern cannot be read, or there may be too many ways to look for it in a text as long as this.
+
+    >>> finds("^[a-z]+$", "moonshim"), finds("^[a-z]+$", "8"), finds("^(a+)+$", "a" * 40 + "b"), finds("(", "")
+    (True, False, None, None)
+    """
+    longest = _longest_text(pattern)
+    if longest is None or len(text) > longest:
+        return None
+    return re.search(pattern, text) is not None
+
+
+def pieces_of(pattern: str) -> Iterable[Any]:
+    """What a pattern is made of, as Python reads it; nothing where it does not say. Raises `re.error` and others."""
+    try:
+        return import_module("re._parser").parse(pattern)  # type: ignore[no-any-return]
+    except ImportError:  # it is not public, and may be gone one day
+        return ()
+
+
+@lru_cache(maxsize=1024)
+def _longest_text(pattern: str) -> int | None:
+    """How long a text may be to be looked at; None: this is no pattern."""
+    if len(pattern) > LONGEST_PATTERN:
+        return None
+    try:
+        re.compile(pattern)
+        tree = pieces_of(pattern)
+        if _rounds(tree) > LONGEST_TEXT:
+            return None
+        free, ways = _freedom(tree)
+    except (re.error, RecursionError, OverflowError, ValueError):
+        return None
+    if ways > 1:
+        return int(math.log(MOST_WAYS, ways))
+    # Each may end anywhere, and what is looked for may begin anywhere.
+    return min(int(MOST_STEPS ** (1 / (free + 1))), LONGEST_TEXT)
+
+
+def _rounds(tree: Iterable[Any]) -> int:
+    """How often the innermost of loops in loops has to be gone round, whatever the text: it may be empty."""
+    most = 1
+    for operation, given in tree:
+        kind = str(operation)
+        inside = max(map(_rounds, _parts(kind, given)), default=1)
+        most = max(most, inside * int(given[0]) if kind in _REPEATS else inside)
+    return most
+
+
+def _freedom(tree: Iterable[Any]) -> tuple[int, int]:
+    """How many parts of a pattern can be read in several ways, and in how many ways one round of its loops can be.
+
+    Parts beside each other make a product with so many factors, and loops a power, of which that is the base.
+    """
+    free, ways = 0, 1
+    for operation, given in tree:
+        kind = str(operation)
+        inside = [_freedom(part) for part in _parts(kind, given)]
+        inner, deeper = sum(one for one, _ in inside), max((two for _, two in inside), default=1)
+        if kind in _REPEATS and int(given[1]) > 1:
+            deeper *= inner + 1
+        free += inner + (kind in _REPEATS and int(given[0]) != int(given[1])) + max(len(inside) - 1, 0)
+        ways = max(ways, deeper)
+    return free, ways
+
+
+def _parts(kind: str, given: Any) -> list[Iterable[Any]]:
+    """What stands inside of a part of a pattern."""
+    match kind:
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            return [given[2]]
+        case "BRANCH":
+            return list(given[1])
+        case "SUBPATTERN":
+            return [given[3]]
+        case "ATOMIC_GROUP":
+            return [given]
+        case "ASSERT" | "ASSERT_NOT":
+            return [given[1]]
+        case "GROUPREF_EXISTS":
+            return [part for part in given[1:] if part is not None]
+    return []
