@@ -24,3 +24,19 @@ def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(
     turns = tuple(Turn(role="user", text=text) for text in said)
     question = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
     assert standing_of(question).words == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<a>one</a> <b>two</b>\nHow?", "How?"),
+        ("<a><a>one</a>How?</a>", "How?</a>"),
+        ("<a>How? <b>x</b>", "<a>How?"),
+        ("</a>How?<a>", "</a>How?<a>"),
+        ("<a>" * 200_000 + "How?", "<a>" * 200_000 + "How?"),
+        ("".join(f"<a{number}>" for number in range(100_000)), "".join(f"<a{number}>" for number in range(100_000))),
+    ],
+)
+def test_a_tag_is_an_aside_up_to_its_first_end_however_many_there_are(text: str, words: str) -> None:
+    question = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(Turn(role="user", text=text),))
+    assert standing_of(question).words == words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from typing import Final
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ __all__ = ["Finished", "Standing", "own_words", "standing_of"]
 # Agents put reminders and surroundings before the words of a person, each in a tag of its own:
 # `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders behind
 # them, in messages of their own.
-_ASIDE: Final = re.compile(r"<([A-Za-z][\w-]*)>.*?</\1>\s*", re.DOTALL)
+_TAG: Final = re.compile(r"<([A-Za-z][\w-]*)>|</([A-Za-z][\w-]*)>\s*")
 
 
 class Finished(Struct, frozen=True):
@@ -55,7 +56,7 @@ def standing_of(question: Question) -> Standing:
     that a result cannot hold. A scenario that began again at each would never end.
     """
     message, words = 0, ""
-    finished: list[Finished] = []
+    finished: list[tuple[int, list[Result]]] = []
     before: Turn | None = None
     for turn in question.turns:
         match turn.role:
@@ -67,12 +68,13 @@ def standing_of(question: Question) -> Standing:
                 elif before.role == "user":
                     words = _without_asides(turn.text) or words
             case "assistant" if turn.calls:
-                finished.append(Finished(len(turn.calls)))
+                finished.append((len(turn.calls), []))
             case "tool":
-                last = finished.pop() if finished else Finished(0)
-                finished.append(Finished(last.calls, last.results + turn.results))
+                if not finished:
+                    finished.append((0, []))
+                finished[-1][1].extend(turn.results)
         before = turn
-    return Standing(max(message, 1), words, tuple(finished))
+    return Standing(max(message, 1), words, tuple(Finished(calls, tuple(results)) for calls, results in finished))
 
 
 def own_words(text: str) -> str:
@@ -87,4 +89,16 @@ def own_words(text: str) -> str:
 
 
 def _without_asides(text: str) -> str:
-    return _ASIDE.sub("", text).strip()
+    """The text without each tag and what it holds, up to the first that ends it; one pass, however many there are."""
+    ends: dict[str, list[re.Match[str]]] = {}
+    for tag in _TAG.finditer(text):
+        if tag[2]:
+            ends.setdefault(tag[2], []).append(tag)
+    kept, done = list[str](), 0
+    for tag in _TAG.finditer(text):
+        closing = ends.get(tag[1], []) if tag.start() >= done else []
+        at = bisect(closing, tag.start(), key=lambda end: end.start())
+        if at < len(closing):
+            kept.append(text[done : tag.start()])
+            done = closing[at].end()
+    return "".join([*kept, text[done:]]).strip()
