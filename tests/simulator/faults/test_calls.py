@@ -216,3 +216,18 @@ def test_a_tool_is_called_only_where_that_is_forbidden() -> None:
     for choice, names in (("none", ["get_weather"]), ("auto", [])):
         answer = answer_to(replace(question(), tool_choice=choice))
         assert [call.name for call in said_by(ROWS["call-unasked"], answer).calls] == names
+
+
+LONG: Final = ("put", json.dumps({"words": "word " * 20_000}))
+
+
+@pytest.mark.parametrize("name", ["object-arguments", "null-header", "interleaved-calls", "cumulative-arguments"])
+def test_a_long_call_goes_wrong_as_a_short_one_does_and_nobody_waits_for_it(name: str) -> None:
+    told = functions_of(name, LONG, LONG)
+    if name == "object-arguments":
+        assert told == [json.loads(LONG[1])] * 2
+    elif name == "cumulative-arguments":
+        assert sum(map(len, told)) < 50_000_000  # everything again with each of 40,000 pieces would be gigabytes
+        assert told.count(LONG[1]) == 2
+    else:
+        assert sum(map(len, told)) == 2 * len(LONG[1])

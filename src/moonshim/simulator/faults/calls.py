@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -28,6 +28,9 @@ from moonshim.simulator.faults.parts import (
 from moonshim.simulator.question import Json
 
 __all__ = ["FAULTS"]
+
+_MOST_CUMULATED: Final = 16_000_000
+"""How many characters a call has over all its entries at most, when each tells everything again."""
 
 
 def _changing(change: Callable[[Spot], list[Json]]) -> Chunks:
@@ -94,18 +97,30 @@ def _whole_call(spot: Spot) -> list[Json]:
     return [_with_function(spot.entry, arguments=spot.arguments)] if spot.first else []
 
 
-def _object(spot: Spot) -> list[Json]:
-    value = object_of(spot.arguments)
-    if value is None:
-        return [spot.entry]
-    return [_with_function(spot.entry, arguments=value)] if spot.first else []
+def _objects(chunks: list[Json], answer: Answer) -> list[Json]:
+    known: dict[int, Json | None] = {}
+
+    def change(spot: Spot) -> list[Json]:
+        if spot.call not in known:
+            known[spot.call] = object_of(spot.arguments)
+        value = known[spot.call]
+        if value is None:
+            return [spot.entry]
+        return [_with_function(spot.entry, arguments=value)] if spot.first else []
+
+    return each_entry(chunks, change)
 
 
 def _cumulative(spot: Spot) -> list[Json]:
     arguments = (spot.entry.get("function") or {}).get("arguments")
     if not isinstance(arguments, str):
         return [spot.entry]
-    return [_with_function(spot.entry, arguments=spot.before + arguments)]
+    now, whole = spot.told + len(arguments), len(spot.arguments)
+    # Everything again each time grows with the square of the length: of a long one the host tells larger pieces.
+    stride = whole * whole // (2 * _MOST_CUMULATED) + 1
+    if not (spot.first or spot.last) and now // stride == spot.told // stride:
+        return []
+    return [_with_function(spot.entry, arguments=spot.arguments[:now])]
 
 
 def _again(spot: Spot) -> list[Json]:
@@ -143,10 +158,10 @@ def _interleaved(chunks: list[Json], answer: Answer) -> list[Json]:
     """A piece of each call in turn."""
     spots = [spot for found in spots_of(chunks) for spot in found]
     calls = [[spot.entry for spot in spots if spot.call == number] for number in sorted({spot.call for spot in spots})]
-    turns = [entry for turn in zip_longest(*calls) for entry in turn if entry is not None]
+    turns = (entry for turn in zip_longest(*calls) for entry in turn if entry is not None)
     out: list[Json] = []
     for chunk in chunks:
-        mine, turns = turns[: len(entries_of(chunk))], turns[len(entries_of(chunk)) :]
+        mine = list(islice(turns, len(entries_of(chunk))))
         out.append(with_delta(chunk, {**delta_of(chunk), "tool_calls": mine}) if mine else chunk)
     return out
 
@@ -330,7 +345,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "object-arguments",
         "arguments are an object, not a text",
         "llama.cpp#20198",
-        _changing(_object),
+        _objects,
         whole=_in_message(_object_in_message),
         ways=_BOTH_WAYS,
     ),

@@ -129,8 +129,8 @@ class Spot(Struct, frozen=True):
     """Which call of the answer; the first is 0."""
     first: bool
     last: bool
-    before: str
-    """The arguments that earlier entries have told."""
+    told: int
+    """How many characters of the arguments earlier entries have told."""
     id: str
     name: str
     arguments: str
@@ -152,25 +152,28 @@ def spots_of(chunks: list[Json]) -> list[list[Spot]]:
             calls[owner].append(entry)
             ids[owner] = ids[owner] or str(entry.get("id") or "")
             owners[-1].append(owner)
-    told = [0] * len(calls)
+    # Of each call once: an answer may have hundreds of thousands of entries.
+    names = ["".join(str((one.get("function") or {}).get("name") or "") for one in mine) for mine in calls]
+    arguments = ["".join(map(_arguments, mine)) for mine in calls]
+    seen, told = [0] * len(calls), [0] * len(calls)
     out: list[list[Spot]] = []
     for chunk, owned in zip(chunks, owners, strict=True):
         out.append([])
         for owner, entry in zip(owned, entries_of(chunk), strict=True):
-            mine, at = calls[owner], told[owner]
-            told[owner] += 1
+            seen[owner] += 1
             out[-1].append(
                 Spot(
                     entry=entry,
                     call=owner,
-                    first=at == 0,
-                    last=at == len(mine) - 1,
-                    before="".join(map(_arguments, mine[:at])),
+                    first=seen[owner] == 1,
+                    last=seen[owner] == len(calls[owner]),
+                    told=told[owner],
                     id=ids[owner],
-                    name="".join(str((one.get("function") or {}).get("name") or "") for one in mine),
-                    arguments="".join(map(_arguments, mine)),
+                    name=names[owner],
+                    arguments=arguments[owner],
                 )
             )
+            told[owner] += len(_arguments(entry))
     return out
 
 
