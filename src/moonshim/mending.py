@@ -236,6 +236,11 @@ class ChunkMender(Generic[Origin]):
         frame = _Frame(origin, chunk)
         if chunk.get("error"):
             return self._hear_error(chunk["error"], origin)
+        without_choices = choices is None and isinstance(chunk.get("usage"), dict) and self._plan.client is not None
+        if without_choices:
+            # OpenAI's clients go through the list of every chunk, and stumble where there is none.
+            choices, frame = [], _Frame(origin, {**chunk, "choices": []})
+            self.log.add(Repaired("choices_missing", "a chunk of usage"), 0)
         if not isinstance(choices, list):
             if "usage" not in chunk:
                 self.log.add(Repaired("not_a_chunk", ", ".join(map(str, chunk))[:200]), 0)
@@ -246,6 +251,7 @@ class ChunkMender(Generic[Origin]):
                 return self._queued(_Frame(origin, None))
         self._first_chunk, self._last_chunk = self._first_chunk or chunk, chunk
         frame.usage, frame.changed = self._usage.read(chunk, self.log)
+        frame.changed |= without_choices
         if self._plan.hides_usage and not choices and frame.usage is not None:
             return []
         frame.parts += [self._read(choice, frame, fed) for choice in choices]

@@ -352,7 +352,9 @@ class Mender:
         self._passed += 1
         if chunk is None:
             chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
-            self._send(chunks.passing(sent), out)
+            if self._plan.client is None:
+                self._send(chunks.passing(sent), out)
+            # Else there is a client, which would fail on it, and would not even see the error that may follow.
             return
         if self._plan.client is not None and "choices" not in chunk and (error := error_in(chunk)) is chunk:
             # The shapes of older servers: OpenAI's clients raise only what stands under `error`.
