@@ -73,13 +73,13 @@ def test_every_option_has_exactly_its_documented_default() -> None:
 
 
 def test_mending_switches_on_all_that_puts_replies_right_and_nothing_else() -> None:
-    changed = {"manualToolParsing": True, "repairArguments": "safe", "repairDeltas": True}
+    changed = {"manualToolParsing": True, "repairArguments": "schema", "repairDeltas": True}
     assert as_json(KimiOptions.mending()) == DOCUMENTED | BEYOND | changed
 
 
 def test_mending_takes_changes() -> None:
-    options = KimiOptions.mending(id_policy="keep", repair_arguments="schema")
-    assert (options.id_policy, options.repair_arguments, options.manual_tool_parsing) == ("keep", "schema", True)
+    options = KimiOptions.mending(id_policy="keep", repair_arguments="safe")
+    assert (options.id_policy, options.repair_arguments, options.manual_tool_parsing) == ("keep", "safe", True)
 
 
 @pytest.mark.parametrize("name", OTHER)

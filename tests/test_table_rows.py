@@ -73,6 +73,7 @@ ROWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "arguments before name",
             "whole call",
             "empty name",
+            "nulls",
         ),
     ),
     "r21": ("the same calls native and in markers", ("native first", "markers first", "no twin", "one source")),

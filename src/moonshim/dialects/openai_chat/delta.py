@@ -169,7 +169,12 @@ def write_piece(piece: CallPiece) -> dict[str, Any]:
 def _oddity(entry: dict[str, Any]) -> str:
     if not isinstance(entry.get("index"), int):
         return "no index" if entry.get("index") is None else "an index that is no number"
-    return "no type" if _text(entry.get("id")) and not entry.get("type") else ""
+    if _text(entry.get("id")) and not entry.get("type"):
+        return "no type"
+    function = entry.get("function")
+    nulls = any(entry.get(key, "") is None for key in ("id", "type"))
+    # Packages that add deltas up stumble over a text that becomes nothing.
+    return "null fields" if nulls or (isinstance(function, dict) and function.get("name", "") is None) else ""
 
 
 def _text(value: Any) -> str | None:
