@@ -1,8 +1,8 @@
-"""A text that is too long -> its beginning and its end, with a word on what is missing between them."""
+"""Texts that are too long, and errors that may be anything -> what is told of them."""
 
 from __future__ import annotations
 
-__all__ = ["cut_middle"]
+__all__ = ["cut_middle", "in_words"]
 
 
 def cut_middle(text: str, limit: int) -> str:
@@ -19,3 +19,16 @@ def cut_middle(text: str, limit: int) -> str:
     tail = limit - head
     left_out = len(text) - limit
     return f"{text[:head]}\n\n… {left_out} characters are left out here …\n\n{text[len(text) - tail :]}"
+
+
+def in_words(error: BaseException) -> str:
+    """An error as it is told, also where it cannot say itself what it is.
+
+    >>> in_words(KeyError("a")), in_words(ValueError())
+    ("KeyError: 'a'", 'ValueError')
+    """
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ _KNOWN_TO_ALL: Final = frozenset(
 """Headers that hold no secret; hosts speak of what is in them."""
 _UNSENDABLE: Final = re.compile(r"[^\t -~\x80-\xff]")
 """What cannot stand in a header."""
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _GRAMMARS: Final[dict[ToolFormat, str]] = {
     "hermes": "hermes",
     "xml": "qwen_xml",
@@ -69,13 +70,14 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         if not isinstance(self.model, str) or not self.model.strip():
             raise InvalidInput("model must be the name of a model", field="model")
         _check_address(self.base_url)
+        _check_proxy(self.proxy)
         key = self.api_key
         if key is not None and not isinstance(key, str):
             raise InvalidInput(f"api_key must be a string, not {type(key).__name__}", field="api_key")
         if key is not None and (not key.strip() or _UNSENDABLE.search(key.strip())):
             raise InvalidInput("api_key is empty, or has characters in it that cannot be sent", field="api_key")
         for name, value in self.headers.items():
-            if not isinstance(value, str) or _UNSENDABLE.search(f"{name}{value}"):
+            if not isinstance(value, str) or _UNSENDABLE.search(value) or not _HEADER_NAME.fullmatch(name):
                 raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
         if not isinstance(self.timeouts, Timeouts):
             raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
@@ -174,7 +176,9 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         texts = [(self.api_key or "").strip()]
         texts += [value for name, value in self.headers.items() if name.lower() not in _KNOWN_TO_ALL]
         for url in map(urlsplit, (self.base_url, self.proxy or "")):
-            texts += [url.password or "", unquote(url.password or ""), url.query]
+            # Some keys are the user name of an address, some one of the values behind its question mark.
+            account = (url.username or "", url.password or "")
+            texts += [*account, *map(unquote, account), url.query, *(value for _, value in parse_qsl(url.query))]
         return tuple(sorted({text for text in texts if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True))
 
 
@@ -189,3 +193,12 @@ def _check_address(address: Any) -> None:
         raise InvalidInput(
             f"base_url must be an address such as https://api.moonshot.ai/v1, not {shown!r}", field="base_url"
         )
+
+
+def _check_proxy(proxy: Any) -> None:
+    try:
+        right = proxy is None or (isinstance(proxy, str) and urlsplit(proxy) is not None)
+    except ValueError:
+        right = False
+    if not right:
+        raise InvalidInput("proxy must be an address such as http://proxy:3128", field="proxy")

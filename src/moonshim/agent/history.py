@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 import uuid
 import weakref
@@ -28,6 +29,8 @@ __all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNot
 
 _NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 """What is said by things that cannot be made safe: pipes, devices, some network disks."""
+_NO_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe to which nobody writes is not waited for."""
 
 
 class HistoryInUse(HistoryError):
@@ -164,18 +167,21 @@ class HistoryFile(History):
         """Go on with a conversation."""
         path = Path(path)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _NO_WAITING)
         except (OSError, ValueError) as error:
             raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
         try:
+            _check_ordinary(descriptor, path)
             _lock(descriptor, path)
             found = read_lines(_all_of(descriptor, path), str(path))
             if found is None:  # the process that made it was stopped before its first line was whole
                 os.ftruncate(descriptor, 0)
             else:
                 os.ftruncate(descriptor, found.size)
-        except BaseException:
+        except BaseException as error:
             os.close(descriptor)
+            if isinstance(error, OSError):
+                raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
             raise
         return cls._begun(path, descriptor, {}, clock) if found is None else cls(path, descriptor, found, clock)
 
@@ -207,6 +213,8 @@ class HistoryFile(History):
 
     def copy_to(self, path: str | Path) -> HistoryFile:
         """The same conversation in a new file, line for line, with the fields of others."""
+        if not self._close.alive:
+            raise HistoryError(f"{self.path} is closed")
         copy = HistoryFile.create(path, {key: value for key, value in self.about.items() if key not in _OWN})
         try:
             data = _all_of(self._descriptor, self.path).partition(b"\n")[2] + b"".join(self._pending)
@@ -277,10 +285,21 @@ def read_history(path: str | Path) -> Conversation:
     """What a conversation's file says, without opening it for writing: others may have it open."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | _NO_WAITING)
     except (OSError, ValueError) as error:
         raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
+    try:
+        _check_ordinary(descriptor, path)
+        data = _all_of(descriptor, path)
+    finally:
+        os.close(descriptor)
     return read_lines(data, str(path)) or Conversation()
+
+
+def _check_ordinary(descriptor: int, path: Path) -> None:
+    """A pipe never ends, and a device may have no end."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise HistoryError(f"{path} is no ordinary file")
 
 
 def _why(error: OSError | ValueError) -> str:

@@ -71,7 +71,9 @@ _DECODER: Final = msgspec.json.Decoder(Line)
 
 
 def encode_opening(about: dict[str, Any]) -> bytes:
-    return _encoded({"moonshim": _KIND, "version": VERSION, **about})
+    # What the file is stands first, and cannot be said otherwise.
+    own = {"moonshim": _KIND, "version": VERSION}
+    return _encoded(own | about | own)
 
 
 def encode_line(line: Line) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from moonshim.agent.asking import AnswerStream, Asking, Exchanged
 from moonshim.agent.connections import Connections
+from moonshim.agent.cutting import in_words
 from moonshim.agent.destination import Destination, Dialect
 from moonshim.agent.given import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
 from moonshim.config import Timeouts
@@ -30,6 +31,15 @@ __all__ = ["AnswerFailed", "Provider"]
 
 _CHAT: Final = "openai_chat"
 _NO_TOOLS: Final[dict[str, Any]] = {"tools": None, "tool_choice": None, "parallel_tool_calls": None}
+_WRONG_VALUES: Final = (
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    AssertionError,
+)
 LONGEST_WAIT: Final = 20.0
 """Seconds. A host that wants a longer pause is not waited for: that is told as the failure it is."""
 
@@ -106,9 +116,9 @@ class Provider:
             dialect=dialect,
             host=host,
             tool_format=tool_format,
-            headers=dict(headers),
+            headers=_mapping("headers", headers),
             timeouts=timeouts,
-            cells=dict(cells),
+            cells=_mapping("cells", cells),
             proxy=proxy,
             ca_bundle=ca_bundle,
         )
@@ -116,6 +126,8 @@ class Provider:
             raise InvalidInput(f"attempts must be a number, 1 at least, not {attempts!r}", field="attempts")
         if not isinstance(sampling, Sampling):
             raise InvalidInput(f"sampling must be a Sampling, not {type(sampling).__name__}", field="sampling")
+        if not isinstance(transformers, Iterable):
+            raise InvalidInput("transformers must be a list of transformers", field="transformers")
         if options is not None:
             check_options(options)
         self.name = name or self._destination.name
@@ -199,18 +211,22 @@ class Provider:
         (`hist_tool_*`) that no call of the history has. What cannot be sent raises `InvalidInput` at once.
         """
         declared = read_tools(tools)
-        choice = read_choice(tool_choice, declared)
         history = read_messages(messages)
         if not history:
             raise InvalidInput("there is nothing to say: messages is empty", field="messages")
-        prepared = self._prepare(history, declared, choice)
+        try:
+            prepared = self._prepare(history, declared, read_choice(tool_choice, declared))
+            call, known_ids = self._destination.call(prepared.body), frozenset(_ids_in(history))
+        except _WRONG_VALUES as error:
+            # Python checks no hints: canonical values may hold anything, and dicts what is no JSON.
+            raise InvalidInput(f"messages or tools cannot be sent: {in_words(error)}", field="messages") from error
         return AnswerStream(
             Asking(
                 upstream=self._connections.current,
                 prepared=prepared,
-                call=self._destination.call(prepared.body),
+                call=call,
                 secrets=self._destination.secrets,
-                known_ids=frozenset(_ids_in(history)),
+                known_ids=known_ids,
                 attempts=self._attempts,
                 longest_wait=self._longest_wait,
                 random=self._random,
@@ -280,6 +296,12 @@ class Provider:
 
 
 _ARGUMENTS: Final = tuple(signature(Provider).parameters)
+
+
+def _mapping(name: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise InvalidInput(f"{name} must be a dict with names as keys, not {type(given).__name__}", field=name)
+    return dict(given)
 
 
 def _ids_in(messages: tuple[Message, ...]) -> Iterable[str]:

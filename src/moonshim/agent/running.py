@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from moonshim.agent.cutting import cut_middle
+from moonshim.agent.cutting import cut_middle, in_words
 from moonshim.agent.tools import AgentTool, ArgumentsInvalid, ToolFailed
 from moonshim.conversation import Media, Text, ToolCall, ToolResult
 
@@ -95,8 +95,12 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
         return failed_result(call, f"Error: {call.name} was cancelled from inside. There is no result.")
     error = task.exception()
     if error is None:
-        return ToolResult(call.id, call.name, _parts(task.result(), limit))
-    text = str(error) if isinstance(error, ToolFailed) else f"Error: {_in_words(error)}"
+        try:
+            return ToolResult(call.id, call.name, _parts(task.result(), limit))
+        except Exception as unreadable:  # the code of whatever was returned runs in there
+            text = f"Error: {call.name} has finished, but its result cannot be written: {in_words(unreadable)}"
+            return failed_result(call, cut_middle(_sendable(text), limit))
+    text = str(error) if isinstance(error, ToolFailed) else f"Error: {in_words(error)}"
     return failed_result(call, cut_middle(_sendable(text), limit))
 
 
@@ -115,10 +119,6 @@ def _looked_at(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-def _in_words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
 async def _called(ready: Ready) -> Any:
     function = ready.tool.function
     try:
@@ -128,7 +128,7 @@ async def _called(ready: Ready) -> Any:
         return await result if inspect.isawaitable(result) else result
     except (SystemExit, KeyboardInterrupt) as error:
         # asyncio would end the whole program for it.
-        raise ToolFailed(f"Error: {ready.tool.name} wanted to end the program ({_in_words(error)})") from error
+        raise ToolFailed(f"Error: {ready.tool.name} wanted to end the program ({in_words(error)})") from error
 
 
 def _is_async(function: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import UNSET, Struct
 
+from moonshim.agent.cutting import cut_middle, in_words
 from moonshim.agent.docstrings import describe
 from moonshim.errors import InvalidInput
 from moonshim.json_text import decode_object
@@ -21,6 +22,7 @@ _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: "*{} has no name that a model could use: name each parameter",
     inspect.Parameter.VAR_KEYWORD: "**{} has no names that a model could know: name each parameter",
 }
+_LONGEST_ERROR: Final = 2000
 _MANY: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONE: Final = ("items", "additionalProperties", "not", "contains")
 _NAMED: Final = ("properties", "$defs", "patternProperties")
@@ -42,14 +44,16 @@ class Signature(Struct, frozen=True):
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         """What to call the function with, or `ArgumentsInvalid`."""
         given = read_object(arguments)
+        # Not msgspec's own error alone: classes that people wrote check what they are made of, and raise what they
+        # like; half a character is told by another one.
         try:
             taken = msgspec.convert(given, self.takes, dec_hook=_made)
-        except msgspec.ValidationError as error:
+        except Exception as error:
             try:
                 # Models write "3" for 3 and 3.0 for 3: whatever has one meaning only is taken for that.
                 taken = msgspec.convert(given, self.takes, dec_hook=_made, strict=False)
-            except msgspec.ValidationError:
-                raise ArgumentsInvalid(f"{error}. It takes {_shown(self.schema)}") from None
+            except Exception:
+                raise ArgumentsInvalid(f"{_in_short(error)}. It takes {_shown(self.schema)}") from None
         named = {name: value for name, value in _fields(taken) if value is not UNSET}
         last = max((place for place, one in enumerate(self.positional) if one.name in named), default=-1)
         by_place = [named.pop(one.name, one.default) for one in self.positional[: last + 1]]
@@ -64,6 +68,13 @@ def read_object(arguments: str) -> dict[str, Any]:
     if given is None:
         raise ArgumentsInvalid(f"The arguments are not one JSON object{_why_not(arguments)}")
     return given
+
+
+def _in_short(error: Exception) -> str:
+    """What is wrong. Some errors repeat the whole value, and some cannot be printed."""
+    words = in_words(error)
+    said = words.partition(": ")[2] if isinstance(error, msgspec.ValidationError) else words
+    return cut_middle(said, _LONGEST_ERROR)
 
 
 def _why_not(arguments: str) -> str:
@@ -143,10 +154,10 @@ def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -
         inner = getattr(inner, "func", None) or type(inner).__call__  # a partial, or an object that can be called
     try:
         return get_type_hints(inner, localns={**names, **_enclosed(inner)}, include_extras=True)
-    except NameError as error:
-        raise InvalidInput(f"a hint of {whose} cannot be read: {error}", field="tools") from error
     except TypeError:
         return {}
+    except Exception as error:  # a hint in quotes is code, and can fail in any way
+        raise InvalidInput(f"a hint of {whose} cannot be read: {error}", field="tools") from error
 
 
 def _enclosed(function: Any) -> dict[str, Any]:
@@ -182,7 +193,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return UNSET
 
 

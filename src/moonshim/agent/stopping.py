@@ -24,6 +24,8 @@ class Stopping:
 
     def stop(self) -> None:
         """From now on nothing is waited for. To be called in the thread of the loop."""
+        if self._wanted:
+            return  # what is being ended already cannot be ended again
         self._wanted = True
         if self._scope is not None:
             self._scope.reschedule(asyncio.get_running_loop().time())

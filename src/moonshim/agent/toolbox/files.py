@@ -90,8 +90,8 @@ class Files:
         if old_string == new_string:
             raise ToolFailed("Error: old_string and new_string are the same.")
         file = read_text_file(found, path)
-        if old_string not in file.text and file.line_end == "\r\n":
-            # Models write a line end as \n, whatever the file has.
+        if file.is_crlf or (old_string not in file.text and file.line_end == "\r\n"):
+            # Models write a line end as \n, whatever the file has; also where only the new text has one.
             old_string, new_string = (re.sub("\r?\n", "\r\n", text) for text in (old_string, new_string))
         places = _places(file.text, old_string)
         if not places:

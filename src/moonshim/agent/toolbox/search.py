@@ -22,6 +22,8 @@ _LOOKED_AT: Final = 500_000
 """How many files glob looks at before it gives up."""
 _MOST_LINES: Final = 500
 _MOST_CONTEXT: Final = 10
+_LONGEST_PATTERN: Final = 1000
+"""Characters of a pattern for names: what it costs to read one grows with the square of them."""
 _SECONDS: Final = 30.0
 _LONGEST_ANSWER: Final = 64 * 1024
 """Bytes of a line that the search process writes."""
@@ -46,6 +48,7 @@ class Search:
         base = self._folder.find_folder(path)
         if not pattern.strip():
             raise ToolFailed("Error: the pattern is empty.")
+        _check_length(pattern)
         if pattern.startswith("/"):
             raise ToolFailed("Error: the pattern begins at the folder to look in, not at the root. Say it in path.")
         fits = walking.matcher(pattern)
@@ -75,6 +78,7 @@ class Search:
             raise ToolFailed(f"Error: there is no {path}.")
         if not pattern:
             raise ToolFailed("Error: the pattern is empty.")
+        _check_length(glob)
         asked = {
             "root": self._root,
             "base": str(base),
@@ -142,3 +146,8 @@ class Search:
             size += len(lines[-1]) + 1
             last = (shown, found["line"])
         raise ToolFailed("Error: the search ended before it was done.")
+
+
+def _check_length(pattern: str) -> None:
+    if len(pattern) > _LONGEST_PATTERN:
+        raise ToolFailed(f"Error: a pattern for names has at most {_LONGEST_PATTERN} characters.")

@@ -76,7 +76,8 @@ class Shell:
         """
         if "\0" in command:
             raise ToolFailed("Error: a command cannot have a NUL character in it.")
-        seconds = self._seconds if timeout is None or timeout <= 0 else timeout
+        # Not `timeout <= 0`: a model may write "nan", which is neither less nor more than anything.
+        seconds = timeout if timeout is not None and timeout > 0 else self._seconds
         seconds = min(seconds, self._most_seconds)
         ran = await self._run(command, seconds)
         if ran.code == 0:
@@ -110,9 +111,12 @@ class Shell:
                 raise ToolFailed(f"Error: the shell cannot be started: {error}") from error
             finally:
                 os.close(writing)
-            code = await _ended(process, mark, seconds)
-            await asyncio.wait({said.over}, timeout=_LAST_WORDS)
-            _signal_group(process.pid, signal.SIGKILL)
+            try:
+                code = await _ended(process, seconds)
+                await asyncio.wait({said.over}, timeout=_LAST_WORDS)
+            finally:
+                _signal_group(process.pid, signal.SIGKILL)
+                _kill_marked(mark)
             return Ran(_cleaned(said.text()), code)
         finally:
             transport.close()
@@ -122,8 +126,8 @@ class Shell:
         return {**kept, **_QUIET, _MARK: mark}
 
 
-async def _ended(process: asyncio.subprocess.Process, mark: str, seconds: float) -> int | None:
-    """Its exit code; None if it had to be stopped. Whatever happens, nothing of it goes on."""
+async def _ended(process: asyncio.subprocess.Process, seconds: float) -> int | None:
+    """Its exit code; None if it had to be stopped. Whatever happens, its group does not go on."""
     code: int | None = None
     try:
         async with asyncio.timeout(seconds):
@@ -139,7 +143,6 @@ async def _ended(process: asyncio.subprocess.Process, mark: str, seconds: float)
                     await asyncio.wait_for(process.wait(), _GRACE)
             finally:
                 _signal_group(process.pid, signal.SIGKILL)
-                _kill_marked(mark)
             await process.wait()
     return code
 

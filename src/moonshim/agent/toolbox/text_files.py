@@ -41,6 +41,11 @@ class TextFile(Struct, frozen=True):
     def line_end(self) -> str:
         return "\r\n" if "\r\n" in self.text else "\n"
 
+    @property
+    def is_crlf(self) -> bool:
+        """Whether every line ends so; in a file of both kinds nobody knows which is meant."""
+        return "\r\n" in self.text and self.text.count("\n") == self.text.count("\r\n")
+
     def encoded(self, text: str) -> bytes:
         try:
             return self.mark + text.encode(self.encoding)
@@ -74,7 +79,8 @@ def read_text_file(path: Path, shown: str) -> TextFile:
 
 def write_bytes(path: Path, data: bytes, shown: str) -> None:
     """The whole file or nothing: a new one takes its place, with the rights of the old one."""
-    beside = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex[:8]}.tmp")
+    # Not with the name of the file in it: that may be as long as a name can be.
+    beside = path.with_name(f".moonshim.{uuid.uuid4().hex[:12]}.tmp")
     try:
         try:
             mode = stat.S_IMODE(path.stat().st_mode)

@@ -120,7 +120,7 @@ def search(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         wanted = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        yield {"error": f"{asked['pattern']!r} is not a regular expression: {error}"}
+        yield {"error": f"{asked['pattern'][:LONGEST_LINE]!r} is not a regular expression: {error}"}
         return
     base, root = asked["base"], asked["root"]
     fits = matcher(asked["glob"]) if asked["glob"] else lambda path: True
