@@ -33,7 +33,7 @@ ROWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             "undeclared",
         ),
     ),
-    "r07": ("identifiers that carry none", ("call00003", "3", "call_59ad", "wrapper", "text")),
+    "r07": ("identifiers that carry none", ("call00003", "3", "call_59ad", "wrapper", "beside", "text")),
     "r08": ("a declared name and no arguments marker", ("no arguments marker",)),
     "r09": (
         "K3 XTML and its known faults",

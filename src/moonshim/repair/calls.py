@@ -230,6 +230,8 @@ class CallDesk:
             wrapped = unwrap(tidy)
             arguments = wrapped.arguments if wrapped is not None else tidy
             name = self._declared.fix(wrapped.name) if wrapped is not None else self._declared.fitting(_decoded(tidy))
+            if name is None and (wrapped := self._declared.beside(tidy)) is not None:
+                name, arguments = wrapped.name, wrapped.arguments
             if name is not None:
                 raw = arguments
                 slip.put(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))

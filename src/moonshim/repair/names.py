@@ -26,6 +26,7 @@ _COLON: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*):[A-Za-z0-9_\-]*")
 _GLUED: Final = re.compile(r"(?:call_)?functions_?(?P<name>[A-Za-z][\w.\-]*?)_?[0-9]+")
 _COUNTED: Final = re.compile(r"(?P<name>[A-Za-z][\w.\-]*)_[0-9]+")
 _BARE: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*)")
+_NAME_FIRST: Final = re.compile(r'\s*\{\s*"name"\s*:\s*"[^"\\]*"\s*,\s*')
 _NO_NAME: Final = re.compile(
     r"[0-9]+|call[_\-]?[0-9]+|call_.*|toolu_.*|tool_[0-9A-Za-z]{12,}|chatcmpl-tool-.*|fc_.*|hist_tool_.*"
     r"|(?=.*[0-9])[0-9a-f]{16,}|[0-9a-f]{8}-[0-9a-f\-]{20,}"
@@ -87,6 +88,27 @@ class Declared:
         fits = [tool for tool in self.by_name.values() if _fits(tool, arguments)]
         fits = [tool for tool in fits if _is_enough(tool, arguments)] or fits
         return fits[0].name if len(fits) == 1 else None
+
+
+    def beside(self, text: str) -> NamedArguments | None:
+        """`{"name": "get_weather", "city": "Paris"}` -> the two, if that tool is declared and takes no `name` itself.
+
+        >>> Declared([Tool("get_weather", None, {"properties": {"city": {}}})]).beside('{"name": "get_weather", "city": 1}')
+        NamedArguments(name='get_weather', arguments='{"city": 1}')
+        """
+        try:
+            given = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            name = self.fix(msgspec.json.decode(given.pop("name"), type=str))
+        except (msgspec.MsgspecError, ValueError, RecursionError, KeyError):
+            return None
+        properties = (self.by_name[name].parameters or {}).get("properties") if name in self.by_name else None
+        if not isinstance(properties, dict) or "name" in properties:
+            return None
+        first = _NAME_FIRST.match(text)
+        if first is not None and given:
+            return NamedArguments(name, "{" + text[first.end() :])
+        members = (f"{msgspec.json.encode(key).decode()}: {bytes(raw).decode()}" for key, raw in given.items())
+        return NamedArguments(name, "{" + ", ".join(members) + "}")
 
 
 def _candidates(header: str) -> Iterator[str]:
