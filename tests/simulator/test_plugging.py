@@ -26,6 +26,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         dedent('''
         """Models, good and bad."""
         from dataclasses import dataclass
+        from enum import Enum
         from moonshim.simulator import Meant, MeantCall
 
         @dataclass
@@ -55,6 +56,11 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         def no_name(question): return Meant(calls=(MeantCall(None, "{}"),))
         def no_text(question): return Meant(text=None)
         def raises(question): return 1 / 0
+        class Word(str, Enum):
+            HI = "hello"
+        def enumerates(question): return Meant(text=Word.HI, calls=(MeantCall(Word.HI, "{}"),))
+        def exits(question): raise SystemExit(3)
+        def gives_up(question): raise GeneratorExit
         def no_arguments(): return Meant(text="x")
         async def later(question): return Meant(text="x")
         ''')
@@ -70,6 +76,12 @@ def test_a_class_an_object_and_a_function_are_models(written: Path, name: str, t
 
 def test_a_list_of_calls_is_as_good_as_a_tuple(written: Path) -> None:
     assert isinstance(load_model("models.py:Good").reply(asked()).calls, tuple)
+
+
+def test_a_text_of_another_type_is_a_text(written: Path) -> None:
+    meant = load_model("models.py:enumerates").reply(asked())
+    assert [type(text) for text in (meant.text, meant.calls[0].name)] == [str, str]
+    assert meant.text == "hello"
 
 
 def test_a_model_in_a_module_is_found(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +146,8 @@ def test_a_file_that_fails_is_told(written: Path, text: str, told: str) -> None:
         ("no_name", "whose `name` is NoneType"),
         ("no_text", "whose `text` is NoneType, and no text"),
         ("raises", "raised ZeroDivisionError: division by zero ("),
+        ("exits", "raised SystemExit: 3 ("),
+        ("gives_up", "raised GeneratorExit"),
         ("no_arguments", "raised TypeError: "),
         ("later", "is asynchronous"),
     ],

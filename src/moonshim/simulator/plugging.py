@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from moonshim.config.problems import nearest
 from moonshim.errors import InvalidInput, MoonshimError
@@ -51,7 +50,9 @@ class Plugged(Struct, frozen=True):
     def reply(self, question: Question) -> Meant:
         try:
             returned = self.inner(question)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also what would end the process: a model may, and takes only its answer along
             raise ModelFailed(f"the model {self.place} raised {_shown(error)}") from error
         if inspect.iscoroutine(returned):
             returned.close()
@@ -59,8 +60,8 @@ class Plugged(Struct, frozen=True):
         problem = _problem(returned)
         if problem is not None:
             raise ModelFailed(f"the model {self.place} {problem}")
-        meant: Meant = replace(returned, calls=tuple(returned.calls))
-        return meant
+        calls = tuple(MeantCall(_plain(call.name), _plain(call.arguments)) for call in returned.calls)
+        return Meant(reasoning=_plain(returned.reasoning), text=_plain(returned.text), calls=calls)
 
 
 def load_model(place: str) -> Model:
@@ -165,11 +166,16 @@ def _problem_of_call(call: Any) -> str | None:
     return None
 
 
+def _plain(text: str) -> str:
+    """The characters alone: a member of an enumeration is a text too, and not every encoder takes it."""
+    return str.__str__(text)
+
+
 def _shown(error: BaseException) -> str:
     """What was raised, and where."""
     frames = extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
     try:
         return f"{type(error).__name__}: {error}{place}"
-    except Exception:  # its words are code of the model too
+    except BaseException:  # its words are code of the model too
         return f"{type(error).__name__}{place}"
