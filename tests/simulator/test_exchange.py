@@ -248,6 +248,37 @@ def test_a_fault_can_be_meant_for_the_first_answers_only_of_each_model_that_asks
     assert [host.ask(body).status for body in asked] == [429, 429, 200, 429]
 
 
+def test_a_fault_that_is_named_twice_is_counted_once() -> None:
+    host = Host()
+    asked = HELLO | {"model": "kimi-k2.5+overloaded*2+overloaded*2"}
+    assert [host.ask(asked).status for _ in range(3)] == [429, 429, 200]
+
+
+def test_what_is_counted_does_not_grow_with_the_names_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moonshim.simulator.exchange.COUNTED_AT_MOST", 3)
+    host = Host()
+    names = [f"kimi-k2-a{number}+overloaded*1" for number in range(5)]
+    assert [host.ask(HELLO | {"model": name}).status for name in [*names, names[-1], names[0]]] == [429] * 5 + [
+        200,
+        429,
+    ]
+
+
+@pytest.mark.parametrize("name", ["+", "+split-bytes", "++five-rounds"])
+def test_faults_alone_are_no_model(name: str) -> None:
+    played = Host().ask(HELLO | {"model": name})
+    assert played.status == 404
+    assert body_of(played)["error"]["message"] == "Not found the model  or Permission denied"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"), [(b"[]", "an array"), (b"1", "a number"), (b'"x"', "'x'"), (b"null", "null")]
+)
+def test_json_that_is_no_object_is_told_as_that(data: bytes, what: str) -> None:
+    message = body_of(Host().ask(data))["error"]["message"]
+    assert message == f"Invalid request: the body must be an object, not {what}"
+
+
 def test_a_fault_of_the_settings_is_counted_over_all_models() -> None:
     host = Host(faults=("overloaded*1",))
     assert [host.ask(HELLO | {"model": name}).status for name in ("kimi-k2.5", "kimi-k3")] == [429, 200]

@@ -67,7 +67,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     tally: Tally = Tally()
     cut: Cut = "tokens"
     reasoning_field: str = "reasoning_content"
-    """Chat: `reasoning_content`, `reasoning`, `reasoning_details`, or `reasoning_summary` (details as Kimi Code's K3)."""
+    """Chat: `reasoning_content`, `reasoning`, `reasoning_details`, or `reasoning_summary` (as of Kimi Code's K3)."""
     usage_in: tuple[str, ...] = ("choice", "last", "cached_tokens", "details")
     """Chat: where tokens are told. `choice`: in that of the finish; `last`: in a chunk of their own, when asked for."""
     signature: str = ""

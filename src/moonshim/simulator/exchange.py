@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections import Counter as Uses
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,7 @@ from moonshim.simulator.play import Played, play, tell, trace_headers
 from moonshim.simulator.question import Json, Question, Wire
 from moonshim.simulator.reading import read_question
 from moonshim.simulator.rules import Objection
+from moonshim.simulator.rules.shapes import shown
 from moonshim.simulator.seen import Asked, Seen
 from moonshim.simulator.settings import SimulatorSettings
 
@@ -35,6 +36,8 @@ HEADER: Final = "x-moonshim-simulate"
 """A request's own faults and scenario: `markers-in-content, stall@2, five-rounds`."""
 A_THOUGHT: Final = "I call a tool."
 """Of a model that thinks and calls, where its script or its author says nothing of that."""
+COUNTED_AT_MOST: Final = 100_000
+"""Faults that show only so many times, over all names of models."""
 SEEN_AT_MOST: Final = 1000
 SEEN_BYTES: Final = 64 * 2**20
 """How much of what was asked is kept: agents send the whole conversation again with each request."""
@@ -74,7 +77,7 @@ class Exchange:
         self._counter, self._assume, self._number = Counter(), frozenset(settings.assume), 0
         self._always, _ = read_names(", ".join(settings.faults))
         self._of_model = {name: read_names(", ".join(row.faults))[0] for name, row in settings.models.items()}
-        self._shown: Uses[tuple[str, str]] = Uses()
+        self._shown: OrderedDict[bytes, int] = OrderedDict()
 
     def answer(self, asked: Asked) -> Played:
         """Whatever comes in, what the host would say to it goes out; `requests` has what became of it."""
@@ -116,7 +119,7 @@ class Exchange:
                 created=int(self._clock()),
                 tally=self._counter.tally(question, meant, renamed=self.nature.renames(question.wire)),
             )
-        self._shown.update(self._use(one, name) for one in due if one.fault.name in played.faults)
+        self._note_shown({self._use(one, name) for one in due if one.times and one.fault.name in played.faults})
         noted["imitated"] = played.imitated
         noted["missed"] = tuple(fault.name for fault in faults if fault.name not in played.faults)
         return played
@@ -144,7 +147,7 @@ class Exchange:
 
     def _question(self, wire: Wire, body: Json, model: str) -> Question:
         generation = generation_of(model, self.settings.models)
-        if generation is None and model:
+        if generation is None and (model or _name(body)):  # `+split-bytes` names a fault, and no model
             raise Refused(refusals.no_model(model))
         generation, host = generation or "other", self.nature.contract(wire)
         objection = rules.check(body, wire=wire, generation=generation, host=host, assume=self._assume)
@@ -157,13 +160,21 @@ class Exchange:
 
     def _due(self, wanted: Wanted, name: str, question: Question) -> list[Chosen]:
         """The faults of this round, as long as they have not been shown as often as they should be."""
-        due = [one for one in wanted.faults if one.is_due(question.round, self._shown[self._use(one, name)])]
+        due = [one for one in wanted.faults if one.is_due(question.round, self._shown.get(self._use(one, name), 0))]
         picked = chaos_pick(self.settings, self._number, question.wire, question.family, question.stream)
         return due if picked is None else [*due, Chosen(picked)]
 
-    def _use(self, chosen: Chosen, name: str) -> tuple[str, str]:
+    def _use(self, chosen: Chosen, name: str) -> bytes:
         """Under which key it is counted: those of the settings together, the others for each model that is asked."""
-        return "" if chosen in self._always else name, str(chosen)
+        place = "" if chosen in self._always else name
+        return blake2b(f"{chosen} {place}".encode("utf-8", "surrogatepass"), digest_size=12).digest()
+
+    def _note_shown(self, uses: Iterable[bytes]) -> None:
+        """Names are the clients' own: those that were not asked for in the longest time are forgotten."""
+        for use in uses:
+            self._shown[use] = self._shown.pop(use, 0) + 1
+        while len(self._shown) > COUNTED_AT_MOST:
+            self._shown.popitem(last=False)
 
     def _instead(self, faults: Sequence[Fault], question: Question) -> Played | None:
         """What is sent instead of an answer, when one of the faults is of that kind."""
@@ -224,18 +235,18 @@ class Exchange:
 def _object(data: bytes) -> Json:
     body = decode_object(data)
     if body is None:
-        raise Refused(refusals.not_json(_why_not(data)))
+        raise Refused(_why_not(data))
     return body
 
 
-def _why_not(data: bytes) -> str:
+def _why_not(data: bytes) -> Objection:
     if not data.strip():
-        return "it is empty"
+        return refusals.not_json("it is empty")
     try:
         found = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
-    return f"it is {type(found).__name__}, and no object"
+        return refusals.not_json(str(error))
+    return Objection(f"Invalid request: the body must be an object, not {shown(found)}")
 
 
 def _name(body: Json) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from moonshim.serving.protocol import DROP
@@ -36,7 +36,7 @@ class Line:
     """One client, as long as it waits for one answer. `closing` is set when nobody may wait any longer."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send, closing: asyncio.Event) -> None:
-        self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        self.headers = _together(scope["headers"])
         self._scope, self._receive, self._send, self._closing = scope, receive, send, closing
 
     async def read(self, most: int) -> bytes:
@@ -119,6 +119,19 @@ class Line:
         # Somebody else's server cannot; it will see an answer that has no end, and do what it does then.
         if extension is not None:
             extension[how]()
+
+
+def _together(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """By their names in lower case; what comes again stands behind what came first, as HTTP has it.
+
+    >>> _together([(b"X-Moonshim-Simulate", b"stall"), (b"x-moonshim-simulate", b"cut-off")])
+    {'x-moonshim-simulate': 'stall, cut-off'}
+    """
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
 
 
 def _headers(played: Played) -> list[tuple[bytes, bytes]]:
