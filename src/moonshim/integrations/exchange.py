@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
@@ -43,7 +45,8 @@ ERROR_BYTES: Final = 1024 * 1024
 
 _MOONSHOTS: Final = frozenset({"moonshot", "moonshot-anthropic", "kimi-coding"})
 """Hosts of nothing but Kimi, whatever the model is called."""
-_KEYS: Final = ("authorization", "x-api-key", "api-key")
+_KEYS: Final = re.compile(r"auth|api-?key|token|secret", re.IGNORECASE)
+"""The names of headers that hold a key: `authorization`, `x-goog-api-key`, `cf-aig-authorization`, …"""
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
 _CONTENT_TYPES: Final[dict[Form, str]] = {
     "sse": "text/event-stream; charset=utf-8",
@@ -103,19 +106,27 @@ class Tending:
         if options is not None:
             check_options(options)
         needs_for(model="", host=host, overrides=overrides)  # what is misspelt is told now, not at the first request
+        if not isinstance(transformers, Iterable):
+            raise InvalidInput("transformers must be a list of transformers", field="transformers")
+        if memory is not None and not isinstance(memory, Memory):
+            raise InvalidInput(f"memory must be a Memory, not {type(memory).__name__}", field="memory")
         self.host, self.options, self.overrides, self.transformers = host, options, overrides, tuple(transformers)
         self.memory = Memory() if memory is None else memory
         self.responses = KeptResponses(self.memory)
 
-    def take(self, route: Route, url: str, headers: Mapping[str, str], content: bytes) -> Exchange | None:
+    def take(
+        self, route: Route, url: str, headers: Mapping[str, str], content: bytes, query: str = ""
+    ) -> Exchange | None:
         """The exchange that a request begins; None: it is not for us, and goes as it came.
 
+        `query` is what stands behind the question mark of the address: a key, for some hosts.
         What cannot be made right raises `MoonshimError`, to be told with `told`.
         """
         body = None if "content-encoding" in headers else decode_object(content)
         if body is None or not self._is_ours(body.get("model"), url, route.upstream):
             return None
-        secrets = tuple(headers[name] for name in _KEYS if name in headers)
+        secrets = tuple(value for name, value in sorted(headers.items()) if _KEYS.search(name))
+        secrets += tuple(value for _, value in parse_qsl(query))
         # What belongs to one key is never found under another.
         space = blake2b("\n".join(secrets).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         whole = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body

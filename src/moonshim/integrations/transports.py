@@ -167,7 +167,8 @@ class _Mending:
         """What becomes of a request whose body was read; None: it goes as it came."""
         plain = request.url.copy_with(query=None, fragment=None, username=None, password=None)
         try:
-            return self._tending.take(route, str(plain), request.headers, request.content)
+            query = request.url.query.decode("ascii", "replace")
+            return self._tending.take(route, str(plain), request.headers, request.content, query)
         except MoonshimError as error:
             return told(error, route.dialect)
 
@@ -178,6 +179,13 @@ class _Mending:
             url = url.copy_with(path=url.path.removesuffix(route.end) + route.asked_at)
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
         return self._http.Request("POST", url, headers=headers, content=exchange.body, extensions=request.extensions)
+
+    def _elsewhere(self, answer: Any, route: Route) -> Any:
+        """A redirect, which the client follows with the request that the package made: at the path of that one."""
+        there, question, query = answer.headers["location"].partition("?")
+        if route.asked_at != route.end and there.endswith(route.asked_at):
+            answer.headers["location"] = f"{there.removesuffix(route.asked_at)}{route.end}{question}{query}"
+        return answer
 
     def _reply(self, reply: Reply) -> Any:
         return self._http.Response(reply.status, headers=reply.headers, content=reply.body)
@@ -197,8 +205,8 @@ class MendingTransport(_Mending):
         if isinstance(exchange, Reply):
             return self._reply(exchange)
         answer = self._inner.handle_request(self._sent(request, route, exchange))
-        if answer.is_redirect:
-            return answer
+        if answer.has_redirect_location:
+            return self._elsewhere(answer, route)
         stream = _on_top(MendedStream, self._http.SyncByteStream)(self._http, exchange, answer)
         try:
             failed = stream.open()
@@ -235,8 +243,8 @@ class MendingAsyncTransport(_Mending):
         if isinstance(exchange, Reply):
             return self._reply(exchange)
         answer = await self._inner.handle_async_request(self._sent(request, route, exchange))
-        if answer.is_redirect:
-            return answer
+        if answer.has_redirect_location:
+            return self._elsewhere(answer, route)
         stream = _on_top(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, answer)
         try:
             failed = await stream.open()
