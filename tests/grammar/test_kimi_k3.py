@@ -308,7 +308,7 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     "half a marker at the end": (f"{THINK}hm<|clo", [thought("hm<|clo")]),
     "a marker at the end": ("Hi<|open|>", [said("Hi<|open|>")]),
     "half a name at the end": ("Hi<|close|>thi", [said("Hi<|close|>thi")]),
-    "half a tag at the end": (f'{TOOLS} <|open|>call tool="ls" ind', [said(' <|open|>call tool="ls" ind')]),
+    "half a tag at the end": (f'{TOOLS} <|open|>call tool="ls" ind', [stray('<|open|>call tool="ls" ind')]),
     "a call and no more": (CALL, call("", closed=False)),
     "cut off between arguments": (CALL + argument("a", "x"), call('{"a": "x"', closed=False)),
     "cut off in a string": (CALL + opened("a") + 'say "h', call(r'{"a": "say \"h', closed=False)),

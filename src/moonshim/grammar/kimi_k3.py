@@ -120,8 +120,9 @@ class KimiK3Grammar:
         text, self._held = self._held, ""
         out = self._read(text, [], final=True)
         left, self._held = self._held, ""
-        # In a call half a tag can only be a tag that was cut off. One `<` may be anything.
-        stray, left = (left, "") if self._calling and left.startswith("<|") else ("", left)
+        # Among calls half a tag can only be a tag that was cut off. One `<` may be anything.
+        among = self._calling or self._in_tools
+        stray, left = (left, "") if among and left.startswith("<|") else ("", left)
         if self._in_value:
             self._writer.write(left, out)
             self._writer.cut(out)
