@@ -34,6 +34,16 @@ def test_it_ends_well_and_says_so() -> None:
     assert "Traceback" not in run.stderr
 
 
+def test_it_ends_well_behind_a_proxy_and_on_a_terminal_of_few_characters() -> None:
+    nobody = "http://127.0.0.1:1"
+    proxies = {name: nobody for low in ("http_proxy", "https_proxy", "all_proxy") for name in (low, low.upper())}
+    env = os.environ | proxies | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    run = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=env)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "5 of 5 rounds" in run.stdout
+    assert run.stdout.isascii()
+
+
 def test_markers_are_in_colour_on_a_terminal() -> None:
     ours, theirs = pty.openpty()
     env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}

@@ -5,6 +5,7 @@ Exit code 0 only if the conversation broke without Moonshim and was perfect with
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import urllib.request
@@ -33,6 +34,8 @@ class _Seen(NamedTuple):
 
 
 def main() -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no such characters shows others
     console = page.make_console()
     width = min(console.width, 150)
     console.print(page.beginning(MODEL), width=width)
@@ -41,6 +44,8 @@ def main() -> int:
     except CannotStart as error:
         console.print(str(error), style="red", markup=False)
         return 1
+    except KeyboardInterrupt:
+        return 130
     broken = straight.run.broke_in
     if broken is not None and len(mended.run.rounds) >= broken.number:
         console.print(page.bytes_seen(broken, mended.run.rounds[broken.number - 1], width=width))
@@ -71,14 +76,15 @@ def _both(console: Console, width: int) -> tuple[_Seen, _Seen, list[page.Counted
             straight = _Seen(converse(host.url, MODEL, lambda one: tell(left, one)), _prompt(host))
             mended = _Seen(converse(gateway, MODEL, lambda one: tell(right, one)), _prompt(host))
         console.print()
-        with urllib.request.urlopen(f"{gateway}/metrics", timeout=10) as answer:
+        straight_to_it = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with straight_to_it.open(f"{gateway}/metrics", timeout=10) as answer:
             metrics = answer.read().decode()
     return straight, mended, [(what, rule, int(float(count))) for what, rule, count in _COUNTED.findall(metrics)]
 
 
 def _prompt(host: Simulator) -> str:
     """What the model was shown last."""
-    question = host.requests[-1].question
+    question = host.requests[-1].question if host.requests else None
     return "" if question is None else render_prompt(question)
 
 

@@ -90,7 +90,8 @@ def converse(url: str, model: str, tell: Callable[[Round], None]) -> Run:
     seen: list[bytes] = []
     rounds: list[Round] = []
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    http: Any = DefaultHttpxClient(event_hooks={"response": [_keeping(seen)]})
+    # Both ends are on this machine: a proxy of the surroundings could not reach them.
+    http: Any = DefaultHttpxClient(event_hooks={"response": [_keeping(seen)]}, trust_env=False)
     with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20, http_client=http) as client:
         while len(rounds) <= ROUNDS:
             seen.clear()
