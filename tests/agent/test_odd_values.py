@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from moonshim.agent import Allowed, Provider, tool
+from moonshim.agent import Agent, Allowed, Provider, tool
 from moonshim.conversation import Message, Text, Tool, ToolCall
 from moonshim.errors import InvalidInput, MoonshimError
 from moonshim.events import Failed
@@ -196,3 +196,12 @@ def test_errors_are_ours() -> None:
                 await provider.complete(HI)
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    "given", [{"tool_timeout": None}, {"tool_timeout": float("nan")}, {"result_limit": -1}], ids=repr
+)
+def test_wrong_arguments_of_an_agent_are_told(given: Any) -> None:
+    with pytest.raises(InvalidInput) as told:
+        Agent(Provider(NOWHERE, model="kimi-k2.5"), **given)
+    assert told.value.field == next(iter(given))

@@ -52,19 +52,20 @@ def test_two_keys_on_one_client_share_nothing(place: Any) -> None:
 
 def test_a_key_in_the_address_is_masked() -> None:
     def host(request: Any) -> Any:
-        return HTTP.Response(401, json={"error": {"message": f"who is {request.url.params['key']}?"}})
+        return HTTP.Response(401, json={"error": {"message": f"who is {request.url.params['key']} in 2026-10-21?"}})
 
     with openai_http_client(transport=HTTP.MockTransport(host)) as http_client:
         client = openai.OpenAI(
             base_url="https://api.moonshot.ai/v1",
             api_key="none",
-            default_query={"key": "hunter2hunter2"},
+            default_query={"key": "hunter2hunter2", "api-version": "2026-10-21"},
             max_retries=0,
             http_client=http_client,
         )
         with pytest.raises(openai.AuthenticationError) as told:
             client.chat.completions.create(model="kimi-k2.5", messages=HELLO)
     assert "hunter2" not in str(told.value)
+    assert "2026-10-21" in str(told.value)
 
 
 def test_a_redirect_of_a_response_is_followed_as_a_response() -> None:

@@ -29,6 +29,8 @@ _KNOWN_TO_ALL: Final = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "http-referer", "user-agent", "x-title"}
 )
 """Headers that hold no secret; hosts speak of what is in them."""
+_KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECASE)
+"""Not all that stands behind a question mark: errors speak of an `api-version`."""
 _UNSENDABLE: Final = re.compile(r"[^\t -~\x80-\xff]")
 """What cannot stand in a header."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -178,7 +180,8 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         for url in map(urlsplit, (self.base_url, self.proxy or "")):
             # Some keys are the user name of an address, some one of the values behind its question mark.
             account = (url.username or "", url.password or "")
-            texts += [*account, *map(unquote, account), url.query, *(value for _, value in parse_qsl(url.query))]
+            texts += [*account, *map(unquote, account), url.query]
+            texts += [value for name, value in parse_qsl(url.query) if _KEYS_IN_ADDRESSES.search(name)]
         return tuple(sorted({text for text in texts if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True))
 
 

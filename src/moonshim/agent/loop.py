@@ -9,6 +9,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
+from math import isnan
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
@@ -92,6 +93,9 @@ class Agent:
         _check_bound("rounds", rounds, -1 if rounds else 1)
         _check_bound("parallel", parallel, 1)
         _check_bound("repeats", repeats, 0)
+        _check_bound("result_limit", result_limit, 0)
+        if isinstance(tool_timeout, bool) or not isinstance(tool_timeout, (int, float)) or isnan(tool_timeout):
+            raise InvalidInput(f"tool_timeout must be a number of seconds, not {tool_timeout!r}", field="tool_timeout")
         self.provider = provider
         self.tools = tools_by_name(tools)
         self.system = system

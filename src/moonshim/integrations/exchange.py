@@ -47,6 +47,8 @@ _MOONSHOTS: Final = frozenset({"moonshot", "moonshot-anthropic", "kimi-coding"})
 """Hosts of nothing but Kimi, whatever the model is called."""
 _KEYS: Final = re.compile(r"auth|api-?key|token|secret", re.IGNORECASE)
 """The names of headers that hold a key: `authorization`, `x-goog-api-key`, `cf-aig-authorization`, …"""
+_KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECASE)
+"""Not all that stands behind a question mark: errors speak of an `api-version`."""
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
 _CONTENT_TYPES: Final[dict[Form, str]] = {
     "sse": "text/event-stream; charset=utf-8",
@@ -126,9 +128,9 @@ class Tending:
         if body is None or not self._is_ours(body.get("model"), url, route.upstream):
             return None
         secrets = tuple(value for name, value in sorted(headers.items()) if _KEYS.search(name))
-        secrets += tuple(value for _, value in parse_qsl(query))
+        secrets += tuple(value for name, value in parse_qsl(query) if _KEYS_IN_ADDRESSES.search(name))
         # What belongs to one key is never found under another.
-        space = blake2b("\n".join(secrets).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        space = blake2b("\n".join((*secrets, query)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         whole = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
         asked = read_request(whole, dialect=route.dialect)
         prepared = asked.prepare(
