@@ -79,7 +79,7 @@ ROWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "r21": ("the same calls native and in markers", ("native first", "markers first", "no twin", "one source")),
     "r22": ("stop or missing, complete calls present", ("stop", "missing")),
     "r23": ("finish_reason inside delta", ("calls", "no calls", "error")),
-    "r24": ("tool_calls without any call", ("tool_calls",)),
+    "r24": ("tool_calls without any call, and other words for stop", ("tool_calls", "eos")),
     "r25": ("missing, no calls, [DONE] seen", ("done",)),
     "r26": ("length, content_filter", ("length", "content_filter")),
     "r27": ("an error as a finish reason", ("engine_overloaded", "another error")),

@@ -21,7 +21,9 @@ REASONS: dict[tuple[str | None, bool], str] = {
     ("length", True): "length",
     ("content_filter", False): "content_filter",
     ("content_filter", True): "content_filter",
-    ("eos", False): "eos",
+    ("eos", False): "stop",
+    ("eos_token", False): "stop",
+    ("a word of its own", False): "a word of its own",
     ("eos", True): "tool_calls",
 }
 

@@ -12,6 +12,9 @@ __all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "mended_finish"]
 CUT_SHORT: Final = frozenset({"length", "content_filter"})
 """Reasons that stay whatever came before: the host stopped the model."""
 
+_STOPPED: Final = frozenset({"eos", "eos_token", "end_turn"})
+"""Other words for `stop`, which clients do not know."""
+
 _ERROR: Final = re.compile(
     r"error|overload|abort|fail|timeout|timed_out|cancel|unavailable|rate_limit|quota|insufficient|busy|interrupted|crash",
     re.IGNORECASE,
@@ -49,6 +52,6 @@ def mended_finish(raw: str | None, *, calls: bool, cut_off: bool, enforce: bool)
         return Finished(raw, raw)
     if calls:
         return Finished("tool_calls", raw)
-    if raw is None or raw == "tool_calls":
+    if raw is None or raw == "tool_calls" or raw in _STOPPED:
         return Finished("stop", raw)
     return Finished(raw, raw)
