@@ -55,6 +55,24 @@ def test_moonshot_renames_it_and_says_so() -> None:
     assert (done.code, done.lines) == (0, ["messages[1]: call_9f is functions.ls:0 for the model"])
 
 
+def test_a_host_that_renames_on_messages_alone_is_shown_so() -> None:
+    use = {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.py"}
+    asked = [{"role": "user", "content": "List."}, {"role": "assistant", "content": [use]}]
+    body = {"model": "kimi-k2.5", "max_tokens": 9, "messages": [*asked, {"role": "user", "content": [result]}]}
+    done = render(body, "--as", "fireworks")
+    assert done.code == 0
+    assert CALL.format("functions.ls:0").encode() in done.out
+    assert CALL.format("toolu_1").encode() in render(body, "--as", "vllm").out
+    assert CALL.format("call_9f").encode() in render(chat("call_9f"), "--as", "fireworks").out
+
+
+def test_half_a_character_is_rendered_as_hosts_take_it() -> None:
+    done = render(b'{"model": "kimi-k2.5", "messages": [{"role": "user", "content": "a\\ud83d"}]}')
+    assert done.code == 0
+    assert b"<|im_middle|>a\\ud83d<|im_end|>" in done.out
+
+
 def test_k3_sees_no_ids_so_none_is_wrong() -> None:
     done = render(chat("call_9f"), "--model", "kimi-k3")
     assert (done.code, done.told) == (0, "")

@@ -28,6 +28,7 @@ from moonshim.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
 
 __all__ = ["guess_dialect", "main"]
 
+_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 _USAGE: Final = """moonshim explain REQUEST.json [--from DIALECT] [--host NAME | --base-url URL]
                         [--model NAME] [--to DIALECT] [--set CELL=VALUE] [--format text|json]"""
 _EPILOG: Final = """\
@@ -100,7 +101,20 @@ def guess_dialect(body: Any) -> str:
         if isinstance(tools, list)
         else False
     )
-    return "anthropic" if schemas or "system" in body or "stop_sequences" in body else "openai_chat"
+    messages = schemas or "system" in body or "stop_sequences" in body or _has_blocks(body.get("messages"))
+    return "anthropic" if messages else "openai_chat"
+
+
+def _has_blocks(messages: Any) -> bool:
+    """Whether contents have blocks that only Messages has.
+
+    >>> _has_blocks([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}])
+    True
+    """
+    listed = messages if isinstance(messages, list) else []
+    contents = [message.get("content") for message in listed if isinstance(message, dict)]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    return any(isinstance(block, dict) and block.get("type") in _BLOCKS for block in blocks)
 
 
 def _read(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from moonshim.cli import console
 from moonshim.cli.explain import guess_dialect
 from moonshim.cli.request_file import LIMIT, decoded
+from moonshim.json_text import decode_object
 from moonshim.simulator.models import MODELS, generation_of
 from moonshim.simulator.natures import NATURES, Nature
 from moonshim.simulator.question import Json, Question, Wire
@@ -69,9 +70,10 @@ def main(argv: Sequence[str]) -> int:
         console.say(f"moonshim simulate render: {error}")
         return console.BAD_USAGE
     ids = numbered(question.turns) if question.family == "k2" else []
-    _show(render_prompt(question, renamed=nature.renames_ids), ids, renamed=nature.renames_ids)
+    renamed = nature.renames(question.wire)
+    _show(render_prompt(question, renamed=renamed), ids, renamed=renamed)
     refused = _tell_refusal(question, nature)
-    wrong = _tell_ids(question, ids, nature)
+    wrong = _tell_ids(question, ids, renamed=renamed)
     if question.family == "other":
         console.say(f"{console.safe(question.model)} is no Kimi, and its template is not known: this is K2's")
     return console.FAILED if refused or wrong else console.DONE
@@ -84,11 +86,15 @@ def _body(name: str) -> Json:
     if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
         raise _NoPrompt("nothing to read. Name the file of a request, or pipe one in (--help shows how)")
     shown = "standard input" if name == "-" else console.safe(name)
+    data, body = b"", None
     try:
-        body = decoded(_bytes(name))
+        data = _bytes(name)
+        body = decoded(data)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise _NoPrompt(f"{shown}: {console.safe(str(why))}") from None
+        body = decode_object(data)  # half a character, which hosts take, is no JSON for whoever is strict
+        if body is None:
+            why = getattr(error, "strerror", None) or error
+            raise _NoPrompt(f"{shown}: {console.safe(str(why))}") from None
     if not isinstance(body, dict):
         raise _NoPrompt(f"{shown}: does not hold the body of a request")
     return body
@@ -133,7 +139,7 @@ def _tell_refusal(question: Question, nature: Nature) -> bool:
     return True
 
 
-def _tell_ids(question: Question, ids: list[Numbered], nature: Nature) -> bool:
+def _tell_ids(question: Question, ids: list[Numbered], *, renamed: bool) -> bool:
     """A line for each id that the model would not have written. What results repeat is told once, with the call."""
     wrong: dict[str | int, Numbered] = {}
     for one in ids:
@@ -141,13 +147,13 @@ def _tell_ids(question: Question, ids: list[Numbered], nature: Nature) -> bool:
             wrong.setdefault(one.right or one.place, one)
     paint = console.Paint(sys.stderr)
     for one in list(wrong.values())[:_TOLD_AT_MOST]:
-        line = _line(one, question, renamed=nature.renames_ids)
-        console.say(line if nature.renames_ids else paint.yellow(line))
+        line = _line(one, question, renamed=renamed)
+        console.say(line if renamed else paint.yellow(line))
     if len(wrong) > _TOLD_AT_MOST:
         console.say(f"and {len(wrong) - _TOLD_AT_MOST} more of these")
-    if wrong and not nature.renames_ids:
+    if wrong and not renamed:
         console.say("Moonshot's own API renames ids before the model sees them (--as moonshot shows it)")
-    return bool(wrong) and not nature.renames_ids
+    return bool(wrong) and not renamed
 
 
 def _line(one: Numbered, question: Question, *, renamed: bool) -> str:
