@@ -151,6 +151,9 @@ WRONG = {
     "a conversation that is not there": (["-p", "hi", "--demo", "--resume", "n"], "there is no conversation `n`"),
     "a format that is none": (["-p", "hi", "--demo", "--tool-format", "klingon"], "Invalid tool format 'klingon'"),
     "a tool that is none": (["-p", "hi", "--demo", "--allow", "x"], "there is no such tool; there are bash, read_file"),
+    "a way to think that is none": (["-p", "hi", "--demo", "--thinking", "hard"], "'minimal', 'low', 'medium'"),
+    "no rounds": (["-p", "hi", "--demo", "--rounds", "0"], "how many rounds (-1: no bound) is a number from 1"),
+    "a prompt without -p": (["--demo", "hello", "there"], "a prompt comes behind -p, in quotes"),
     "an option that is not there": (["--modle", "x"], "did you mean --model?"),
 }
 

@@ -72,6 +72,31 @@ def test_a_turn_with_tools_and_what_is_asked_before_they_run(host: Simulator, tm
         assert talk.ends() == 0
 
 
+def test_words_that_are_typed_while_something_is_asked_allow_nothing(host: Simulator, tmp_path: Path) -> None:
+    with talk_to(host, in_folder(tmp_path)) as talk:
+        talk.says("list the files")
+        talk.sees("Run this?")
+        # Somebody types on, or pastes: both begin with a letter that would be an answer, or have one in them.
+        talk.types("yes, and also run the tests")
+        talk.types("/")
+        for letter in "clay":
+            talk.types(letter)
+        seconds = {line.split()[1] for line in talk.display if line.startswith("working")}
+        for _ in range(2):  # the second that is shown changes twice, so one has passed
+            talk.until(lambda: f"working {max(map(int, seconds)) + 1} s" in talk.text, "later second")
+            seconds.add(str(max(map(int, seconds)) + 1))
+        assert "Run this?" in talk.text
+        assert "There are two things:" not in talk.text
+        talk.types("y")
+        talk.sees("There are two things:")
+        assert "always allowed" not in "\n".join(talk.asks("/tools"))
+        # A table goes on in its column, and on a narrow screen below.
+        shown = talk.asks("/tools")
+        begins = next(line for line in shown if line.startswith("bash")).index("Run")
+        assert shown[shown.index(next(line for line in shown if line.startswith("bash"))) + 1].startswith(" " * begins)
+        assert all(line.startswith((" ", "/", "Enter", "Up", "Ctrl")) or not line for line in talk.asks("/help")[:-4])
+
+
 def test_an_answer_is_shown_while_it_comes_and_can_be_stopped(host: Simulator, tmp_path: Path) -> None:
     with talk_to(host, in_folder(tmp_path), model="kimi-k2.5+stall") as talk:
         talk.says("a long one")

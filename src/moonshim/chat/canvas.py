@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from moonshim.chat.clean import clean
+from moonshim.chat.columns import in_columns
 from moonshim.chat.painter import Painter
 from moonshim.chat.render import lines_of
 from moonshim.chat.screen import Item
@@ -62,10 +63,10 @@ class Canvas:
         else:
             self._write("".join(f"{line}\n" for line in above))
 
-    def say(self, text: str, style: str = "") -> None:
-        """A few lines for the person."""
+    def say(self, text: str, style: str = "", *, column: int = 0) -> None:
+        """A few lines for the person; `column`: where the second column of a table begins."""
         self.fit()
-        self.paint(self.lines(Text(clean(text), style=style)))
+        self.paint(self.lines(Text(in_columns(clean(text), column, self.console.width), style=style)))
 
     def _write(self, text: str) -> None:
         if text:

@@ -20,6 +20,8 @@ class Reply(Struct, frozen=True):
 
     text: str = ""
     then: Literal["", "retry", "unfold", "leave"] = ""
+    column: int = 0
+    """Of a table with two columns: where the second begins."""
 
 
 class Misused(MoonshimError):

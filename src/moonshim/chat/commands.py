@@ -23,6 +23,8 @@ __all__ = ["COMMANDS", "KEYS", "is_command", "run_command"]
 
 _LINE: Final = re.compile(r"/([A-Za-z?]*)(?:\s+(.*))?", re.DOTALL)
 _NEAREST: Final = 3
+_LONGEST: Final = "export"
+"""Its usage would push the column of all others to the right."""
 
 
 def is_command(line: str) -> bool:
@@ -64,9 +66,12 @@ def _help(session: Session, words: str) -> Reply:
         name = words.removeprefix("/").lower()
         command = COMMANDS.get(_OTHER_NAMES.get(name, name))
         return Reply(_unknown(name) if command is None else f"/{name} {command.usage}".rstrip() + f"\n  {command.help}")
-    width = max(len(f"/{name} {command.usage}") for name, command in COMMANDS.items())
-    lines = [f"{f'/{name} {command.usage}':<{width}}  {command.help}" for name, command in COMMANDS.items()]
-    return Reply("\n".join([*lines, "", *KEYS]))
+    width = max(len(f"/{name} {command.usage}") for name, command in COMMANDS.items() if name != _LONGEST)
+    lines = [
+        f"{usage:<{width}}  {command.help}" if len(usage) <= width else f"{usage}\n{'':<{width}}  {command.help}"
+        for usage, command in ((f"/{name} {command.usage}", command) for name, command in COMMANDS.items())
+    ]
+    return Reply("\n".join([*lines, "", *KEYS]), column=width + 2)
 
 
 def _leave(session: Session, words: str) -> Reply:

@@ -11,6 +11,7 @@ from moonshim.chat.clean import one_line
 from moonshim.chat.command import Misused, Reply
 from moonshim.chat.exporting import EXPORTS, as_markdown, exported
 from moonshim.chat.screen import text_of_result
+from moonshim.chat.shelf import counted
 from moonshim.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def history(session: Session, words: str) -> Reply:
     if not messages:
         return Reply("nothing was said yet")
     lines = [f"{number:>3}  {_NAMES[one.speaker]:<5}  {_short(one)}" for number, one in enumerate(messages, start=1)]
-    return Reply("\n".join([*lines, "/history NUMBER shows one of them whole"]))
+    return Reply("\n".join([*lines, "/history NUMBER shows one of them whole"]), column=12)
 
 
 _NAMES = {"system": "sys", "human": "you", "ai": "model", "tool": "tool"}
@@ -75,14 +76,14 @@ def load(session: Session, words: str) -> Reply:
         if not rows:
             return Reply(f"there is no conversation in {session.shelf.folder} yet")
         lines = [
-            f"{row.id}  {datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}  {row.count:>3} messages  {row.words}"
+            f"{row.id}  {datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}  {counted(row.count):>12}  {row.words}"
             for row in rows
         ]
         return Reply("\n".join([*lines, "/load NAME goes on with one of them; the beginning of a name is enough"]))
     session.load(words)
-    count = len(session.history.messages)
+    count = counted(len(session.history.messages))
     troubles = "".join(f"\n{trouble}" for trouble in session.history.troubles)
-    return Reply(f"this is {session.history.path.stem}: {count} messages{troubles}\n/history lists them")
+    return Reply(f"this is {session.history.path.stem}: {count}{troubles}\n/history lists them")
 
 
 def conversations(session: Session) -> Sequence[str]:
@@ -96,7 +97,10 @@ def export(session: Session, words: str) -> Reply:
     messages = session.history.messages
     if not messages:
         raise Misused("nothing was said yet")
-    default = f"{session.history.path.stem}.{format}.{EXPORTS[format][0]}"
+    suffix = EXPORTS[format][0]
+    default = (
+        f"{session.history.path.stem}.{suffix}" if suffix == "md" else f"{session.history.path.stem}.{format}.{suffix}"
+    )
     path = session.folder / Path(name.strip() or default).expanduser()
     text = exported(messages, format)
     try:
@@ -124,7 +128,7 @@ def undo(session: Session, words: str) -> Reply:
     count = session.agent.undo()
     if not count:
         raise Misused("there is nothing to take back")
-    return Reply(f"taken back: {_short(before[-count])} ({count} {'message' if count == 1 else 'messages'})")
+    return Reply(f"taken back: {_short(before[-count])} ({counted(count)})")
 
 
 def clear(session: Session, words: str) -> Reply:

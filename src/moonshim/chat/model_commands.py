@@ -7,6 +7,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Final
 
 from moonshim.chat.command import Misused, Reply
+from moonshim.chat.efforts import EFFORTS, WAYS_TO_THINK
 from moonshim.config import without_secrets
 from moonshim.formats import TOOL_FORMATS, list_formats
 
@@ -27,7 +28,6 @@ __all__ = [
     "tools",
 ]
 
-_EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 _MOST_SHOWN: Final = 40
 
 
@@ -105,7 +105,7 @@ def tools(session: Session, words: str) -> Reply:
     lines.append(f"folder: {session.folder}")
     if permission.yolo:
         lines.append("--yolo: nothing is asked")
-    return Reply("\n".join(lines))
+    return Reply("\n".join(lines), column=width + 2)
 
 
 def tool_names(session: Session) -> Sequence[str]:
@@ -115,16 +115,16 @@ def tool_names(session: Session) -> Sequence[str]:
 def thinking(session: Session, words: str) -> Reply:
     wanted = words.lower()
     if wanted and wanted not in efforts(session):
-        raise Misused(f"`{words}` is no way to think")
+        raise Misused(f"`{words}` is no way to think; there are {', '.join(WAYS_TO_THINK)}")
     if wanted:
         session.set(thinking=wanted)
     chosen = session.setting.thinking
     told = f"thinking: {chosen}" if chosen else "thinking: as the host does by itself"
-    return Reply(told if wanted else f"{told}\n/thinking on, off, or an effort: {', '.join(_EFFORTS)}")
+    return Reply(told if wanted else f"{told}\n/thinking on, off, or an effort: {', '.join(EFFORTS)}")
 
 
 def efforts(session: Session) -> Sequence[str]:
-    return ("on", "off", *_EFFORTS)
+    return WAYS_TO_THINK
 
 
 def fold(session: Session, words: str) -> Reply:

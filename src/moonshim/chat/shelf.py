@@ -16,7 +16,7 @@ from moonshim.agent.history import HistoryError, HistoryFile, read_history
 from moonshim.chat.clean import one_line
 from moonshim.conversation import Message, Text
 
-__all__ = ["Kept", "Shelf", "data_folder", "first_words"]
+__all__ = ["Kept", "Shelf", "counted", "data_folder", "first_words"]
 
 LAST: Final = "last"
 _SUFFIX: Final = ".jsonl"
@@ -84,7 +84,7 @@ class Shelf:
         if found:
             names = ", ".join(one.stem for one in found[:5])
             raise HistoryError(f"several conversations begin with `{name}`: {names}")
-        raise HistoryError(f"there is no conversation `{name}` ({path}); /load lists those that there are")
+        raise HistoryError(f"there is no conversation `{name}` ({path}); in a chat, /load lists those that there are")
 
     def open(self, name: str) -> HistoryFile:
         return HistoryFile.open(self.find(name))
@@ -119,6 +119,14 @@ class Shelf:
             )
         except OSError:
             return []
+
+
+def counted(messages: int) -> str:
+    """
+    >>> counted(1), counted(4)
+    ('1 message', '4 messages')
+    """
+    return f"{messages} {'message' if messages == 1 else 'messages'}"
 
 
 def first_words(messages: tuple[Message, ...]) -> str:

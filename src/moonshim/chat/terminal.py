@@ -16,7 +16,7 @@ from moonshim.chat.permission import Answer, Grant
 from moonshim.chat.prompting import PROMPT, made_prompt, typed_before
 from moonshim.chat.screen import Said, Thought
 from moonshim.chat.session import Session
-from moonshim.chat.shelf import data_folder, first_words
+from moonshim.chat.shelf import counted, data_folder, first_words
 from moonshim.chat.turn_view import TurnView
 from moonshim.conversation import Message, Text, ToolCall
 from moonshim.errors import MoonshimError
@@ -76,7 +76,7 @@ class _Terminal:
             return await self._turn(line)
         reply = run_command(self._session, line)
         if reply.text:
-            self._canvas.say(f"{reply.text}\n")
+            self._canvas.say(f"{reply.text}\n", column=reply.column)
         match reply.then:
             case "retry":
                 return await self._turn(None)
@@ -124,7 +124,7 @@ class _Terminal:
     def _recall(self) -> None:
         """The end of a conversation that is gone on with."""
         messages = self._session.history.messages
-        self._canvas.say(f"{self._session.history.path.stem}: {len(messages)} messages; /history lists them", "dim")
+        self._canvas.say(f"{self._session.history.path.stem}: {counted(len(messages))}; /history lists them", "dim")
         words = next((one for one in reversed(messages) if one.speaker == "human"), None)
         if words is not None:
             self._canvas.say(f"{PROMPT}{first_words((words,))}", "dim")

@@ -22,6 +22,8 @@ from moonshim.conversation import ToolCall
 __all__ = ["TurnView"]
 
 _FRAME_SECONDS: Final = 0.05
+_TYPING_SECONDS: Final = 0.5
+"""A letter so soon after another is part of a word, and allows nothing: people type on while a question appears."""
 _ANSWERS: Final[dict[str, Answer]] = {"y": "once", "a": "always", "n": "no", "interrupt": "stop"}
 
 
@@ -47,6 +49,8 @@ class TurnView:
         self._question: _Question | None = None
         self._interrupts = 0
         self._began = 0.0
+        self._typed = 0.0
+        """When the last key was pressed that answers nothing."""
         self._task: asyncio.Task[None] | None = None
         self._seen: object = None
         self._lines: list[str] = []
@@ -95,10 +99,11 @@ class TurnView:
     # -- keys --------------------------------------------------------------------------------------------------------
 
     def _pressed(self, key: str) -> None:
-        question = self._question
+        question, now = self._question, time.monotonic()
+        is_typing = now - self._typed < _TYPING_SECONDS and key != "interrupt"
         if key == "fold":
             self._fold()
-        elif question is not None and question.is_painted and key.lower() in _ANSWERS:
+        elif question is not None and question.is_painted and key.lower() in _ANSWERS and not is_typing:
             self._interrupts += key == "interrupt"
             if not question.answer.done():
                 question.answer.set_result(_ANSWERS[key.lower()])
@@ -108,6 +113,8 @@ class TurnView:
                 self._session.agent.stop()
             elif self._task is not None:
                 self._task.cancel()
+        else:
+            self._typed = now
 
     def _fold(self) -> None:
         folded = self._session.folded = self._screen.folded = not self._screen.folded

@@ -6,11 +6,13 @@ import asyncio
 import os
 import signal
 import sys
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moonshim.chat.efforts import EFFORTS, WAYS_TO_THINK
 from moonshim.cli import console, numbers
 from moonshim.errors import MoonshimError
 
@@ -120,6 +122,8 @@ def _tell(text: str) -> None:
 
 
 def _check(command: console.Parser, given: Any) -> None:
+    if given.words:
+        command.error('a prompt comes behind -p, in quotes: moonshim chat -p "What is here?"; or type it in the chat')
     if given.demo and (given.config is not None or given.base_url is not None):
         command.error("--demo talks to the simulator: --config and --base-url have no place beside it")
     if given.base_url is not None and (given.config is not None or given.provider is not None):
@@ -186,6 +190,7 @@ def parser() -> console.Parser:
         epilog=_EPILOG,
     )
     add = made.add_argument
+    add("words", nargs="*", help=SUPPRESS)  # nobody should be told of "unrecognized arguments" for a prompt
     add("-p", "--prompt", metavar="PROMPT", help="give one answer and end; - reads the prompt from standard input")
     add("--output", choices=("text", "json", "stream-json"), default="text", help="what -p writes (default: text)")
     add("--model", metavar="NAME", help="a model, an alias, or provider/model")
@@ -201,7 +206,13 @@ def parser() -> console.Parser:
     add("--outside", action="store_true", help="tools may leave that folder")
     add("--yolo", action="store_true", help="never ask before something is written or run")
     add("--allow", metavar="TOOL", action="append", default=[], help="never ask for this tool; may be repeated")
-    add("--thinking", metavar="HOW", help="on, off, or an effort: minimal, low, medium, high, xhigh, max")
+    add(
+        "--thinking",
+        metavar="HOW",
+        type=str.lower,
+        choices=WAYS_TO_THINK,
+        help=f"on, off, or an effort: {', '.join(EFFORTS)}",
+    )
     add("--tool-format", metavar="NAME", help="how the model is told of tools (default: by its name)")
     add("--system", metavar="TEXT", help="another system prompt; empty: none")
     add(
@@ -215,4 +226,4 @@ def parser() -> console.Parser:
 
 
 def _rounds(text: str) -> int:
-    return -1 if text.strip() == "-1" else numbers.whole(text, "how many rounds", 1, 1_000_000)
+    return -1 if text.strip() == "-1" else numbers.whole(text, "how many rounds (-1: no bound)", 1, 1_000_000)
