@@ -3,7 +3,8 @@
     pip install moonshim anthropic
     KIMI_API_KEY=… python examples/integrations/anthropic_package.py
 
-`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key.
+`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key. This package puts
+`/v1` behind its base URL by itself: `KIMI_BASE_URL=http://127.0.0.1:8485`, or with `/v1`, as for the other examples.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ async def ask_async(
 
 if __name__ == "__main__":
     given: Any = {
-        "base_url": os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/anthropic"),
+        "base_url": os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/anthropic")
+        .rstrip("/")
+        .removesuffix("/v1"),
         "api_key": os.environ.get("KIMI_API_KEY", "none"),
         "model": os.environ.get("KIMI_MODEL", "kimi-k2.5"),
     }
