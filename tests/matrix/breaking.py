@@ -82,7 +82,6 @@ BREAKS: Final = frozenset(
         "missing-index",
         "shared-index",
         "repeated-header",
-        "cumulative-arguments",
         "arguments-again",
         "arguments-again-in-finish",
         "role-in-each-chunk",

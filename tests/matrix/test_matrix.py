@@ -64,7 +64,7 @@ def test_through_moonshim(stage: Scene, cell: Cell, record_property: Note) -> No
     said = stage.run(_through(stage, cell))
     seen = _since(stage, cell, before)
     if cell.cannot_be_mended:
-        problems = _problems_of_an_end(said, _meant(seen), silent=cell.is_silent)
+        problems = _problems_of_an_end(said, _meant(seen), cell)
         record_property("mended", "wrong" if problems else "ended as it should")
     else:
         problems = problems_of(said, _meant(seen), exact=_is_exact(cell), anywhere=cell.fault in SAID_ANYWHERE)
@@ -78,19 +78,18 @@ async def _through(stage: Scene, cell: Cell) -> Talk:
     return await talk(conversation(stage.mended, cell.client, model, cell.way), model, other)
 
 
-def _problems_of_an_end(said: Talk, meant: list[Any], *, silent: bool) -> list[str]:
-    """What came before is right; then an error of the package's own, and never half a call.
-
-    `silent`: nothing tells the client, or anybody, that it went wrong.
-    """
+def _problems_of_an_end(said: Talk, meant: list[Any], cell: Cell) -> list[str]:
+    """What came before is right; then an error of the package's own, and never half a call."""
+    # The helpers read arguments while they come, and raise what their reader of JSON has to say.
+    read_early = cell.way == "helper" and isinstance(said.error, ValueError)
     before, rest = said.answers[: BROKEN_ROUND - 1], said.answers[BROKEN_ROUND - 1 :]
     found = [] if len(before) == BROKEN_ROUND - 1 else [f"the conversation ended after {len(before)} answers"]
-    told = silent or said.error is not None or any(was_cut_off(answer) for answer in rest)
+    told = cell.is_silent or said.error is not None or any(was_cut_off(answer) for answer in rest)
     run = [call for answer in rest if not was_cut_off(answer) for call in answer.calls]
     found += [f"half a call: {call}" for call in run if not _is_meant(call, meant)]
     if not told:
         found.append(f"no error, but {rest}")
-    if said.error is not None and not is_from_the_package(said.error):
+    if said.error is not None and not (read_early or is_from_the_package(said.error)):
         found.append(f"{type(said.error).__name__} is no error of the package: {said.error}")
     return found
 
