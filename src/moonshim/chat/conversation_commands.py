@@ -61,7 +61,7 @@ def save(session: Session, words: str) -> Reply:
         state = "" if kept.is_kept else "\nnot all of it: the file cannot be written"
         return Reply(
             f"everything is kept as it is said: {kept.path}{state}\n"
-            f"moonshim chat --resume {kept.path.stem} goes on with it; /save NAME keeps a copy"
+            f"{session.resuming} goes on with it; /save NAME keeps a copy"
         )
     if not kept.messages:
         raise Misused("nothing was said yet")

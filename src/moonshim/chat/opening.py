@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import cast
 from urllib.parse import urlsplit
@@ -104,10 +105,18 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             setting=wish.setting,
         )
         session.notes = (*session.history.troubles, *notes)
+        session.same_host = _same_host(wish)
         try:
             yield session
         finally:
             await session.close()
+
+
+def _same_host(wish: Wish) -> str:
+    """The options that lead to the same host another time."""
+    given = {"--config": wish.config, "--base-url": wish.base_url, "--key-env": wish.key_env}
+    words = [word for option, value in given.items() if value for word in (option, quote(value))]
+    return "".join(f" {word}" for word in (["--demo"] if wish.demo else words))
 
 
 def _key_variables(config: Config, wish: Wish) -> set[str]:

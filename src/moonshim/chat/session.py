@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from msgspec import Struct
@@ -59,6 +60,8 @@ class Session:
         """The reasoning of the last turn that was folded."""
         self.notes: tuple[str, ...] = ()
         """What a person should know before it begins."""
+        self.same_host = ""
+        """The options of `moonshim chat` that lead to the same host another time."""
         self._tools = list(tools)
         self._begin(self._made(target), history)
 
@@ -96,6 +99,15 @@ class Session:
         return self.choices.made(target, tool_format=self.setting.tool_format, thinking=self.setting.thinking)
 
     # -- conversations -----------------------------------------------------------------------------------------------
+
+    @property
+    def resuming(self) -> str:
+        """The command that goes on with this conversation, at the same host."""
+        path = self.history.path
+        name = path.stem if path.parent == self.shelf.folder else str(path.absolute())
+        # An address has no list of models to find the conversation's in.
+        model = f" --model {quote(self.provider.model)}" if self.choices.config.source == "--base-url" else ""
+        return f"moonshim chat{self.same_host}{model} --resume {quote(name)}"
 
     def begin_anew(self) -> str:
         """A new conversation; the name of the one before, or nothing when nothing was said in it."""

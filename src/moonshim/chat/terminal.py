@@ -9,7 +9,6 @@ from pathlib import Path
 from prompt_toolkit.input import create_input
 
 from moonshim.chat.canvas import Canvas
-from moonshim.chat.clean import one_line
 from moonshim.chat.commands import is_command, run_command
 from moonshim.chat.opening import Wish, open_session
 from moonshim.chat.permission import Answer, Grant
@@ -132,10 +131,8 @@ class _Terminal:
             self._canvas.paint(self._canvas.items([Said(text)]))
 
     def _take_leave(self) -> None:
-        history = self._session.history
-        if history.messages:
-            demo = " --demo" if self._session.choices.config.source == "--demo" else ""
-            self._canvas.say(f"moonshim chat{demo} --resume {one_line(history.path.stem)} goes on from here", "dim")
+        if self._session.history.messages:
+            self._canvas.say(f"{self._session.resuming} goes on from here", "dim")
 
 
 def _short(folder: Path) -> str:
