@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import moonshim
-import moonshim.repair.schema  # noqa: F401 (loaded when it is first needed, which is not what a stream takes)
+import moonshim.repair.schema  # loaded when it is first needed, which is not what a stream takes
 from tests.properties.workloads import KINDS
 from tests.streams import chunk, cut_bytes, sse
 

@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim import Mender
-from moonshim.conversation import ToolCall
 from moonshim.repair.arguments import Arguments, SafeArguments
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.repair.schema import SchemaArguments
-from tests.streams import chunk, sse
 
 SIZES = (1, 2, 3, 7, 1 << 20)
 
@@ -588,21 +585,3 @@ def test_junk_never_raises_and_chunking_is_invisible(text: str, schema: Any, cut
     if "arguments_schema" not in dict(rules):
         assert run(plain, [text]) == mended
         assert told(plain) == rules
-
-
-def test_zero_configuration_mends_by_the_schema_and_reads_none_where_there_are_only_strings() -> None:
-    def tool(name: str, kind: str) -> dict[str, Any]:
-        schema = {"type": "object", "properties": {"a": {"type": kind}}}
-        return {"type": "function", "function": {"name": name, "parameters": schema}}
-
-    tools = [tool("plan", "array"), tool("say", "string")]
-    calls = [
-        {"index": n, "id": f"functions.{name}:{n}", "type": "function", "function": {"name": name, "arguments": given}}
-        for n, (name, given) in enumerate([("plan", '{"a": "[1]"}'), ("say", '{"a": "[1]"}')])
-    ]
-    mender = Mender(model="kimi-k2.5", tools=tools)
-    mender.feed(sse([chunk({"tool_calls": calls}), chunk({}, "tool_calls")]))
-    assert [part.arguments for part in mender.message.parts if isinstance(part, ToolCall)] == [
-        '{"a": [1]}',
-        '{"a": "[1]"}',
-    ]

@@ -361,7 +361,10 @@ def _takes_only_strings(schema: dict[str, Any]) -> bool:
         schema.keys() <= _PLAIN_KEYS
         and isinstance(schema.get("additionalProperties", False), bool)
         and isinstance(given, dict)
-        and all(isinstance(one, dict) and one.get("type") == "string" and one.keys() <= _STRING_KEYS for one in given.values())
+        and all(
+            isinstance(one, dict) and one.get("type") == "string" and one.keys() <= _STRING_KEYS
+            for one in given.values()
+        )
     )
 
 

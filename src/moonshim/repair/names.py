@@ -89,11 +89,11 @@ class Declared:
         fits = [tool for tool in fits if _is_enough(tool, arguments)] or fits
         return fits[0].name if len(fits) == 1 else None
 
-
     def beside(self, text: str) -> NamedArguments | None:
         """`{"name": "get_weather", "city": "Paris"}` -> the two, if that tool is declared and takes no `name` itself.
 
-        >>> Declared([Tool("get_weather", None, {"properties": {"city": {}}})]).beside('{"name": "get_weather", "city": 1}')
+        >>> declared = Declared([Tool("get_weather", None, {"properties": {"city": {}}})])
+        >>> declared.beside('{"name": "get_weather", "city": 1}')
         NamedArguments(name='get_weather', arguments='{"city": 1}')
         """
         try:

@@ -82,7 +82,7 @@ class NativeCalls:
         return slot.call if slot.call.block >= 0 and not slot.call.ended else None
 
     def close(self, index: int, slip: Slip, *, said: bool) -> None:
-        """This call is over if its arguments are whole. If the host `said` so and they are not, what follows decides."""
+        """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
         slot = self._by_index.get(index)
         if slot is None:
             return
@@ -219,7 +219,7 @@ class NativeCalls:
             self._desk.settle(self._last.call, slip)
 
     def end_whole(self, slip: Slip) -> None:
-        """A call that is held until it is whole is whole when something else begins; one that stopped was not cut off."""
+        """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None and stopped in self._open:
             self._open.remove(stopped)

@@ -45,8 +45,13 @@ class MessagesReader:
             self._hear(payload)
         assert self._over, "the stream has no end"
         # Half a call before an error is not told to have ended: clients would run it.
-        half = self.error is not None and self.content[-1:] != [] and self.content[-1]["type"] == "tool_use"
+        last = self.content[-1]["type"] if self.content else None
+        half = self.failed and last == "tool_use"
         assert not self._open or half, "the last block is open"
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
 
     def _hear(self, payload: Json) -> None:
         kind = payload["type"]

@@ -102,7 +102,10 @@ PIECES: dict[str, tuple[Any, list[CallPiece]]] = {
         [entry(id="", function={"name": "", "arguments": ""})],
         [CallPiece(0, None, None, "")],
     ),
-    "null counts as absent, and cannot stay": ([entry(id=None, function={"name": None, "arguments": None})], [CallPiece(0, odd="null fields")]),
+    "null counts as absent, and cannot stay": (
+        [entry(id=None, function={"name": None, "arguments": None})],
+        [CallPiece(0, odd="null fields")],
+    ),
     "an index as a string cannot stay": (
         [entry(index="3")],
         [CallPiece(3, "x", "ls", "{}", odd="an index that is no number")],
