@@ -38,3 +38,10 @@ class TestClientsThatWouldStumble:
         out, told = self.mended(self.SAID, self.OVER, usage, b"[DONE]")
         assert b'"choices":[]' in out
         assert told == {"choices_missing": 1}
+
+    def test_a_role_that_every_chunk_tells_is_told_once(self) -> None:
+        more = [self.SAID.replace(b"Hi", word) for word in (b" there", b", ", b"you")]
+        out, told = self.mended(self.SAID, *more, self.OVER, b"[DONE]")
+        assert out.count(b'"role":"assistant"') == 1
+        assert all(word in out for word in (b"Hi", b" there", b"you"))
+        assert told == {"role_repeated": 1}

@@ -145,7 +145,9 @@ class ShortWay:
     def _shape(self, frame: Frame, sent: Frame, chunk: Mapping[str, Any], state: Choice) -> Shape | None:
         assert sent.data is not None
         shape = learn_shape(sent.raw, sent.data, chunk, state)
-        return shape if shape is None or sent is frame or shape.comes_as(frame.raw, sent.raw) else None
+        if shape is None or self._chunks.has_own_role(chunk):
+            return None
+        return shape if sent is frame or shape.comes_as(frame.raw, sent.raw) else None
 
     def settle(self, *, calm: bool) -> None:
         """The long way is done for now: whether the next frame may be read at a glance."""

@@ -124,6 +124,7 @@ class Choice:
         "names",
         "observe",
         "reasoning",
+        "repeats_role",
     )
 
     def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
@@ -138,6 +139,7 @@ class Choice:
         self.has_role = False
         self.made_role = False
         """The host told none before it spoke: it was told for it."""
+        self.repeats_role = False
 
     @property
     def only_reasoned(self) -> bool:
@@ -218,6 +220,11 @@ class ChunkMender(Generic[Origin]):
             return None
         (choice,) = self._choices.values()
         return choice if choice.answer.calm and choice.carry.is_empty else None
+
+    def has_own_role(self, chunk: Mapping[str, Any]) -> bool:
+        """Whether the role that this chunk tells must not be told again by others like it."""
+        (choice,) = chunk["choices"]
+        return self._tells_role and bool(choice["delta"].get("role"))
 
     def choice(self, index: int) -> Choice:
         found = self._choices.get(index)
@@ -347,8 +354,12 @@ class ChunkMender(Generic[Origin]):
         part.raw_finish = raw if isinstance(raw, str) and raw else None
         if delta.get("role") and not state.has_role:
             state.has_role = frame.tells_role = True
-        elif delta.get("role") and state.made_role:
+        elif delta.get("role") and self._tells_role:
+            # Packages that add deltas up would add the role up as well, and send that back.
             frame.changed, part.choice = True, {**choice, "delta": _without_role(delta)}
+            if not state.made_role and not state.repeats_role:
+                state.repeats_role = True
+                part.slip.put(Repaired("role_repeated", "assistant"))
         elif not state.has_role and self._tells_role and (part.raw_finish or _speaks(delta)):
             # Packages that add deltas up would keep a message that nobody said, and send it back like that.
             state.has_role = state.made_role = frame.tells_role = frame.changed = True

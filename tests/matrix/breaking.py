@@ -44,7 +44,6 @@ BREAKS: Final = frozenset(
         "slot-white-space",
         "slot-call-hex-wrapped",
         "slot-call-hex-beside",
-        "think-tags-in-content",
         "xtml-in-content",
         "xtml-in-content-called",
         "xtml-to-the-end",
@@ -76,7 +75,6 @@ BREAKS: Final = frozenset(
         # arguments
         "arguments-encoded-twice",
         "arguments-nested-encoded",
-        "arguments-twice",
         "arguments-behind-empty",
         # calls
         "missing-index",

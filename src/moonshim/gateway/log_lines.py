@@ -54,6 +54,7 @@ WORDS: Final = {
     "arguments_truncated": "cut arguments",
     "finish_reason": "finish",
     "role_missing": "deltas",
+    "role_repeated": "deltas",
     "choices_missing": "deltas",
     "failed": "failed",
     "empty_answer": "empty",
