@@ -9,10 +9,15 @@ MoonshimError
 ├── UpstreamError            the host could not be asked, or did not answer to the end
 │   ├── UpstreamUnreachable  no connection
 │   ├── UpstreamStalled      nothing came before the deadline
-│   └── UpstreamBroke        the connection ended in the middle
+│   ├── UpstreamBroke        the connection ended in the middle
+│   └── AnswerFailed         a provider's answer ended in an error (agent)
 ├── ConfigError              a configuration has mistakes; `problems` lists them (config)
 ├── StoreUnavailable         what is remembered cannot be reached (store)
-└── TransformerFailed        a plug-in raised (stage)
+├── TransformerFailed        a plug-in raised (stage)
+├── AgentStopped, AgentBusy  a run ended without an answer; another one runs already (agent)
+├── ToolFailed               what a tool says of its failure, for the model (agent)
+├── HistoryError             a conversation cannot be read, is in use, or cannot be kept (agent)
+└── ModelFailed, UnknownNature, …  what the simulator cannot do (simulator)
 """
 
 from __future__ import annotations
