@@ -28,6 +28,11 @@ class TestClientsThatWouldStumble:
         assert out.endswith(b"data: [DONE]\n\n")
         assert told["not_json"] == 2
 
+    def test_a_named_event_without_data_does_not_reach_it_and_a_comment_does(self) -> None:
+        body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        mender = Mender(plan=moonshim.prepare_request(body, dialect="openai_chat", host="vllm").plan)
+        assert mender.feed(b"event: ping\n\n: still here\n\n") == b": still here\n\n"
+
     def test_an_answer_that_ends_behind_such_words_is_an_error(self) -> None:
         out, _ = self.mended(self.SAID, b"Internal Server Error")
         assert b'"error"' in out

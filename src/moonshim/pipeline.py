@@ -332,7 +332,9 @@ class Mender:
         if isinstance(self._chunks, Translator):
             self._translate(self._chunks, frame, out)
         elif data is None or self._done:
-            if self._goes == self._comes:
+            # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
+            readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
+            if self._goes == self._comes and readable:
                 self._send(self._chunks.passing(frame), out)
         elif data.strip() == _DONE:
             if data != _DONE or self._goes != self._comes:

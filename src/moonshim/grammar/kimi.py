@@ -67,7 +67,7 @@ class KimiGrammar:
         cut = len(text) - self._markers.unfinished(text, pos)
         self._held = text[cut:]
         found = self._k2.feed(text[:cut])
-        if self._held and self._k2.held and self._k2.held[0] in self._markers.starts:
+        if self._held and any(start in self._k2.held for start in self._markers.starts):
             # No marker goes on behind the beginning of another.
             found += self._k2.flush()
         return found

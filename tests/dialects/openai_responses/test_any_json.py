@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -83,7 +84,8 @@ def test_a_request_is_read_or_refused(body: Any) -> None:
     except InvalidInput:
         return
     assert len(request.places) == len(request.messages)
-    left_behind(request)
+    with suppress(InvalidInput):  # what only its own hosts could read, and nobody may leave out
+        left_behind(request)
     rendered, _ = render_request(request)
     if PREFIX not in repr(body):
         # What was read comes back as it was, whatever it was.
