@@ -281,3 +281,20 @@ def test_nobody_is_there() -> None:
         assert "127.0.0.1:9" in last.detail
 
     run(test())
+
+
+@tool
+def lonely(text: str) -> str:
+    """Stands alone."""
+    return text
+
+
+@pytest.mark.parametrize("tools", [lonely, "bash", {"bash": 1}, print])
+def test_what_is_no_list_of_tools_is_told(tools: Any) -> None:
+    with pytest.raises(InvalidInput, match="tools must be a list"):
+        Agent(Provider("http://127.0.0.1:9/v1", model="kimi-k2.5"), tools)
+
+
+def test_what_is_no_provider_is_told() -> None:
+    with pytest.raises(InvalidInput, match="must be a Provider, not"):
+        Agent("kimi-k2.5")  # type: ignore[arg-type]

@@ -96,6 +96,10 @@ class Agent:
         _check_bound("result_limit", result_limit, 0)
         if isinstance(tool_timeout, bool) or not isinstance(tool_timeout, (int, float)) or isnan(tool_timeout):
             raise InvalidInput(f"tool_timeout must be a number of seconds, not {tool_timeout!r}", field="tool_timeout")
+        if not hasattr(provider, "stream_chat_with_tools"):
+            raise InvalidInput(f"the first argument must be a Provider, not {provider!r:.80}", field="provider")
+        if isinstance(tools, (AgentTool, str, dict)) or not isinstance(tools, Iterable):
+            raise InvalidInput("tools must be a list: Agent(provider, tools=[read_file])", field="tools")
         self.provider = provider
         self.tools = tools_by_name(tools)
         self.system = system
