@@ -24,7 +24,9 @@ def run_suite(python: Path, profile: str, arguments: list[str]) -> str:
     """Run the tests; the verdict in a few words, "passed" only when there were tests and all of them passed."""
     env = {**os.environ, "MOONSHIM_TEST_PROFILE": profile}
     # Snapshots are compared as ever; without the option inline-snapshot explains at length that xdist cannot fix them.
-    options = ["-q", "-n", str(os.cpu_count() or 1), "--dist", "worksteal", "--inline-snapshot=disable"]
+    # One more than there are cores: many tests wait for processes and hosts of their own.
+    workers = (os.cpu_count() or 1) + 1
+    options = ["-q", "-n", str(workers), "--dist", "worksteal", "--inline-snapshot=disable"]
     command = [str(python), "-m", "pytest", *options, *arguments]
     code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
     if code == NO_TESTS_RAN:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 PROFILE: Final = os.environ.get("MOONSHIM_TEST_PROFILE", "full")
 
-_EXAMPLES: Final = {"quick": 14, "full": 100, "explore": 1000}
+_EXAMPLES: Final = {"quick": 20, "full": 150, "explore": 1500}
 """`quick` and `full` try the same examples every time: red here is red everywhere. `explore` looks for new ones."""
 
 
