@@ -6,10 +6,8 @@ and returns a `Meant`.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
@@ -18,6 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from moonshim.code_files import module_of
 from moonshim.config.problems import nearest
 from moonshim.errors import InvalidInput, MoonshimError
 from moonshim.simulator.answer import Meant, MeantCall, Model
@@ -94,20 +93,7 @@ def _module(where: str) -> ModuleType:
     path = Path(where).expanduser().resolve()
     if not path.is_file():
         raise CannotPlug(f"there is no file {where}", field="model")
-    name = f"moonshim_model_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    module = ModuleType(name)
-    module.__file__ = str(path)
-    before = sys.modules.get(name)
-    sys.modules[name] = module  # dataclasses and the like look for their module there
-    try:
-        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
-    except BaseException:
-        if before is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = before
-        raise
-    return module
+    return module_of(path, "model")
 
 
 def _attribute(module: ModuleType, name: str, place: str) -> Any:

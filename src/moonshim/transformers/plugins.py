@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import importlib
 import importlib.util
 import sys
@@ -14,6 +13,7 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final
 
+from moonshim.code_files import module_of
 from moonshim.conversation import Request
 from moonshim.errors import InvalidOption, MoonshimError, Refused
 from moonshim.events import Event
@@ -158,25 +158,7 @@ def _from_file(place: str, folder: Path | None) -> ModuleType:
     path = (folder / path if folder is not None else path).resolve()
     if path.exists() and not path.is_file():
         raise ImportError(f"{path} is no file")  # nobody may ever write into a pipe
-    source = path.read_bytes()
-    name = f"moonshim_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(name)
-    # Dataclasses and the like look for their module there.
-    sys.modules[name] = module
-    try:
-        # Not through the loader: it may take yesterday's byte code for a file that was changed within its second.
-        exec(compile(source, str(path), "exec"), module.__dict__)
-    except BaseException:
-        if before is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = before
-        raise
-    return module
+    return module_of(path, "plugin")
 
 
 def _attribute(module: ModuleType, attribute: str, name: str) -> Any:
