@@ -1,10 +1,4 @@
-"""`moonshim serve --demo`: nothing but settings -> a gateway, and the simulator as the host behind it, in one process.
-
-`kimi-k2.5` leaks the markers of its calls into its text, as hosts do, and `kimi-k3` calls without an identifier. Every
-other model is as it should be. Whoever asks for faults gets those, and no others:
-`kimi-k2.5+markers-in-reasoning+split-bytes`. All models are there twice, over Chat and, behind `demo-messages/`, over
-Messages.
-"""
+"""`moonshim serve --demo`: settings -> a gateway, and the simulator as the host behind it, in one process."""
 
 from __future__ import annotations
 
@@ -12,22 +6,19 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moonshim.config import Config, Limits, Provider, Retries
+from msgspec.structs import replace
+
+from moonshim.config import Config, Limits, Retries
 from moonshim.config.environment import CLIENTS_OWN, with_overrides
 from moonshim.gateway.service import GatewayService, open_service
 from moonshim.gateway.settings import ServeSettings
+from moonshim.simulator import demo
 from moonshim.simulator.box import Simulator
-from moonshim.simulator.models import MODELS
 from moonshim.simulator.seen import Seen
 from moonshim.simulator.telling import tell_seen
 
-__all__ = ["CHAT", "MESSAGES", "DemoService", "demo_config", "open_demo"]
+__all__ = ["DemoService", "demo_config", "open_demo"]
 
-CHAT: Final = "demo"
-MESSAGES: Final = "demo-messages"
-_FIRST: Final = "kimi-k2.5"
-_FAULTS: Final = {_FIRST: "markers-in-content", "kimi-k3": "ids-missing"}
-"""What goes wrong with a model when nobody asks for anything else."""
 _PATIENT: Final = Retries(breaker_failures=1_000_000)
 """A fault that somebody asks for says nothing of the next request."""
 
@@ -72,13 +63,6 @@ def demo_config(url: str, environ: Mapping[str, str]) -> Config:
     >>> config.aliases["claude-*"], config.aliases["*+*"]
     (('demo/kimi-k2.5+markers-in-content',), ('demo/*',))
     """
-    # Neither lists its models: so any name with faults behind it can be passed on. The aliases list them instead.
-    chat = Provider(name=CHAT, api_base_url=f"{url}/v1")
-    messages = Provider(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
-    asked = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}
-    aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in asked.items()}
-    aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in asked.items()}
-    aliases |= dict.fromkeys(CLIENTS_OWN, aliases[_FIRST])
-    aliases["*+*"] = (f"{CHAT}/*",)
-    config = Config(providers=(chat, messages), aliases=aliases, retries=_PATIENT, source="--demo")
-    return with_overrides(config, environ)
+    config = demo.demo_config(url)
+    aliases = config.aliases | dict.fromkeys(CLIENTS_OWN, config.aliases[demo.FIRST])
+    return with_overrides(replace(config, aliases=aliases, retries=_PATIENT), environ)

@@ -1,0 +1,39 @@
+"""The address of a simulator -> the configuration that leads to it, for whoever only wants to look.
+
+`kimi-k2.5` leaks the markers of its calls into its text, as hosts do, and `kimi-k3` calls without an identifier. Every
+other model is as it should be. Whoever asks for faults gets those, and no others:
+`kimi-k2.5+markers-in-reasoning+split-bytes`. All models are there twice, over Chat and, behind `demo-messages/`, over
+Messages.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.config import Config, Provider
+from moonshim.simulator.models import MODELS
+
+__all__ = ["CHAT", "FIRST", "MESSAGES", "demo_config"]
+
+CHAT: Final = "demo"
+MESSAGES: Final = "demo-messages"
+FIRST: Final = "kimi-k2.5"
+"""What somebody gets who names no model."""
+_FAULTS: Final = {FIRST: "markers-in-content", "kimi-k3": "ids-missing"}
+"""What goes wrong with a model when nobody asks for anything else."""
+
+
+def demo_config(url: str) -> Config:
+    """
+    >>> config = demo_config("http://127.0.0.1:8485")
+    >>> config.aliases["kimi-k2.5"], config.aliases["*+*"]
+    (('demo/kimi-k2.5+markers-in-content',), ('demo/*',))
+    """
+    # Neither lists its models: so any name with faults behind it can be passed on. The aliases list them instead.
+    chat = Provider(name=CHAT, api_base_url=f"{url}/v1")
+    messages = Provider(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
+    asked = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}
+    aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in asked.items()}
+    aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in asked.items()}
+    aliases["*+*"] = (f"{CHAT}/*",)
+    return Config(providers=(chat, messages), aliases=aliases, source="--demo")
