@@ -59,6 +59,14 @@ class Turn(Struct, frozen=True, kw_only=True):
     partial: bool = False
     """An answer that has been begun, and that the model goes on with (`partial` in the last message)."""
 
+    def begins_message(self, before: Turn | None) -> bool:
+        """Whether a person says something new here, behind this turn (those of the system aside).
+
+        Words behind results are no new message, but stand beside them: agents remind of things there, and bring images
+        that a result cannot hold. Whoever began again at each would never end.
+        """
+        return self.role == "user" and (before is None or (before.role == "assistant" and not before.calls))
+
 
 class Offered(Struct, frozen=True):
     """A tool that may be called."""
@@ -103,13 +111,16 @@ class Question(Struct, frozen=True, kw_only=True):
 
     @property
     def since(self) -> tuple[Turn, ...]:
-        """The turns behind the user's last words: what this answer goes on from."""
-        asked = max((at for at, turn in enumerate(self.turns) if turn.role == "user"), default=-1)
+        """The turns behind the beginning of the user's last message: what this answer goes on from."""
+        asked, before = -1, None
+        for at, turn in enumerate(self.turns):
+            if turn.role != "system":
+                asked, before = (at if turn.begins_message(before) else asked), turn
         return self.turns[asked + 1 :]
 
     @property
     def round(self) -> int:
-        """Which answer to the user's last words this will be; the first is 1."""
+        """Which answer to the user's last message this will be; the first is 1."""
         return 1 + sum(turn.role == "assistant" for turn in self.since)
 
     @property

@@ -50,11 +50,7 @@ class Standing(Struct, frozen=True):
 
 
 def standing_of(question: Question) -> Standing:
-    """Where a scenario stands.
-
-    Words behind results are no new message, but stand beside them: agents remind of things there, and bring images
-    that a result cannot hold. A scenario that began again at each would never end.
-    """
+    """Where a scenario stands; `Turn.begins_message` says which words of the user are a new message."""
     message, words = 0, ""
     finished: list[tuple[int, list[Result]]] = []
     before: Turn | None = None
@@ -63,9 +59,9 @@ def standing_of(question: Question) -> Standing:
             case "system":
                 continue
             case "user":
-                if before is None or (before.role == "assistant" and not before.calls):
+                if turn.begins_message(before):
                     message, finished, words = message + 1, [], own_words(turn.text)
-                elif before.role == "user":
+                elif before is not None and before.role == "user":
                     words = _without_asides(turn.text) or words
             case "assistant" if turn.calls:
                 finished.append((len(turn.calls), []))

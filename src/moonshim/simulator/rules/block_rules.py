@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Contract, Json
-from moonshim.simulator.rules.message_rules import NO_MESSAGES, check_arguments, missing_reasoning
+from moonshim.simulator.rules.message_rules import check_arguments, missing_reasoning, no_messages
 from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
 from moonshim.simulator.rules.shapes import objects, shown
@@ -37,12 +37,10 @@ def check_system(system: Any, of: Contract) -> Iterator[Objection]:
 def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
     """In the order of Chat: shape, empty ones, pairs, arguments, reasoning; then what is sealed."""
     messages = body.get("messages")
-    if messages is None or messages == []:
-        yield Objection(NO_MESSAGES)
+    if (wrong := no_messages(messages)) is not None:
+        yield wrong
         return
-    if not isinstance(messages, list) or len(objects(messages)) < len(messages):
-        yield Objection("Invalid request: messages must be an array of objects")
-        return
+    assert isinstance(messages, list)
     shape = [found for at, message in enumerate(messages) for found in _shape(at, message)]
     yield from shape
     if shape:

@@ -11,19 +11,24 @@ from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
 from moonshim.simulator.rules.shapes import objects, shown
 
-__all__ = ["NO_MESSAGES", "check_arguments", "check_chat_messages", "check_partial", "missing_reasoning"]
+__all__ = ["check_arguments", "check_chat_messages", "check_partial", "missing_reasoning", "no_messages"]
 
 ROLES: Final = ("system", "user", "assistant", "tool")
-NO_MESSAGES: Final = "Invalid request: messages must not be empty"
+
+
+def no_messages(messages: Any) -> Objection | None:
+    """What is wrong with something that is no list of messages at all; the same in both dialects."""
+    if messages is None or messages == []:
+        return Objection("Invalid request: messages must not be empty")
+    if not isinstance(messages, list) or len(objects(messages)) < len(messages):
+        return Objection("Invalid request: messages must be an array of objects")
+    return None
 
 
 def check_chat_messages(messages: Any, of: Contract, thinking: bool) -> Iterator[Objection]:
     """In the order of Moonshot: shape, empty ones, pairs, arguments, reasoning."""
-    if messages is None or messages == []:
-        yield Objection(NO_MESSAGES)
-        return
-    if not isinstance(messages, list) or len(objects(messages)) < len(messages):
-        yield Objection("Invalid request: messages must be an array of objects")
+    if (wrong := no_messages(messages)) is not None:
+        yield wrong
         return
     shape = [found for at, message in enumerate(messages) for found in _shape(at, message, of)]
     yield from shape
