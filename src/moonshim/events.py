@@ -7,11 +7,12 @@ hosts do send parallel calls interleaved.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from moonshim.conversation import Usage
+from moonshim.errors import Problem, ProblemKind
 
 __all__ = [
     "BlockClosed",
@@ -26,6 +27,7 @@ __all__ = [
     "Opaque",
     "Repaired",
     "Started",
+    "failed_by",
 ]
 
 BlockKind: TypeAlias = Literal["text", "reasoning", "call"]
@@ -119,6 +121,18 @@ class Failed(Struct, frozen=True):
     code: str
     message: str
     retryable: bool = True
+
+
+_PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+"""Problems that may be gone when somebody asks again."""
+_KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
+"""Problems that people and clients act on, whatever the host calls them."""
+
+
+def failed_by(problem: Problem) -> Failed:
+    """How an answer ends that broke off for this reason."""
+    code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
+    return Failed(code, problem.message, problem.kind in _PASSING)
 
 
 class Opaque(Struct, frozen=True):

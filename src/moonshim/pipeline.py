@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from moonshim.conversation import Message, Usage
 from moonshim.dialect import Dialect, Encoder
 from moonshim.dialects.openai_chat.decode import error_in
 from moonshim.dialects.openai_chat.sequel import Sequel, without_ending
-from moonshim.errors import InvalidInput, Problem, ProblemKind
-from moonshim.events import Failed, Finished, Repaired
+from moonshim.errors import InvalidInput, Problem
+from moonshim.events import Failed, Finished, Repaired, failed_by
 from moonshim.glance import ShortCrossing, ShortWay
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import ChunkMender, Released
@@ -29,10 +31,6 @@ Framing: TypeAlias = Literal["sse", "ndjson"]
 _FRAMINGS: Final = ("sse", "ndjson")
 _EVENT: Final = re.compile(rb"^event: ?([^\n]*)$", re.MULTILINE)
 _DONE: Final = b"[DONE]"
-_PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
-"""Problems that may be gone when somebody asks again."""
-_KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
-"""Problems that clients act on, whatever the host calls them."""
 
 
 class Mender:
@@ -294,8 +292,7 @@ class Mender:
         self.problem, self._hold_empty = problem, False
         client = self._plan.client or dialect_named("openai_chat")
         told = client.render_problem(problem)
-        code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
-        released = self._chunks.fail(Failed(code, told["error"]["message"], problem.kind in _PASSING))
+        released = self._chunks.fail(replace(failed_by(problem), message=told["error"]["message"]))
         if released and released[-1].chunks:
             _tell(problem, told, released[-1].chunks[-1])
         self._send(released, out)

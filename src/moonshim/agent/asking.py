@@ -8,36 +8,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.assemble import Assembler
 from moonshim.conversation import Change, Message, Part, ToolCall, Usage
-from moonshim.errors import Problem, ProblemKind, UpstreamError, problem_of
-from moonshim.events import BlockOpened, Event, Failed, Finished, Repaired, Started
+from moonshim.errors import Problem, UpstreamError, problem_of
+from moonshim.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failed_by
 from moonshim.hosts.problem_body import masked
-from moonshim.hosts.problems import read_problem, without
+from moonshim.hosts.problems import ERROR_BYTES, read_problem, without
 from moonshim.ids import CanonicalIds
 from moonshim.prepare import Prepared
 from moonshim.replies import MAX_ANSWER_BYTES, Reading, form_of, read_reply
 from moonshim.sse import MAX_EVENT_BYTES
 from moonshim.translating import EventCollector
-from moonshim.upstream import Answer, Call, Upstream
+from moonshim.upstream import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call, Upstream
 from moonshim.upstream.again import pause_before, verdict_on
 
 __all__ = ["AnswerStream", "Asking", "Exchanged", "answered"]
-
-_ERROR_BYTES: Final = 1024 * 1024
-"""How much of a host's error is read: some answer with whole pages."""
-_USAGE_SECONDS: Final = 10.0
-"""How long a host may be silent between the end of what it says and its usage, before that is taken for all."""
-_GOODBYE_SECONDS: Final = 0.25
-"""How long the end of an answer is waited for once all is said: then its connection can be used again."""
-_PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
-_KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
-"""Problems that people act on, whatever the host calls them."""
 
 
 class Exchanged(Struct, frozen=True, kw_only=True):
@@ -163,7 +152,7 @@ class _Exchange:
                     break
                 await asking.sleep(pause)
             assert self._problem is not None
-            yield self._kept(_failed(self._problem))
+            yield self._kept(failed_by(self._problem))
         finally:
             if self._ending is None:
                 asking.done(self.exchanged)
@@ -208,7 +197,7 @@ class _Exchange:
 
     async def _refused(self, answer: Answer) -> Problem:
         try:
-            body = await answer.read_all(_ERROR_BYTES, cut=True)
+            body = await answer.read_all(ERROR_BYTES, cut=True)
         except UpstreamError:
             body = b""
         asking = self.asking
@@ -249,7 +238,7 @@ class _Exchange:
         if not reading.complete:
             return await answer.read()
         try:
-            async with asyncio.timeout(_USAGE_SECONDS):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
                 return await answer.read()
         except TimeoutError:
             return b""
@@ -257,7 +246,7 @@ class _Exchange:
     async def _say_goodbye(self, answer: Answer, *, over: bool) -> None:
         """All is said: what is left is the end of the answer, behind which its connection can be used again."""
         try:
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(GOODBYE_SECONDS):
                 while not over and await answer.read():
                     pass
         except (UpstreamError, TimeoutError):
@@ -302,8 +291,3 @@ def _for_history(message: Message) -> Message:
         replace(part, wire_id=None) if isinstance(part, ToolCall) else part for part in message.parts
     )
     return replace(message, parts=parts)
-
-
-def _failed(problem: Problem) -> Failed:
-    code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
-    return Failed(code, problem.message, problem.kind in _PASSING)

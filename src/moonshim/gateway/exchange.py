@@ -35,13 +35,13 @@ from moonshim.gateway.record import Outcome, Record
 from moonshim.gateway.request_headers import headers_for_host
 from moonshim.gateway.response_headers import to_client
 from moonshim.hosts.problem_body import masked_bytes
-from moonshim.hosts.problems import read_problem, without
+from moonshim.hosts.problems import ERROR_BYTES, read_problem, without
 from moonshim.json_text import encode
 from moonshim.prepare import Asked, Prepared, read_request
 from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_reply
 from moonshim.sse import MAX_EVENT_BYTES
 from moonshim.stage import TransformerFailed
-from moonshim.upstream import Answer, Call
+from moonshim.upstream import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call
 
 __all__ = ["STOPPING", "exchange", "problem_in"]
 
@@ -53,12 +53,6 @@ STOPPING: Final = Problem(
     retry_after=1.0,
 )
 
-_ERROR_BYTES: Final = 1024 * 1024
-"""How much of a host's error is read: some answer with whole pages."""
-_LAST_WORDS_SECONDS: Final = 10.0
-"""How long a host may be silent behind the end of its answer, before that is taken for all."""
-_GOODBYE_SECONDS: Final = 0.25
-"""The same while a client waits that has been told the end: only the host's connection can still be won by it."""
 _CONTENT_TYPES: Final[dict[Form, bytes]] = {
     "sse": b"text/event-stream; charset=utf-8",
     "ndjson": b"application/x-ndjson",
@@ -244,7 +238,7 @@ class _Asking:
         if 200 <= answer.status <= 299:
             return answer
         try:
-            body = await answer.read_all(_ERROR_BYTES, cut=True)
+            body = await answer.read_all(ERROR_BYTES, cut=True)
         except UpstreamError:
             body = b""
         finally:
@@ -311,7 +305,7 @@ class _Asking:
         outlet = self._outlet
         waits = outlet.told_end and not outlet.left
         try:
-            async with asyncio.timeout(_GOODBYE_SECONDS if waits else _LAST_WORDS_SECONDS):
+            async with asyncio.timeout(GOODBYE_SECONDS if waits else LAST_WORDS_SECONDS):
                 return await answer.read()
         except TimeoutError:
             return await self._last_words(answer) if waits and outlet.left else b""

@@ -13,7 +13,10 @@ from moonshim.hosts.needs import Needs
 from moonshim.hosts.overflow import Overflow, read_overflow
 from moonshim.hosts.problem_body import Told, masked, read_body
 
-__all__ = ["DEFAULT_RETRY_SECONDS", "read_problem", "without"]
+__all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "read_problem", "without"]
+
+ERROR_BYTES: Final = 1024 * 1024
+"""How much of a host's error is worth reading: some answer with whole pages."""
 
 DEFAULT_RETRY_SECONDS: Final = 5.0
 """Codex gives up at once when a 429 does not say how long to wait (CLIENTS)."""

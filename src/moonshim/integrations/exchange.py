@@ -36,12 +36,9 @@ from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_repl
 from moonshim.sse import MAX_EVENT_BYTES
 from moonshim.stage import Transformer
 
-__all__ = ["ERROR_BYTES", "Exchange", "Header", "Reply", "Route", "Tending", "route_of", "told"]
+__all__ = ["Exchange", "Header", "Reply", "Route", "Tending", "route_of", "told"]
 
 Header: TypeAlias = tuple[str, str]
-
-ERROR_BYTES: Final = 1024 * 1024
-"""How much of a host's error is read: some answer with whole pages."""
 
 _MOONSHOTS: Final = frozenset({"moonshot", "moonshot-anthropic", "kimi-coding"})
 """Hosts of nothing but Kimi, whatever the model is called."""

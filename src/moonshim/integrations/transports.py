@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from moonshim.errors import InvalidInput, MoonshimError, UpstreamBroke, UpstreamStalled
-from moonshim.integrations.exchange import ERROR_BYTES, Exchange, Reply, Route, Tending, route_of, told
+from moonshim.hosts.problems import ERROR_BYTES
+from moonshim.integrations.exchange import Exchange, Reply, Route, Tending, route_of, told
 
 __all__ = ["mend_client"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 import aiohttp
 
@@ -12,7 +13,12 @@ from moonshim.errors import UpstreamBroke, UpstreamError, UpstreamStalled
 from moonshim.upstream.call import Call, origin_of
 from moonshim.upstream.failures import FAILURES, broke
 
-__all__ = ["Answer"]
+__all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "Answer"]
+
+LAST_WORDS_SECONDS: Final = 10.0
+"""How long a host may be silent behind the end of what it says, before that is taken for all: its usage may follow."""
+GOODBYE_SECONDS: Final = 0.25
+"""The same once all is said and somebody waits: only the connection can still be won, for the next request."""
 
 
 class Answer:
