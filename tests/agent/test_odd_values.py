@@ -161,14 +161,15 @@ def test_a_key_in_an_address_is_never_told() -> None:
 
 def test_stopping_twice_is_stopping_once() -> None:
     """As a person does who presses a key again since nothing has happened yet."""
-    asked = asyncio.Event()
+    asked, stopped, again = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def allow(*_: object) -> Allowed:
         asked.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.05)  # cleans up, meanwhile it is stopped again
+            stopped.set()
+            await again.wait()  # cleans up, meanwhile it is stopped again
         return Allowed(True)
 
     @tool(asks=True)
@@ -180,8 +181,9 @@ def test_stopping_twice_is_stopping_once() -> None:
             task = asyncio.create_task(steps_of(talking.agent.run_stream("Work")))
             await asked.wait()
             talking.agent.stop()
-            await asyncio.sleep(0.01)
+            await stopped.wait()
             talking.agent.stop()
+            again.set()
             assert ending(await task).reason == "cancelled"
 
     run(test())

@@ -364,7 +364,7 @@ def test_silence_in_the_middle_closes_what_is_open_and_tells_the_error(upstream:
 def test_a_host_that_has_said_all_and_stays_on_the_line_is_not_waited_for(
     stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moonshim.gateway.exchange._LAST_WORDS_SECONDS", 0.05)
+    monkeypatch.setattr("moonshim.gateway.exchange.LAST_WORDS_SECONDS", 0.05)
 
     async def staying(peer: Peer, asked: Asked) -> None:
         await peer.send(chunked() + chunks(short_stream("openai_chat"), end=False))

@@ -71,7 +71,7 @@ def test_a_host_that_never_ends_is_left_when_the_client_is_gone() -> None:
 def test_a_client_that_was_told_the_end_does_not_wait_for_a_host_that_stays(
     client: str, upstream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moonshim.gateway.exchange._LAST_WORDS_SECONDS", 3600.0)
+    monkeypatch.setattr("moonshim.gateway.exchange.LAST_WORDS_SECONDS", 3600.0)
 
     async def test() -> None:
         async def stays(peer: Peer, asked: Asked) -> None:

@@ -14,6 +14,7 @@ from moonshim.config import Config
 from tests.gateway.official_clients import WAYS, Answered, Conversation, Result
 from tests.gateway.stages import Stage, stage
 from tests.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, signature_of, turns_of
+from tests.matrix.steps import TOOLS as EVERY_TOOL
 from tests.playing import Call
 from tests.profiles import PROFILE
 
@@ -25,21 +26,7 @@ LEAKY: Final = 2
 """In this round vLLM leaves the markers of its calls in the text."""
 ASKED_IMAGE: Final = "aW1hZ2Ugb2YgYSB1c2Vy"
 GIVEN_IMAGE: Final = "aW1hZ2Ugb2YgYSB0b29s"
-_STRING: Final = {"type": "string"}
-TOOLS: Final[dict[str, Any]] = {
-    "look": {
-        "type": "object",
-        "properties": {"at": {"type": "integer"}},
-        "required": ["at"],
-        "additionalProperties": False,
-    },
-    "read_file": {
-        "type": "object",
-        "properties": {"path": _STRING},
-        "required": ["path"],
-        "additionalProperties": False,
-    },
-}
+TOOLS: Final[dict[str, Any]] = {name: EVERY_TOOL[name] for name in ("look", "read_file")}
 _TAG: Final = re.compile(r"case-\d+")
 _tags: Final = itertools.count()
 
