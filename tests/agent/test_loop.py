@@ -252,6 +252,39 @@ def test_other_calls_between_make_it_no_repetition() -> None:
     run(test())
 
 
+def test_a_call_whose_result_changes_may_come_as_often_as_it_likes() -> None:
+    async def test() -> None:
+        lines = [f"{share} %" for share in range(10)]
+
+        @tool
+        def poll(job: str) -> str:
+            return lines.pop(0) if lines else "stuck"
+
+        polling = called(("poll", '{"job": "build"}'))
+        async with talk([polling] * 10 + [said("Built.")], [poll]) as one:
+            assert ending(await steps_of(one.agent.run_stream("Go"))).reason == "answered"
+            assert results_in(one.agent.history) == [f"{share} %" for share in range(10)]
+        # From the moment at which nothing changes any more, it counts.
+        lines[:] = ["1 %", "2 %", "2 %", "3 %"]
+        async with talk([polling] * 20, [poll], repeats=3) as one:
+            last = ending(await steps_of(one.agent.run_stream("Go")))
+            assert last.reason == "repeating"
+            assert results_in(one.agent.history)[:7] == ["1 %", "2 %", "2 %", "3 %", "stuck", "stuck", "stuck"]
+            assert len(results_in(one.agent.history)) == 9
+            check_can_go_on(one.agent.history)
+
+    run(test())
+
+
+def test_the_same_failure_again_and_again_counts_as_a_repetition() -> None:
+    async def test() -> None:
+        async with talk([called(("nowhere", "{}"))] * 9, [look], repeats=2) as one:
+            assert ending(await steps_of(one.agent.run_stream("Go"))).reason == "repeating"
+            assert len(results_in(one.agent.history)) == 4
+
+    run(test())
+
+
 def test_an_answer_with_nothing_in_it_is_asked_for_again_and_never_kept() -> None:
     async def test() -> None:
         async with talk(scenario="think-only", tools=[look]) as one:

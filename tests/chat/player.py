@@ -51,6 +51,7 @@ ROUNDS: Final[dict[str, tuple[Meant, ...]]] = {
     "think": (Meant(reasoning="Secret thought one.\nSecret thought two.", text="Thought through."),),
     "long": (Meant(reasoning="This will be long.", text=LONG),),
     "hermes": (Meant(text='<tool_call>\n{"name": "glob", "arguments": {"pattern": "*.md"}}\n</tool_call>'),),
+    "stuck": (Meant(calls=(call("glob", pattern="*.md"),)),),
     "hello": (Meant(text="Hello yourself."),),
 }
 

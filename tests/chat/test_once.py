@@ -113,6 +113,23 @@ def test_how_it_ends_is_told_and_in_the_exit_code(
     assert told in done.told
 
 
+@pytest.mark.parametrize(("more", "runs"), [([], 4), (["--repeats", "2"], 2)])
+def test_a_model_that_repeats_itself_is_stopped_at_the_limit(
+    host: Simulator, tmp_path: Path, more: list[str], runs: int
+) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "stuck", "--output", "json", *more)
+    answer = json.loads(done.out)
+    assert (done.code, answer["ending"]) == (3, "repeating")
+    assert sum(call["result"] == "notes.md" for call in answer["calls"]) == runs
+
+
+def test_a_model_may_repeat_itself_where_no_limit_is_set(host: Simulator, tmp_path: Path) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "stuck", "--output", "json", "--repeats", "0", "--rounds", "8")
+    answer = json.loads(done.out)
+    assert (done.code, answer["ending"]) == (3, "rounds")
+    assert [call["result"] for call in answer["calls"]] == ["notes.md"] * 8
+
+
 def test_a_signal_stops_it_and_the_conversation_is_whole(host: Simulator, tmp_path: Path) -> None:
     folder = in_folder(tmp_path)
     command = ["chat", "--base-url", f"{host.url}/v1", "--model", "kimi-k2.5", "-p", "wait for it", "--yolo"]
@@ -153,6 +170,7 @@ WRONG = {
     "a tool that is none": (["-p", "hi", "--demo", "--allow", "x"], "there is no such tool; there are bash, read_file"),
     "a way to think that is none": (["-p", "hi", "--demo", "--thinking", "hard"], "'minimal', 'low', 'medium'"),
     "no rounds": (["-p", "hi", "--demo", "--rounds", "0"], "how many rounds (-1: no bound) is a number from 1"),
+    "no repeats": (["-p", "hi", "--demo", "--repeats", "-1"], "how many repeats (0: no limit) is a number from 0"),
     "a prompt without -p": (["--demo", "hello", "there"], "a prompt comes behind -p, in quotes"),
     "an option that is not there": (["--modle", "x"], "did you mean --model?"),
 }

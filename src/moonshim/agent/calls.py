@@ -24,7 +24,7 @@ _NOT_RUN_REFUSED: Final = "Error: not run, since the user refused a call beside 
 _REFUSED: Final = "Error: the user did not allow this call. Nothing was run."
 _NOT_RUN_REPEATING: Final = "Error: not run. The same call was made again and again, and the run was ended for it."
 _REPEATED: Final = (
-    "Error: not run. You have made this very call {} times in a row, and its results are above. "
+    "Error: not run. You have made this very call {} times in a row, and its result was always the same. "
     "Do something else, or answer. If you make it once more, the run is ended."
 )
 
@@ -55,7 +55,7 @@ class CallsUnderWay:
         self._ready: deque[Ready] = deque()
         self._running: dict[asyncio.Task[ToolResult], ToolCall] = {}
         self._begun: set[str] = set()
-        self.again = "" if repeating is None else repeating.count(calls)
+        self.again = "" if repeating is None else repeating.begin_round(calls)
         """The name of a call that came once more although the model was told; then none is run."""
         for call in calls:
             if self.again:
@@ -68,6 +68,11 @@ class CallsUnderWay:
                 self._results[call.id] = found
             else:
                 self._ready.append(found)
+
+    @property
+    def results(self) -> list[tuple[ToolCall, ToolResult]]:
+        """Each call with its result, when all have one."""
+        return [(call, self._results[call.id]) for call in self._calls]
 
     async def ask_for(self, allow: Allow, stopping: Stopping) -> bool:
         """Ask whether those that need it may be run, one after the other; whether the run is to end for it."""

@@ -86,9 +86,9 @@ class Agent:
     ) -> None:
         """`rounds`: how often the model is asked in one run (-1: no bound); `parallel`: how many tools run at once.
 
-        `repeats`: how often the same call with the same arguments may come in a row (0: no bound); `allow` is asked
-        before a tool with `asks` is run, one call after the other; without it, all are run. `result_limit`: how many
-        characters of a result the model gets.
+        `repeats`: how often the same call with the same arguments may give the same result in a row (0: no bound);
+        `allow` is asked before a tool with `asks` is run, one call after the other; without it, all are run.
+        `result_limit`: how many characters of a result the model gets.
         """
         _check_bound("rounds", rounds, -1 if rounds else 1)
         _check_bound("parallel", parallel, 1)
@@ -270,6 +270,7 @@ class Agent:
                     yield step
             if turn.ended is not None:
                 return
+            repeating.end_round(under_way.results)
         detail = f"The model was asked {number} times and has not answered yet. Ask it to go on if it should."
         turn.ended = RunEnded("rounds", detail=detail)
 
@@ -300,7 +301,8 @@ class Agent:
         """Run what can be run; every result is in the history before it is told."""
         turn.calls = calls
         if calls.again:
-            turn.ended = RunEnded("repeating", detail=f"The model called {calls.again} again and again.")
+            detail = f"The model called {calls.again} again and again, with the same result."
+            turn.ended = RunEnded("repeating", detail=detail)
         if self.allow is not None and await calls.ask_for(self.allow, turn.stopping):
             turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
         async with aclosing(calls.run(turn.stopping)) as steps:

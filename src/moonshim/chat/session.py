@@ -37,6 +37,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     tool_format: str | None = None
     system: str | None = None
     rounds: int = 50
+    repeats: int = 4
 
 
 class Session:
@@ -134,6 +135,7 @@ class Session:
             self._tools,
             system=system or None,
             rounds=self.setting.rounds,
+            repeats=self.setting.repeats,
             history=history,
             allow=self.permission,
         )

@@ -41,7 +41,7 @@ exit codes:
   0    the model answered; or somebody left the chat
   1    the host failed
   2    the command was not understood, or nothing is configured
-  3    stopped: too many rounds, or the same call again and again
+  3    stopped: too many rounds, or the same call with the same result again and again
   130  interrupted
 
 examples:
@@ -173,7 +173,11 @@ def _wish(given: Any, *, paced: bool) -> Wish:
         yolo=given.yolo,
         allow=tuple(given.allow),
         setting=Setting(
-            thinking=given.thinking, tool_format=given.tool_format, system=given.system, rounds=given.rounds
+            thinking=given.thinking,
+            tool_format=given.tool_format,
+            system=given.system,
+            rounds=given.rounds,
+            repeats=given.repeats,
         ),
         paced=paced,
     )
@@ -221,6 +225,13 @@ def parser() -> console.Parser:
         type=_rounds,
         default=50,
         help="how often the model is asked for one prompt; -1: no bound",
+    )
+    add(
+        "--repeats",
+        metavar="N",
+        type=lambda text: numbers.whole(text, "how many repeats (0: no limit)", 0, 1_000_000),
+        default=4,
+        help="how often the same call may give the same result in a row; 0: no limit",
     )
     return made
 
