@@ -31,7 +31,7 @@ PROSE_LIMIT: Final = 1024
 
 _SINGULAR: Final = {"section_begin": "<|tool_call_section_begin|>", "section_end": "<|tool_call_section_end|>"}
 _THINK: Final = {"<think>": "think", "</think>": "/think", "◁think▷": "think", "◁/think▷": "/think"}
-_CLEAR_HEADER: Final = re.compile(r"\s*(?:functions\.)?[A-Za-z_][\w.\-]*:[0-9]+\s*")
+_CLEAR_HEADER: Final = re.compile(r"\s*(?:functions\.)?[A-Za-z_][\w.\-:]*:[0-9]+\s*")
 _NOT_SPACE: Final = re.compile(r"\S")
 _VALUE_STARTS: Final = re.compile(r'["{\[<]')
 

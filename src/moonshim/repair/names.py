@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,8 +21,11 @@ __all__ = ["Declared", "NamedArguments", "unwrap"]
 _SPACES: Final = re.compile(r"\s*[\r\n]+\s*")
 _PREFIX: Final = re.compile(r"(?:call_)?functions?(?:[.:_ ]|\s)*")
 _INDEX: Final = re.compile(r"(?::[A-Za-z0-9_\-]*|[_.]?[0-9]+)\Z")
+_GLUED_INDEX: Final = re.compile(r"[0-9]{1,9}\Z")
 _CANONICAL: Final = re.compile(r"functions?[. ]\s*(?P<name>[^\s:]+?)(?::[A-Za-z0-9_\-]*)?")
 _COLON: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*):[A-Za-z0-9_\-]*")
+_NESTED: Final = re.compile(r"(?:functions?[. ]\s*)?(?P<name>[A-Za-z_$][\w.\-]*(?::[\w.\-]+)+):[0-9]+")
+"""A name that has colons itself (`mcp:server:tool:7`): the index is what follows the last one."""
 _GLUED: Final = re.compile(r"(?:call_)?functions_?(?P<name>[A-Za-z][\w.\-]*?)_?[0-9]+")
 _COUNTED: Final = re.compile(r"(?P<name>[A-Za-z][\w.\-]*)_[0-9]+")
 _BARE: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*)")
@@ -60,7 +63,7 @@ class Declared:
     def name_in(self, header: str) -> str | None:
         """The name that this text carries: a declared one if it can be, else one that is clear, else None."""
         joined = _SPACES.sub("", header.strip())
-        if joined != header.strip() and not (_CANONICAL.fullmatch(joined) or _COLON.fullmatch(joined)):
+        if joined != header.strip() and not any(form.fullmatch(joined) for form in (_CANONICAL, _COLON, _NESTED)):
             return joined if joined in self.by_name else None
         header = joined
         if not header:
@@ -123,9 +126,16 @@ def _candidates(header: str) -> Iterator[str]:
                     yield suffix
 
 
-def _unindexed(header: str) -> Iterable[str]:
+def _unindexed(header: str) -> Iterator[str]:
+    yield header
     head, colon, _ = header.rpartition(":")
-    return (header, head, _INDEX.sub("", head), _INDEX.sub("", header)) if colon else (header, _INDEX.sub("", header))
+    if colon:
+        yield head
+        yield _INDEX.sub("", head)
+    elif digits := _GLUED_INDEX.search(header):
+        # Where a name ends in digits itself, nobody knows where the index begins: the longest name comes first.
+        yield from (header[:end] for end in range(len(header) - 1, digits.start(), -1))
+    yield _INDEX.sub("", header)
 
 
 def _dotted_suffixes(name: str) -> Iterator[str]:
@@ -137,6 +147,8 @@ def _dotted_suffixes(name: str) -> Iterator[str]:
 
 
 def _clear_name(header: str) -> str | None:
+    if nested := _NESTED.fullmatch(header):
+        return None if _NO_NAME.fullmatch(nested["name"]) else nested["name"]
     found = _CANONICAL.fullmatch(header)
     if found is None:
         if _GLUED.fullmatch(header) is None and _NO_NAME.fullmatch(header):
