@@ -1,14 +1,15 @@
 """A conversation of any form becomes the calls and results in it, in order.
 
-Plain OpenAI dicts, canonical messages, and lists that mix both are read alike. What
-is neither is passed over: whoever asks this module wants to know what is there, not
-whether it is right.
+Plain OpenAI dicts, canonical messages, histories of blocks (`{"speaker": …, "blocks": […]}`
+with blocks of type `tool_call` and `tool_response`), and lists that mix them are read
+alike. What is none of these is passed over: whoever asks this module wants to know what
+is there, not whether it is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -67,6 +68,12 @@ def _seen_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:
             found = read_call(part, position, place) or read_result(part, position, place)
             if found is not None:
                 yield found
+    elif isinstance(message, dict) and isinstance(blocks := message.get("blocks"), (list, tuple)):
+        for place, block in enumerate(blocks):
+            read = _BLOCKS.get(_text(block.get("type"))) if isinstance(block, dict) else None
+            found = read(block, position, place) if read is not None else None
+            if found is not None:
+                yield found
     elif isinstance(message, dict):
         role, calls = message.get("role", "assistant"), message.get("tool_calls")
         if role == "tool":
@@ -81,11 +88,11 @@ def _seen_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:
 
 
 def read_call(value: Any, position: int = -1, place: int = -1) -> CallSeen | None:
-    """A canonical call or an entry of `tool_calls`; also the short form `{"id": …, "name": …}`."""
+    """A canonical call, an entry of `tool_calls`, or a block; also the short form `{"id": …, "name": …}`."""
     if isinstance(value, ToolCall):
         wire = value.id if value.wire_id is None else value.wire_id
         return CallSeen(wire, value.name, value.id, position, place, value)
-    if not isinstance(value, dict) or "tool_call_id" in value or value.get("role") == "tool":
+    if not isinstance(value, dict) or _is_result(value):
         return None
     name = _body(value).get("name")
     if not isinstance(name, str) and not isinstance(value.get("id"), str):
@@ -94,13 +101,24 @@ def read_call(value: Any, position: int = -1, place: int = -1) -> CallSeen | Non
 
 
 def read_result(value: Any, position: int = -1, place: int = -1) -> ResultSeen | None:
-    """A canonical result or a message of role `tool`; also `{"tool_call_id": …, "name": …}`."""
+    """A canonical result, a message of role `tool`, or a block; also `{"tool_call_id": …, "name": …}`."""
     if isinstance(value, ToolResult):
         wire = value.call_id if value.wire_id is None else value.wire_id
         return ResultSeen(wire, value.name, value.call_id, position, place, value)
-    if not isinstance(value, dict) or (value.get("role") != "tool" and "tool_call_id" not in value):
+    if not isinstance(value, dict) or not _is_result(value):
         return None
-    return ResultSeen(_text(value.get("tool_call_id")), _text(value.get("name")) or None, None, position, place, value)
+    wire, name = ("callId", "toolName") if "callId" in value else ("tool_call_id", "name")
+    return ResultSeen(_text(value.get(wire)), _text(value.get(name)) or None, None, position, place, value)
+
+
+_BLOCKS: Final[dict[str, Callable[[Any, int, int], CallSeen | ResultSeen | None]]] = {
+    "tool_call": read_call,
+    "tool_response": read_result,
+}
+
+
+def _is_result(value: dict[str, Any]) -> bool:
+    return value.get("role") == "tool" or "tool_call_id" in value or "callId" in value
 
 
 def _body(value: dict[str, Any]) -> dict[str, Any]:

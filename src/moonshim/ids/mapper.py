@@ -74,7 +74,7 @@ class Strategy(Struct, frozen=True):
     number of slots, and those taken."""
 
     def create_mapper(self, messages: Iterable[Any]) -> HistoryMapper:
-        """The mapper for a request with this history: OpenAI dicts, canonical messages, or both."""
+        """The mapper for this history: OpenAI dicts, canonical messages, `{speaker, blocks}`, mixed or not."""
         return HistoryMapper(self, messages)
 
 
@@ -105,7 +105,7 @@ class HistoryMapper:
         """The identifier to send for this result: that of its call."""
         seen = read_result(result)
         if seen is None:
-            raise InvalidInput("not a tool result: it has no tool_call_id", field="result")
+            raise InvalidInput("not a tool result: it has neither tool_call_id nor callId", field="result")
         return self._answer(self._results.find(result, seen), seen)
 
     def at(self, position: int, place: int) -> str | None:
