@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.conversation import Change, Message, Reasoning, Request, Tool
+from moonshim.conversation import Change, Message, Reasoning, Request, Tool, ToolCall, ToolResult
 from moonshim.dialect import Dialect, Reply
 from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
 from moonshim.formats import is_kimi_model
@@ -47,6 +47,7 @@ __all__ = [
 _NOBODY_KNOWS: Final = ("generic", "other")
 """A host and a model of which nothing is known: what their own client sends goes through as it is."""
 _UNCONFIGURED: Final = KimiOptions()
+ResolveId: TypeAlias = Callable[[str, str], str]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -353,8 +354,18 @@ MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "verc
 
 
 @_bounded
-def translate_messages(messages: Iterable[Any], *, from_: str, to: str) -> list[Any]:
+def translate_messages(
+    messages: Iterable[Any],
+    *,
+    from_: str,
+    to: str,
+    resolve_tool_call_id: ResolveId | None = None,
+    resolve_tool_response_id: ResolveId | None = None,
+) -> list[Any]:
     """The messages of one dialect in the words of another: identifiers, reasoning and media included.
+
+    For `to="vercel_ai"` a resolver is called with the identifier as it is in `messages` and the name of the tool, in
+    order, and returns the identifier to write. Without a resolver for results, a result gets that of its call.
 
     >>> translate_messages([{"role": "user", "content": "hi"}], from_="openai_chat", to="anthropic")
     [{'role': 'user', 'content': 'hi'}]
@@ -362,8 +373,32 @@ def translate_messages(messages: Iterable[Any], *, from_: str, to: str) -> list[
     for field, name in (("from_", from_), ("to", to)):
         if name not in MESSAGE_DIALECTS:
             raise InvalidInput(f"{field} must be one of {', '.join(MESSAGE_DIALECTS)}, not {name!r}", field=field)
-    translated: list[Any] = _messages_of(to).render_messages(_messages_of(from_).parse_messages(messages))
+    resolvers = {
+        "resolve_tool_call_id": resolve_tool_call_id,
+        "resolve_tool_response_id": resolve_tool_response_id,
+    }
+    given = {field: resolve for field, resolve in resolvers.items() if resolve is not None}
+    if given and to != "vercel_ai":
+        raise InvalidInput(f"resolvers are for to='vercel_ai', not {to!r}", field=next(iter(given)))
+    parsed: list[Message] = _messages_of(from_).parse_messages(messages)
+    if given:
+        came = dict(_ids_as_they_came(parsed))
+        given = {field: _resolver(resolve, came) for field, resolve in given.items()}
+    translated: list[Any] = _messages_of(to).render_messages(parsed, **given)
     return translated
+
+
+def _resolver(resolve: ResolveId, came: Mapping[str, str]) -> ResolveId:
+    return lambda canonical, name: resolve(came[canonical], name)
+
+
+def _ids_as_they_came(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    """The canonical identifier of every call and result, and the one that the caller knows it by."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, (ToolCall, ToolResult)):
+                canonical = part.id if isinstance(part, ToolCall) else part.call_id
+                yield canonical, canonical if part.wire_id is None else part.wire_id
 
 
 def _messages_of(name: str) -> Any:
