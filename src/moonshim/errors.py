@@ -22,6 +22,7 @@ MoonshimError
 
 from __future__ import annotations
 
+from math import ceil
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -58,6 +59,9 @@ ProblemKind: TypeAlias = Literal[
 
 
 SHORT_LIMIT: Final = 300
+_TRANSIENT_KINDS: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+_TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
+"""A conflict and a request that came too early pass, whatever kind they are; the SDKs retry them too."""
 
 
 class MoonshimError(Exception):
@@ -140,6 +144,35 @@ class Problem(Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     limit: int | None = None
     """Of an overflow: how many tokens the prompt has, and how many it may have, as far as the host said."""
+    permanent: bool = False
+    """A retry cannot help, whatever the kind suggests: a plug-in raised, for example."""
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request can succeed later.
+
+        >>> Problem(status=429, kind="rate_limit", message="slow down").retryable
+        True
+        >>> Problem(status=429, kind="quota", message="out of credit").retryable
+        False
+        """
+        return not self.permanent and (self.kind in _TRANSIENT_KINDS or self.status in _TRANSIENT_STATUSES)
+
+    @property
+    def retry_headers(self) -> dict[str, str]:
+        """Response headers that say when to retry, or not to.
+
+        Without `x-should-retry: false`, Claude Code retries a 401 for minutes and shows nothing, and the openai and
+        anthropic SDKs retry every 429 and 5xx.
+
+        >>> Problem(status=401, kind="authentication", message="wrong key").retry_headers
+        {'x-should-retry': 'false'}
+        >>> Problem(status=429, kind="rate_limit", message="slow down", retry_after=2.4).retry_headers
+        {'retry-after': '3'}
+        """
+        if not self.retryable:
+            return {"x-should-retry": "false"}
+        return {} if self.retry_after is None else {"retry-after": str(max(1, ceil(self.retry_after)))}
 
     @property
     def in_short(self) -> str:
@@ -173,5 +206,10 @@ def problem_of(error: MoonshimError) -> Problem:
         return error.problem
     kind: ProblemKind = "invalid_request" if error.status < 500 else "timeout" if error.status == 504 else "server"
     return Problem(
-        status=error.status, kind=kind, message=str(error), code=error.code, param=getattr(error, "field", None)
+        status=error.status,
+        kind=kind,
+        message=str(error),
+        code=error.code,
+        param=getattr(error, "field", None),
+        permanent=not error.retryable,
     )

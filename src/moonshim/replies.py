@@ -382,7 +382,9 @@ def _problem_of(ending: Finished | Failed | None, *, over: bool) -> Problem | No
         return None
     failed = ending or STREAM_ENDED
     if failed.code == TransformerFailed.code:
-        return Problem(status=TransformerFailed.status, kind="server", message=failed.message, code=failed.code)
+        return Problem(
+            status=TransformerFailed.status, kind="server", message=failed.message, code=failed.code, permanent=True
+        )
     return _read(encode({"error": {"message": failed.message, "code": failed.code}}))
 
 

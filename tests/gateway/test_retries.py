@@ -114,6 +114,7 @@ class TestOneHost:
                         reply = await one.ask(client, body_of(client, stream=stream))
                         assert (reply.status, len(one.host.asked)) == (503, 3)
                         assert reply.headers["retry-after"] == "1"
+                        assert "x-should-retry" not in reply.headers
                 await one.settles()
 
         run(test())
@@ -129,7 +130,9 @@ class TestOneHost:
                             reply = await one.ask(client, body_of(client, stream=stream))
                             assert (reply.status, len(one.host.asked)) == (status, 1), name
                             error_of(client, reply.json)
-                            assert ("retry-after" in reply.headers) == (status == 429)
+                            waits = name == "429 with a long pause"
+                            assert ("retry-after" in reply.headers) == waits, name
+                            assert reply.headers.get("x-should-retry") == (None if waits else "false"), name
                 await one.works()
 
         run(test())

@@ -56,8 +56,10 @@ def test_paths_and_methods_that_are_not_there_say_what_is() -> None:
                 assert "its base URL must end before it" in error["error"]["message"]
             async with client.post("/v1/chat/completions/", json=BODY) as answer:
                 assert "slash" in (await answer.json())["error"]["message"]
+                assert answer.headers["x-should-retry"] == "false"
             async with client.put("/v1/messages") as answer:
                 assert (answer.status, answer.headers["allow"]) == (405, "POST")
+                assert answer.headers["x-should-retry"] == "false"
             async with client.head("/") as answer:
                 assert answer.status == 200
 

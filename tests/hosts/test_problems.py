@@ -86,6 +86,27 @@ ERRORS: dict[str, tuple[int, Json | list[Any] | bytes, str, str, str | None]] = 
         "Overloaded",
         "overloaded_error",
     ),
+    "an overloaded engine behind Moonshot's Messages": (
+        429,
+        {"type": "error", "error": {"type": "rate_limit_error", "message": "The engine is currently overloaded"}},
+        "overloaded",
+        "The engine is currently overloaded",
+        "rate_limit_error",
+    ),
+    "an empty account behind Moonshot's Messages": (
+        429,
+        {"type": "error", "error": {"type": "rate_limit_error", "message": "Please check your account balance"}},
+        "quota",
+        "Please check your account balance",
+        "rate_limit_error",
+    ),
+    "a rate limit behind Moonshot's Messages": (
+        429,
+        {"type": "error", "error": {"type": "rate_limit_error", "message": "reached organization max RPM: 20"}},
+        "rate_limit",
+        "reached organization max RPM: 20",
+        "rate_limit_error",
+    ),
     "OpenRouter hands on": (
         400,
         {

@@ -117,3 +117,17 @@ def test_an_address_for_messages_is_not_one_for_chat() -> None:
         other = client.with_options(base_url="https://api.moonshot.ai/anthropic/v1")
         with pytest.raises(openai.BadRequestError, match="anthropic package"):
             other.chat.completions.create(model="kimi-k2.5", messages=HELLO)
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("exceeded_current_quota_error", 1), ("rate_limit_reached_error", 3)])
+def test_the_package_retries_only_errors_that_a_retry_can_cure(kind: str, asked: int) -> None:
+    requests: list[Any] = []
+
+    def host(request: Any) -> Any:
+        requests.append(request)
+        headers = {"retry-after-ms": "1", "x-should-retry": "true"}
+        return HTTP.Response(429, headers=headers, json={"error": {"message": "no", "type": kind}})
+
+    with asking_host(host, retries=2) as client, pytest.raises(openai.RateLimitError):
+        client.chat.completions.create(model="kimi-k2.5", messages=HELLO)
+    assert len(requests) == asked

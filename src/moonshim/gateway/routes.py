@@ -7,7 +7,6 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from math import ceil
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -120,8 +119,7 @@ class Endpoint:
             record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
             record.error = problem.in_short
         headers = _json_headers(record)
-        if problem.retry_after is not None:
-            headers.append((b"retry-after", str(max(1, ceil(problem.retry_after))).encode()))
+        headers += [(name.encode(), value.encode()) for name, value in problem.retry_headers.items()]
         if problem is STOPPING:
             headers.append((b"connection", b"close"))
         if problem.request_id is not None and _REQUEST_ID.fullmatch(problem.request_id):

@@ -62,7 +62,7 @@ _WORDS: Final[dict[str, ProblemKind]] = {
     "exceed_context_size": "context_overflow",
     "timeout": "timeout",
 }
-# Where the words are missing, the message tells; only for statuses that leave it open.
+# Where the words say no more than the status, the message tells; only for statuses that leave it open.
 _OPEN: Final = frozenset({402, 403, 429, 500, 502, 503})
 _TELLING: Final[tuple[tuple[re.Pattern[str], ProblemKind], ...]] = (
     (re.compile(r"(?i)insufficient balance|current (?:token )?quota|check your (?:account balance|plan)"), "quota"),
@@ -153,14 +153,14 @@ def _request_ids(names: Mapping[str, str], told: Told, secrets: Collection[str])
 
 
 def _kind(status: int, told: Told) -> ProblemKind:
-    for word in (told.code, told.type):
-        if word is not None and (known := _WORDS.get(word.lower().removesuffix("_error"))):
-            return known
-    if status in _OPEN:
-        for telling, kind in _TELLING:
-            if telling.search(told.message):
-                return kind
-    return _STATUSES.get(status, "server" if status >= 500 else "invalid_request")
+    default = _STATUSES.get(status, "server" if status >= 500 else "invalid_request")
+    words = (word.lower().removesuffix("_error") for word in (told.code, told.type) if word is not None)
+    known = next((_WORDS[word] for word in words if word in _WORDS), default)
+    if known == default and status in _OPEN:
+        # A word that only repeats the status leaves it open too: Moonshot's Messages endpoint says `rate_limit_error`
+        # for an overloaded engine.
+        return next((kind for telling, kind in _TELLING if telling.search(told.message)), known)
+    return known
 
 
 def _retry_after(names: Mapping[str, str], message: str, status: int) -> float | None:

@@ -47,6 +47,7 @@ _KEYS: Final = re.compile(r"auth|api-?key|token|secret", re.IGNORECASE)
 _KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECASE)
 """Not all that stands behind a question mark: errors speak of an `api-version`."""
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
+_RETRYING: Final = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
 _CONTENT_TYPES: Final[dict[Form, str]] = {
     "sse": "text/event-stream; charset=utf-8",
     "ndjson": "application/x-ndjson",
@@ -162,6 +163,9 @@ def told(problem: Problem | MoonshimError, dialect: str, headers: Sequence[Heade
     """An error in the words of a dialect."""
     if isinstance(problem, MoonshimError):
         problem = problem_of(problem)
+    if not problem.retryable:
+        headers = [header for header in headers if header[0].lower() not in _RETRYING]
+        headers += problem.retry_headers.items()
     own = [("content-type", _CONTENT_TYPES["json"])]
     return Reply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)))
 
