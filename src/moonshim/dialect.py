@@ -34,6 +34,8 @@ class Reply(Struct, frozen=True, kw_only=True):
     answers by their names (Responses, and Messages over Chat)."""
     created: int = 0
     """Seconds since 1970, when the host does not say."""
+    clock: Callable[[], float] | None = None
+    """Gives the seconds since 1970, for dialects that say when an answer was completed (Responses)."""
     request: Request = field(default_factory=lambda: Request(model=""))
     """The client's request as it was parsed: dialects that repeat parts of it in the answer do so from here."""
     tools: Mapping[str, Tool] = {}

@@ -119,6 +119,7 @@ class Asked:
         transformers: Sequence[Transformer] = (),
         reply_id: str | None = None,
         created: int = 0,
+        clock: Callable[[], float] | None = None,
     ) -> Prepared:
         """Make the request right for this host and model; see `prepare_request`."""
         client = dialect_named(self.dialect)
@@ -152,6 +153,7 @@ class Asked:
             id=reply_id if reply_id is not None else _digest(self._body),
             is_named=reply_id is not None,
             created=created,
+            clock=clock,
             request=asked,
             tools=made.tools,
             sealer=self._sealer,
@@ -195,6 +197,7 @@ def prepare_request(
     transformers: Sequence[Transformer] = (),
     reply_id: str | None = None,
     created: int = 0,
+    clock: Callable[[], float] | None = None,
 ) -> Prepared:
     """Make a request right for its host and model. The body that was passed stays as it is.
 
@@ -204,7 +207,7 @@ def prepare_request(
     encrypted content); `recalled` is reasoning that the client has lost, by the index of its
     message (see docs/requests.md); `transformers` change the request before anything else,
     and the answer (docs/transformers.md); `reply_id` and `created` name the answer where the
-    host does not.
+    host does not; `clock` (`time.time`) is asked when a Responses answer is completed.
 
     A request that cannot be understood, or not be made right, raises `InvalidInput` with the field.
 
@@ -225,6 +228,7 @@ def prepare_request(
         transformers=transformers,
         reply_id=reply_id,
         created=created,
+        clock=clock,
     )
 
 

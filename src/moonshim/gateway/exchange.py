@@ -156,6 +156,7 @@ def _prepared(view: View, call: ClientCall, asked: Asked, target: Target, recall
         transformers=chain.transformers,
         reply_id=uuid.uuid4().hex,
         created=int(call.record.started),
+        clock=time.time,
     )
 
 

@@ -141,6 +141,7 @@ class Tending:
             transformers=self.transformers,
             reply_id=uuid.uuid4().hex,
             created=int(time.time()),
+            clock=time.time,
         )
         if prepared.needs.dialect != route.upstream:
             raise InvalidInput(

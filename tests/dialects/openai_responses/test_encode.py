@@ -296,7 +296,8 @@ def test_the_request_is_repeated() -> None:
         "truncation": "auto",
     }
     response = told([Started()], reply(**fields))[0]["response"]
-    wanted = fields | {"text": {"format": {"type": "text"}, "verbosity": "low"}, "tools": TOOLS}
+    tools = [{"description": None, "parameters": None, "strict": None, **TOOLS[0]}, *TOOLS[1:]]
+    wanted = fields | {"text": {"format": {"type": "text"}, "verbosity": "low"}, "tools": tools}
     assert {key: response[key] for key in wanted} == wanted
     plain = told([Started()], Reply(model="m", request=Request(model="m")))[0]["response"]
     assert (plain["tools"], plain["tool_choice"], plain["parallel_tool_calls"]) == ([], "auto", True)

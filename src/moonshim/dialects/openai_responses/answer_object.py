@@ -15,28 +15,33 @@ __all__ = ["echo", "response_id", "write_error", "write_usage"]
 _ECHOED: Final[dict[str, Any]] = {
     "background": False,
     "conversation": None,
+    "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
     "previous_response_id": None,
     "prompt": None,
     "prompt_cache_key": None,
     "reasoning": {"effort": None, "summary": None},
     "safety_identifier": None,
-    "service_tier": None,
+    "service_tier": "default",
     "store": True,
-    "temperature": None,
+    "temperature": 1.0,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
     "tools": [],
-    "top_logprobs": None,
-    "top_p": None,
+    "top_logprobs": 0,
+    "top_p": 1.0,
     "truncation": "disabled",
     "user": None,
     "metadata": {},
 }
-"""What a response repeats of its request, and says where that said nothing."""
+"""What a response repeats of its request, and says where that said nothing: all that Open Responses requires."""
+_TOOL: Final = {"description": None, "parameters": None, "strict": None}
+_JSON_SCHEMA: Final = {"description": None, "strict": False}
+"""Fields that may be missing in a request, but not in a response object."""
 _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -48,8 +53,13 @@ def echo(request: Request) -> Json:
         said["previous_response_id"] = continues.get("previous_response_id")
     if isinstance(said["conversation"], str):
         said["conversation"] = {"id": said["conversation"]}
-    if isinstance(said["text"], dict) and "format" not in said["text"]:
-        said["text"] = {"format": {"type": "text"}, **said["text"]}
+    text, choice = said["text"], said["tool_choice"]
+    format = text.get("format") or {"type": "text"}
+    said["text"] = {**text, "format": _JSON_SCHEMA | format if format.get("type") == "json_schema" else format}
+    said["reasoning"] = _ECHOED["reasoning"] | said["reasoning"]
+    said["tools"] = [_TOOL | tool if tool.get("type") == "function" else tool for tool in said["tools"]]
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        said["tool_choice"] = {"mode": "auto", **choice}
     return said
 
 

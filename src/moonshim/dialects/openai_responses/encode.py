@@ -94,6 +94,7 @@ class ResponsesEncoder:
             "id": response_id(self._reply.id if self._reply.is_named else started.id or self._reply.id),
             "object": "response",
             "created_at": self._reply.created if started.created is None else started.created,
+            "completed_at": None,
             "status": "in_progress",
             "error": None,
             "incomplete_details": None,
@@ -122,6 +123,8 @@ class ResponsesEncoder:
             reason = _INCOMPLETE.get(ending.reason)
             if reason is not None:
                 status, changed = "incomplete", {"incomplete_details": {"reason": reason}}
+            elif self._reply.clock is not None:
+                changed["completed_at"] = max(int(self._reply.clock()), self._object["created_at"])
             changed["usage"] = None if ending.usage is None else write_usage(ending.usage)
         output = [item.whole for item in self._items]
         return self._numbered(

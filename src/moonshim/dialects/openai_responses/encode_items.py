@@ -145,13 +145,8 @@ class _Thought:
     @property
     def whole(self) -> Json:
         summary = [_summary("".join(self.pieces))] if self.pieces else []
-        return {
-            "id": self._id,
-            "type": "reasoning",
-            "summary": summary,
-            "encrypted_content": self._token,
-            "status": self._status,
-        }
+        item = {"id": self._id, "type": "reasoning", "summary": summary, "status": self._status}
+        return item if self._token is None else {**item, "encrypted_content": self._token}
 
     def _event(self, type: str, **fields: object) -> Json:
         return {"type": type, "item_id": self._id, "summary_index": 0, **fields}

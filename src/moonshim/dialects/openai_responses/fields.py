@@ -130,6 +130,18 @@ FIELDS: Final[dict[str, Field]] = {
         ("temperature",), _number("temperature"), lambda r: r.sampling.temperature, _plain("temperature")
     ),
     "sampling.top_p": Field(("top_p",), _number("top_p"), lambda r: r.sampling.top_p, _plain("top_p")),
+    "sampling.presence_penalty": Field(
+        ("presence_penalty",),
+        _number("presence_penalty"),
+        lambda r: r.sampling.presence_penalty,
+        _plain("presence_penalty"),
+    ),
+    "sampling.frequency_penalty": Field(
+        ("frequency_penalty",),
+        _number("frequency_penalty"),
+        lambda r: r.sampling.frequency_penalty,
+        _plain("frequency_penalty"),
+    ),
     "sampling.max_tokens": Field(
         ("max_output_tokens",), _read_max_tokens, lambda r: r.sampling.max_tokens, _plain("max_output_tokens")
     ),
@@ -157,8 +169,6 @@ def _sayable(thinking: Thinking) -> Thinking:
 
 _NO_WORD: Final[dict[str, Callable[[Sampling], bool]]] = {
     "top_k": lambda s: s.top_k is not None,
-    "presence_penalty": lambda s: bool(s.presence_penalty),
-    "frequency_penalty": lambda s: bool(s.frequency_penalty),
     "seed": lambda s: s.seed is not None,
     "n": lambda s: s.n not in (None, 1),
     "stop": lambda s: bool(s.stop),
