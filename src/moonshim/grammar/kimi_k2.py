@@ -247,7 +247,7 @@ class KimiK2Grammar:
     def _bare_start(self, text: str, pos: int, end: int) -> int:
         assert self._bare is not None
         # The character that went out before decides whether a word begins here.
-        return self._bare.start(text, pos, end, in_word=self._in_word and not pos)
+        return self._bare.start(text, pos, end, in_word=self._in_word)
 
     def _outside_marker(self, text: str, pos: int, marker: re.Match[str], out: list[Found]) -> int:
         kind, start = self._kinds[marker.group()], marker.start()
@@ -340,6 +340,8 @@ class KimiK2Grammar:
     def _in_header(self, text: str, pos: int, out: list[Found]) -> int:
         marker = self._markers.find(text, pos)
         stop = marker.start() if marker else len(text) - self._markers.unfinished(text, pos)
+        # Never past the limit at once, so that chunking does not decide what is a header.
+        stop = min(stop, pos + HEADER_LIMIT + 1 - len(self._header))
         brace = text.find("{", pos, stop)
         if brace >= 0 and _CLEAR_HEADER.fullmatch(self._header + text[pos:brace]):
             # The arguments marker is missing, but these are the arguments.
@@ -400,11 +402,12 @@ class KimiK2Grammar:
 
     def _after_value(self, text: str, pos: int, out: list[Found]) -> int:
         found = _NOT_SPACE.search(text, pos)
-        stop = found.start() if found else len(text)
+        stop = min(found.start() if found else len(text), pos + GAP_LIMIT + 1 - self._gap_size)
         self._keep_gap(text[pos:stop])
+        if self._gap_size > GAP_LIMIT:
+            self._end_in_speech(self._drop_gap(), out)
+            return stop
         if found is None:
-            if self._gap_size > GAP_LIMIT:
-                self._state, self._prose = _PROSE, self._drop_gap()
             return stop
         pos = stop
         marker = self._markers.match(text, pos)
@@ -426,22 +429,26 @@ class KimiK2Grammar:
         """Text behind the arguments is theirs if the call's own end follows, and speech if not."""
         marker = self._markers.find(text, pos)
         stop = marker.start() if marker else len(text) - self._markers.unfinished(text, pos)
+        # Never past the limit at once, so that chunking does not decide whose text it is.
+        stop = min(stop, pos + PROSE_LIMIT + 1 - len(self._prose))
         self._prose += text[pos:stop]
-        kind = self._kinds[marker.group()] if marker else ""
-        if kind == "call_end":
-            out.append(CallGrew(self._prose))
-        elif marker is not None or len(self._prose) > PROSE_LIMIT:
-            out.append(CallEnded(closed=True))
-            self._state, self._quiet = _OUTSIDE, False
-            self._say(self._prose, out)
-            self._prose = ""
-            return stop
-        if marker is None:
+        over = len(self._prose) > PROSE_LIMIT
+        if marker is None and not over:
             self._held = text[stop:]
             return len(text)
-        self._prose = ""
+        prose, self._prose = self._prose, ""
+        if marker is None or over or (kind := self._kinds[marker.group()]) != "call_end":
+            self._end_in_speech(prose, out)
+            return stop
+        out.append(CallGrew(prose))
         self._end(kind, out)
         return marker.end()
+
+    def _end_in_speech(self, text: str, out: list[Found]) -> None:
+        """The call is over, and this text after its arguments is not part of it."""
+        out.append(CallEnded(closed=True))
+        self._state, self._quiet = _OUTSIDE, False
+        self._say(text, out)
 
     def _marker_in_call(self, text: str, pos: int, out: list[Found]) -> int:
         """At a `<` that stands in no string: a marker ends the call, anything else is part of the arguments."""

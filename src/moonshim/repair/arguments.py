@@ -292,7 +292,7 @@ class SafeArguments:
         return at
 
     def _empty(self, text: str, pos: int, out: list[str]) -> int:
-        found = _NOT_SPACE.search(text, pos + 1)
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + _SPACE_LIMIT)
         if found is None and len(text) - pos <= _SPACE_LIMIT:
             return self._hold(text, pos)
         if found is not None and text[found.start()] == "{":
@@ -304,10 +304,11 @@ class SafeArguments:
         return pos + 1
 
     def _junk(self, text: str, pos: int, out: list[str]) -> int:
-        brace = text.find("{", pos)
+        end = min(len(text), pos + self._limit + 1 - self._kept_size)
+        brace = text.find("{", pos, end)
         if brace < 0:
-            self._keep(text[pos:], out, "arguments without an object")
-            return len(text)
+            self._keep(text[pos:end], out, "arguments without an object")
+            return end
         junk = "".join(self._kept) + text[pos:brace]
         self._kept, self._kept_size = [], 0
         rule = "arguments_leading_null" if junk.strip() == "null" else "arguments_leading_junk"
@@ -318,7 +319,7 @@ class SafeArguments:
     # -- the whole object as a JSON string -------------------------------------------
 
     def _quote(self, text: str, pos: int, out: list[str]) -> int:
-        found = _NOT_SPACE.search(text, pos + 1)
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + _SPACE_LIMIT)
         if found is None and len(text) - pos <= _SPACE_LIMIT:
             return self._hold(text, pos)
         if found is None or text[found.start()] != "{":
