@@ -10,7 +10,7 @@ import pytest
 from moonshim.agent import Provider
 from moonshim.conversation import Message, Text, Tool, ToolCall, ToolResult
 from moonshim.events import Failed, Finished
-from moonshim.formats import TEXT_FORMATS
+from moonshim.formats import STRUCTURED_FORMATS, TEXT_FORMATS
 from moonshim.formats.prompting import calls_as_text, describe_tools
 from moonshim.simulator import Meant, Simulator
 from moonshim.simulator.question import Question
@@ -179,5 +179,25 @@ def test_a_format_that_is_set_reads_the_calls_that_its_host_left_in_the_text(for
             assert isinstance(call, ToolCall)
             assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
             assert box.requests[-1].body["tools"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [("kimi-k2.5", "markers-in-content"), ("kimi-k3", "xtml-in-content"), ("kimi-for-coding", "markers-in-content")],
+)
+def test_the_markers_of_a_kimi_model_are_read_whatever_structured_format_is_set(model: str, fault: str) -> None:
+    """The family of the model says how its calls look in the text; the format only where the family says nothing."""
+
+    async def test() -> None:
+        async with Simulator(nature="selfhost", faults=(fault,), log=lambda seen: None) as box:
+            for format in STRUCTURED_FORMATS:
+                async with Provider(f"{box.url}/v1", model=model, tool_format=format) as provider:
+                    answer = await provider.complete([Message("human", (Text("How is it in Paris?"),))], [WEATHER])
+                calls = [part.name for part in answer.parts if isinstance(part, ToolCall)]
+                text = "".join(part.text for part in answer.parts if isinstance(part, Text))
+                assert (format, calls) == (format, ["get_weather"])
+                assert (format, "<|" in text) == (format, False)
 
     run(test())

@@ -43,7 +43,7 @@ _GRAMMARS: Final[dict[ToolFormat, str]] = {
     "gemma": "gemma",
     "mistral": "mistral",
 }
-"""How calls that stand in the text are read, for formats that somebody chose."""
+"""How calls in the text are read when a format was chosen, for models whose family says nothing about it."""
 _NO_NATIVE_TOOLS: Final[dict[str, Any]] = {
     "tool_name_pattern": None,
     "tool_name_limit": None,
@@ -91,11 +91,14 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
     # -- what is spoken there --------------------------------------------------------
 
     @cached_property
+    def _row(self) -> Needs:
+        """The row of the host table, whatever the format."""
+        return self._needs({})
+
+    @cached_property
     def needs(self) -> Needs:
         """The row of the host table, with what follows from the format."""
-        found = self._needs({})
-        cells = self._format_cells(found)
-        return self._needs(cells) if cells else found
+        return self._needs(self._format_cells) if self._format_cells else self._row
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -104,7 +107,7 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         The dialect is among them always: a request with overrides is made right for its host whoever that is, and
         ours is in no dialect yet.
         """
-        return {"dialect": self.needs.dialect} | self._format_cells(self.needs) | self.cells
+        return {"dialect": self.needs.dialect} | self._format_cells | self.cells
 
     def _needs(self, cells: dict[str, Any]) -> Needs:
         return needs_for(
@@ -133,17 +136,23 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         """Whether tools are described in the prompt, and calls read from the text."""
         return self.format in TEXT_FORMATS
 
-    def _format_cells(self, found: Needs) -> dict[str, Any]:
-        """What follows for the row from a format that somebody chose; one that was found says what the row says."""
+    @cached_property
+    def _format_cells(self) -> dict[str, Any]:
+        """What follows for the row from a format that somebody chose; one that was found says what the row says.
+
+        How calls in the text look is a matter of the model's family: a Kimi writes Kimi's markers, whatever format is
+        set. Formats that are text are described in the prompt, so calls come back in them.
+        """
         if not self.format_is_set:
             return {}
+        found = self._row
         format = self._format(found.dialect)
         if format == "kimi":
             unknown = found.generation == "other"
             return {"id_policy": "k2", "history_ids": "k2", "grammar": "kimi"} if unknown else {}
         cells: dict[str, Any] = {"history_ids": "anthropic" if found.dialect == "anthropic" else "unique"}
         cells["id_policy"] = "unique"
-        if format in _GRAMMARS:
+        if format in TEXT_FORMATS or (found.grammar is None and format in _GRAMMARS):
             cells["grammar"] = _GRAMMARS[format]
         return cells | _NO_NATIVE_TOOLS if format in TEXT_FORMATS else cells
 
