@@ -64,11 +64,11 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         history.switched("kimi-k2.5", "moonshot")
         for message in (human(), ai(), human("And?"), Message("ai", (Reasoning(""), CALL)), RESULT, ai("So.")):
             history.add(message)
-        history.switched("gpt-5", "openai")
+        history.switched("gpt-5", "openai", "hermes")
         kept, id = history.messages, history.id
     with HistoryFile.open(path) as again:
         assert again.messages == kept
-        assert (again.model, again.provider, again.id) == ("gpt-5", "openai", id)
+        assert (again.model, again.provider, again.tool_format, again.id) == ("gpt-5", "openai", "hermes", id)
         assert again.about["title"] == "A talk"
         assert again.troubles == ()
         again.undo()

@@ -65,6 +65,11 @@ class History:
     def provider(self) -> str:
         return self._switched.provider
 
+    @property
+    def tool_format(self) -> str:
+        """The tool format that was set for this model; empty: detected from its name."""
+        return self._switched.tool_format
+
     def add(self, message: Message) -> None:
         self._note(Line(message=message), lambda: self._messages.append(message))
 
@@ -85,10 +90,11 @@ class History:
     def clear(self) -> None:
         self._note(Line(clear=True), self._messages.clear)
 
-    def switched(self, model: str, provider: str = "") -> None:
-        """From here on this model answers. Nothing else changes."""
-        if Switched(model, provider) != self._switched:
-            self._note(Line(switched=Switched(model, provider)), lambda: self._set_switched(model, provider))
+    def switched(self, model: str, provider: str = "", tool_format: str = "") -> None:
+        """From here on this model answers, with this tool format if one was set. Nothing else changes."""
+        switched = Switched(model, provider, tool_format)
+        if switched != self._switched:
+            self._note(Line(switched=switched), lambda: self._set_switched(switched))
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:
@@ -112,8 +118,8 @@ class History:
 
         self._note(Line(undo=count), act)
 
-    def _set_switched(self, model: str, provider: str) -> None:
-        self._switched = Switched(model, provider)
+    def _set_switched(self, switched: Switched) -> None:
+        self._switched = switched
 
     def _note(self, line: Line, act: Callable[[], None]) -> None:
         """Do it, and write down that it was done, if there is anywhere to write."""

@@ -39,6 +39,8 @@ class Switched(Struct, frozen=True, omit_defaults=True):
 
     model: str = ""
     provider: str = ""
+    tool_format: str = ""
+    """The tool format that was set for it; empty: detected from the model's name."""
 
 
 class Line(Struct, frozen=True, omit_defaults=True):

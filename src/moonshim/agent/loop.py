@@ -163,7 +163,7 @@ class Agent:
     def switch(self, provider: Answers) -> None:
         """Another model answers from the next round on. It gets the whole history, as it wants it."""
         self.provider = provider
-        self._untold = self._noting(lambda: self.history.switched(provider.model, provider.name))
+        self._untold = self._note_switch(provider)
 
     def undo(self) -> int:
         """Take the last turn back; how many messages that were."""
@@ -236,7 +236,7 @@ class Agent:
         while self._rounds_bound < 0 or number < self._rounds_bound:
             number += 1
             provider = self.provider
-            for step in self._noting(lambda: self.history.switched(provider.model, provider.name)):  # noqa: B023 - at once
+            for step in self._note_switch(provider):
                 yield step
             yield RoundBegan(number, provider.model)
             async with aclosing(self._answer(turn, provider)) as events:
@@ -327,6 +327,11 @@ class Agent:
 
     def _keep(self, message: Message) -> list[Step]:
         return [*self._noting(lambda: self.history.add(message)), MessageKept(message)]
+
+    def _note_switch(self, provider: Answers) -> list[Step]:
+        # Providers of others need not have tool formats.
+        format = getattr(provider, "tool_format", "") if getattr(provider, "format_is_set", False) else ""
+        return self._noting(lambda: self.history.switched(provider.model, provider.name, format))
 
     def _noting(self, act: Callable[[], object]) -> list[Step]:
         """Change the history; what has to be told of its file."""

@@ -21,6 +21,7 @@ from moonshim.chat.permission import Permission
 from moonshim.chat.shelf import Shelf
 from moonshim.config import Target
 from moonshim.events import Failed, Finished, Repaired
+from moonshim.formats import TOOL_FORMATS
 
 __all__ = ["Session", "Setting"]
 
@@ -65,6 +66,8 @@ class Session:
         """The options of `moonshim chat` that lead to the same host another time."""
         self._tools = list(tools)
         self._begin(self._made(target), history)
+        if setting.tool_format is None:
+            self._restore_format()
 
     # -- who answers -------------------------------------------------------------------------------------------------
 
@@ -127,6 +130,13 @@ class Session:
         history = HistoryFile.open(path)
         self.history.close()
         self._begin(self.provider, history)
+        self._restore_format()
+
+    def _restore_format(self) -> None:
+        """Set the tool format that was set in this conversation for the model that answers."""
+        one, kept = self.provider, self.history
+        if (one.model, one.name) == (kept.model, kept.provider) and kept.tool_format in TOOL_FORMATS:
+            self.set(tool_format=kept.tool_format)
 
     def _begin(self, provider: Provider, history: HistoryFile) -> None:
         system = self.setting.system if self.setting.system is not None else SYSTEM.format(folder=self.folder)
