@@ -16,13 +16,13 @@ from typing import Any, Final, cast
 
 import pytest
 
-from moonshim.cli.serve import PORT, parser
+from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR, Config, parse_config
 from moonshim.config.environment import with_overrides
 from moonshim.config.finding import VARIABLE
 from moonshim.gateway.gate import Gate
 from moonshim.gateway.routes import routes_of
-from moonshim.gateway.settings import ServeSettings, refusal
+from moonshim.gateway.settings import PORT, ServeSettings, refusal
 from moonshim.serving.listening import is_loopback
 from moonshim.store import store_kind
 

@@ -152,12 +152,12 @@ class TestWhatIsRefused:
         assert b"starlette" in run.stderr
         assert b'pip install "moonshim[gateway]"' in run.stderr
 
-    def test_a_store_that_cannot_be_reached_is_a_plain_line(self, tmp_path: Path) -> None:
+    def test_a_store_that_cannot_be_opened_is_a_plain_line(self, tmp_path: Path) -> None:
         done = serve("--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/dev/null/state")
-        assert done.code == 1
-        assert done.lines[-1].startswith("moonshim serve: the store /dev/null/state failed: ")
+        assert done.code == 2
+        assert done.lines[-1] == "moonshim serve: the store /dev/null/state: /dev/null is not a folder"
         done = serve("--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:some/typo/state.db")
-        assert (done.code, "some/typo/state.db: there is no folder some" in done.lines[-1]) == (1, True)
+        assert (done.code, "some/typo/state.db: there is no folder some" in done.lines[-1]) == (2, True)
 
 
 class TestServing:

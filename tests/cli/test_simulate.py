@@ -54,7 +54,7 @@ class TestWhatIsRefused:
             (["--model", "kimi-k3"], "kimi-k3 is a name that requests ask for"),
             (["--api-key-env", "NO_SUCH_KEY"], "--api-key-env: the variable NO_SUCH_KEY is not set"),
             (["--config", "none.toml"], "none.toml: No such file"),
-            (["--host", "no-such-host.invalid"], "no address for --host no-such-host.invalid"),
+            (["--host", "no-such-host.invalid"], "no address for the host 'no-such-host.invalid'"),
         ],
     )  # fmt: skip
     def test_a_name_of_nothing_is_one_line_before_any_port_opens(

@@ -25,7 +25,9 @@ from moonshim.config import (
     warnings_of,
     without_secrets,
 )
+from moonshim.gateway.settings import HOST, PORT, ServeSettings, startup_problems
 from moonshim.hosts.detect import needs_for
+from moonshim.serving.listening import CannotListen
 
 __all__ = ["main"]
 
@@ -78,14 +80,7 @@ def _check(file: str | None) -> int:
         path = find_config(file, os.environ, Path.cwd())
         config = load_config(path, os.environ) if path is not None else config_from_environment(os.environ)
     except ConfigError as error:
-        paint = console.Paint(sys.stderr)
-        for problem in error.problems:
-            console.say(paint.red("✗ ") + console.safe(problem))
-        for note in error.notes:
-            console.say(paint.yellow("! ") + console.safe(note))
-        count = len(error.problems)
-        console.say(f"moonshim config: {count} problem{'s' if count > 1 else ''}")
-        return console.FAILED
+        return _refuse(error.problems, error.notes)
     if config is None:
         console.say(
             "moonshim config: there is no configuration: no moonshim.toml or moonshim.json here or in your "
@@ -93,8 +88,28 @@ def _check(file: str | None) -> int:
             "`moonshim config example` prints one to begin with"
         )
         return console.FAILED
+    if problems := _startup_problems(config):
+        return _refuse([f"{config.source}: {problem}" for problem in problems], warnings_of(config))
     print("\n".join(_report(config, console.Paint(sys.stdout))), flush=True)
     return console.DONE
+
+
+def _startup_problems(config: Config) -> list[str]:
+    """Why `moonshim serve` would refuse it, although it can be read."""
+    try:
+        return startup_problems(config, ServeSettings.of(config))
+    except CannotListen as error:
+        return [str(error)]
+
+
+def _refuse(problems: Sequence[str], notes: Sequence[str]) -> int:
+    paint = console.Paint(sys.stderr)
+    for problem in problems:
+        console.say(paint.red("✗ ") + console.safe(problem))
+    for note in notes:
+        console.say(paint.yellow("! ") + console.safe(note))
+    console.say(f"moonshim config: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
+    return console.FAILED
 
 
 def _report(config: Config, paint: console.Paint) -> Iterator[str]:
@@ -181,7 +196,7 @@ def _of_key(key: GatewayKey) -> str:
 
 def _of_gateway(config: Config) -> list[tuple[str, str]]:
     rows = [
-        ("address", f"{config.host or '127.0.0.1'}, port {config.port or 8484}"),
+        ("address", f"{config.host or HOST}, port {config.port or PORT}"),
         ("store", without_secrets(config.store)),
         ("secret", "set" if config.secret is not None else "made once, and kept in the store"),
     ]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
-HOST: Final = "127.0.0.1"
-PORT: Final = 8484
 MOST_WORKERS: Final = 256
 LONGEST_GRACE: Final = 86_400
 _NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohttp", "structlog", "prometheus_client")
@@ -29,7 +27,8 @@ _USAGE: Final = """moonshim serve [--config FILE] [--host ADDRESS] [--port PORT]
 _EPILOG: Final = """\
 signals:
   SIGTERM, SIGINT  nothing new is taken, running answers finish, exit code 0; a second one ends at once
-  SIGHUP           the configuration is loaded again (a change of the file is noticed without it)
+  SIGHUP           the configuration is loaded again (a change of the file is noticed without it);
+                   when its terminal was closed: as SIGTERM, unless it was started with nohup
 
 exit codes:
   0  it was told to stop
@@ -128,35 +127,25 @@ def _version() -> str:
 
 
 def _settings(given: Any) -> tuple[ServeSettings, Config]:
-    from moonshim.gateway.settings import ServeSettings, refusal
-    from moonshim.serving.listening import CannotListen, is_loopback
+    from moonshim.gateway.settings import ServeSettings, startup_problems
 
     path, config = _configuration(given)
-    host = _first(given.host, config.host, HOST)
-    try:
-        loopback = is_loopback(host)
-    except CannotListen as error:
-        raise _CannotServe(console.safe(str(error))) from None
-    settings = ServeSettings(
-        factory=_DEMO if given.demo else ServeSettings().factory,
-        host=host,
-        port=_first(given.port, config.port, PORT),
-        workers=_first(given.workers, config.workers, 1),
+    settings = ServeSettings.of(
+        config,
+        factory=_DEMO if given.demo else None,
+        host=given.host,
+        port=given.port,
+        workers=given.workers,
         config=None if path is None else str(path),
-        log_dir=_log_dir(_first(given.log_dir, config.log_dir, None)),
-        log_level=_first(given.log_level, config.log_level, "info"),
+        log_dir=given.log_dir,
+        log_level=given.log_level,
         graceful_seconds=given.graceful_seconds,
-        loopback=loopback,
     )
-    reason = refusal(config, settings)
-    if reason is not None:
-        raise _CannotServe(console.safe(reason))
+    if problems := startup_problems(config, settings):
+        raise _CannotServe("\n".join(map(console.safe, problems)))
+    if settings.log_dir is not None:
+        Path(settings.log_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     return settings, config
-
-
-def _first(*places: Any) -> Any:
-    """What the command line says, else the configuration, else what is usual."""
-    return next((value for value in places if value is not None), None)
 
 
 def _configuration(given: Any) -> tuple[Path | None, Config]:
@@ -190,23 +179,9 @@ def _configuration(given: Any) -> tuple[Path | None, Config]:
     return None, config
 
 
-def _log_dir(folder: str | None) -> str | None:
-    """Made now, so that a wrong one is told before anything is served."""
-    if folder is None:
-        return None
-    path = Path(folder).absolute()
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise _CannotServe(f"--log-dir {console.safe(folder)}: {error.strerror}") from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise _CannotServe(f"--log-dir {console.safe(folder)}: cannot be written to")
-    return str(path)
-
-
 def parser() -> console.Parser:
     """What the command understands; `deploy/` is checked against it too."""
-    from moonshim.gateway.settings import GRACEFUL_SECONDS
+    from moonshim.gateway.settings import GRACEFUL_SECONDS, HOST, PORT
 
     made = console.Parser(
         prog="moonshim serve",

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.config import Config
-from moonshim.store import store_kind
+from moonshim.serving.listening import is_loopback
+from moonshim.store import store_kind, store_problem
 
 if TYPE_CHECKING:
     from moonshim.serving.server import Service
 
-__all__ = ["GRACEFUL_SECONDS", "Factory", "ServeSettings", "opening", "refusal"]
+__all__ = ["GRACEFUL_SECONDS", "HOST", "PORT", "Factory", "ServeSettings", "opening", "refusal", "startup_problems"]
 
+HOST: Final = "127.0.0.1"
+PORT: Final = 8484
 GRACEFUL_SECONDS: Final = 600.0
 """How long running answers may take after SIGTERM: as long as a host may take for its first byte."""
 
@@ -25,8 +31,8 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
 
     factory: str = "moonshim.gateway.service:open_service"
     """Where the service is made: `module:function`, with these settings and the worker's number as arguments."""
-    host: str = "127.0.0.1"
-    port: int = 8484
+    host: str = HOST
+    port: int = PORT
     workers: int = 1
     config: str | None = None
     """The file; None: the usual environment variables."""
@@ -35,6 +41,18 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     graceful_seconds: float = GRACEFUL_SECONDS
     loopback: bool = True
     """Whether the address can be reached from this machine only."""
+
+    @classmethod
+    def of(cls, config: Config, /, **given: Any) -> ServeSettings:
+        """The settings that a configuration asks for. A value in `given` (the command line) counts more, if not None.
+
+        Raises `CannotListen` for a host name without an address.
+        """
+        fields = {name: getattr(config, name) for name in ("host", "port", "workers", "log_dir", "log_level")}
+        fields |= {name: value for name, value in given.items() if value is not None}
+        settings = cls(**{name: value for name, value in fields.items() if value is not None})
+        folder = None if settings.log_dir is None else str(Path(settings.log_dir).absolute())
+        return replace(settings, log_dir=folder, loopback=is_loopback(settings.host))
 
 
 Factory: TypeAlias = "Callable[[ServeSettings, int], Awaitable[Service]]"
@@ -66,3 +84,18 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
             'store = "sqlite:PATH" or "redis://…" in the configuration, or set MOONSHIM_STORE'
         )
     return None
+
+
+def startup_problems(config: Config, settings: ServeSettings) -> list[str]:
+    """Every reason why `moonshim serve` would not start with this configuration. Nothing is created to find out."""
+    found = [refusal(config, settings), store_problem(config.store)]
+    if settings.log_dir is not None:
+        found.append(_folder_problem(Path(settings.log_dir)))
+    return [problem for problem in found if problem is not None]
+
+
+def _folder_problem(folder: Path) -> str | None:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"log_dir {folder}: {there} is not a folder"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"log_dir {folder}: no permission to write to {there}"

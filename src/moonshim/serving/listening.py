@@ -86,7 +86,7 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise CannotListen(f"there is no address for --host {host}") from None
+        raise CannotListen(f"there is no address for the host {host!r}") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -26,6 +27,7 @@ _KINDS: Final[dict[str, StoreKind]] = {
     "valkeys": "redis",
     "unix": "redis",
 }
+_NO_REDIS: Final = "this store needs the redis package: install moonshim[redis]"
 _FORMS: Final = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (TLS), valkey://… or unix://SOCKET"
 
 
@@ -121,6 +123,18 @@ def _sqlite_path(rest: str) -> Path:
     return Path(rest).expanduser()
 
 
+def store_problem(url: str) -> str | None:
+    """Why `open_store` would refuse this address, as far as that can be found without creating or changing a file."""
+    kind = store_kind(url)
+    if kind == "sqlite":
+        from moonshim.store.sqlite import file_problem
+
+        return file_problem(_sqlite_path(url.partition(":")[2]))
+    if kind == "redis" and find_spec("redis") is None:
+        return _NO_REDIS
+    return None
+
+
 async def open_store(url: str, *, memory_bytes: int) -> Store:
     """The store at that address. Addresses that are wrong, and files that are no store of ours, raise `InvalidInput`.
 
@@ -138,5 +152,5 @@ async def open_store(url: str, *, memory_bytes: int) -> Store:
     try:
         from moonshim.store.redis import RedisStore
     except ImportError as error:
-        raise InvalidInput("this store needs the redis package: install moonshim[redis]", field="store") from error
+        raise InvalidInput(_NO_REDIS, field="store") from error
     return RedisStore(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -11,9 +12,9 @@ from typing import Any, Final
 
 from moonshim.errors import InvalidInput
 from moonshim.store import FRESH, MOST_ENTRIES
-from moonshim.store.sqlite_thread import DatabaseThread, StoreBusy
+from moonshim.store.sqlite_thread import NOT_A_DATABASE, DatabaseThread, StoreBusy
 
-__all__ = ["SCHEMA_VERSION", "SqliteStore"]
+__all__ = ["SCHEMA_VERSION", "SqliteStore", "file_problem"]
 
 SCHEMA_VERSION: Final = 1
 _OLDEST: Final = (3, 35)
@@ -263,7 +264,16 @@ def _prepare(db: sqlite3.Connection) -> None:
     if db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     db.execute("BEGIN IMMEDIATE")
-    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if _version(db) == 0:
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    db.execute("COMMIT")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    """The schema version of a store, 0 for an empty file; `InvalidInput` for a database that cannot be used."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
     foreign = version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise InvalidInput(
@@ -273,11 +283,34 @@ def _prepare(db: sqlite3.Connection) -> None:
         )
     if foreign:
         raise InvalidInput("the file of the store is the database of something else", field="store")
-    if version == 0:
-        for statement in filter(str.strip, _SCHEMA.split(";")):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    db.execute("COMMIT")
+    return version
+
+
+def file_problem(path: Path) -> str | None:
+    """Why a store cannot be opened at this path, found without creating or changing a file; None: nothing is wrong."""
+    folder = path.parent if path.parent.exists() else path.parent.parent
+    if not folder.exists():
+        return f"the store {path}: there is no folder {folder}"
+    if not folder.is_dir():
+        return f"the store {path}: {folder} is not a folder"
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        return f"the store {path}: no permission to write"
+    if path.is_dir():
+        return f"the store {path}: this is a folder, not a file"
+    if not path.exists():
+        return None
+    try:
+        # Immutable: the file may be in use, and reading it must neither lock it nor leave files beside it.
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+        try:
+            _version(db)
+        finally:
+            db.close()
+    except InvalidInput as error:
+        return f"{path}: {error}"
+    except sqlite3.DatabaseError as error:
+        return f"{path}: {NOT_A_DATABASE}" if error.sqlite_errorname == "SQLITE_NOTADB" else None
+    return None
 
 
 def _bytes(text: str) -> bytes:

@@ -22,11 +22,12 @@ from msgspec import Struct
 from moonshim.errors import InvalidInput
 from moonshim.store import StoreUnavailable
 
-__all__ = ["DatabaseThread", "Job", "StoreBusy"]
+__all__ = ["NOT_A_DATABASE", "DatabaseThread", "Job", "StoreBusy"]
 
 Result = TypeVar("Result")
 Job: TypeAlias = Callable[[sqlite3.Connection], Result]
 
+NOT_A_DATABASE: Final = "the file of the store is no SQLite database"
 _GROUP: Final = 256
 """How many jobs one commit has at most."""
 _JOURNAL_BYTES: Final = 16 * 1024 * 1024
@@ -147,7 +148,7 @@ class DatabaseThread:
                 self._connection.execute("PRAGMA journal_mode=WAL")
             except sqlite3.DatabaseError as error:
                 if error.sqlite_errorname == "SQLITE_NOTADB":
-                    raise InvalidInput("the file of the store is no SQLite database", field="store") from None
+                    raise InvalidInput(NOT_A_DATABASE, field="store") from None
                 raise
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}")
