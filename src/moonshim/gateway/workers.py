@@ -19,6 +19,7 @@ import msgspec
 from moonshim.errors import MoonshimError
 from moonshim.gateway import logs
 from moonshim.gateway.settings import ServeSettings
+from moonshim.serving.hangup import StartingTerminal
 from moonshim.serving.listening import bind, free_port
 from moonshim.serving.server import reachable, until_it_answers
 
@@ -84,7 +85,10 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._tell, signal.SIGHUP)
+        terminal = StartingTerminal()
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: self._stop() if terminal.is_gone() else self._tell(signal.SIGHUP)
+        )
         numbers = range(1, self._settings.workers + 1)
         self._serving = {number: asyncio.Event() for number in numbers}
         announcing = asyncio.create_task(self._announce())
@@ -92,6 +96,7 @@ class _Supervisor:
             codes = await asyncio.gather(*(self._keep(number) for number in numbers))
         finally:
             announcing.cancel()
+            terminal.close()
         if self._failed:
             raise WorkersFailed("the workers could not start; the lines above say why")
         return max(codes)

@@ -1,4 +1,7 @@
-"""A service and bound sockets -> one process that serves, reloads on SIGHUP, and lets answers finish on SIGTERM."""
+"""A service and bound sockets -> one process that serves, reloads on SIGHUP, and lets answers finish on SIGTERM.
+
+A SIGHUP because the terminal was closed ends it as SIGTERM does.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import uvicorn
 
 from moonshim.config import Limits
 from moonshim.serving import logs
+from moonshim.serving.hangup import StartingTerminal
 from moonshim.serving.listening import bind, url_of
 from moonshim.serving.protocol import protocol_with
 
@@ -133,6 +137,8 @@ async def serve(
 ) -> int:
     """The same, in a loop that runs already."""
     service = await opening()
+    # Where another process started this one, that process decides what a hangup means, and passes on what it asks for.
+    terminal = StartingTerminal() if lifeline is None else None
     server = AppServer(_configuration(service.app, service.limits), graceful_seconds)
     waiting: set[asyncio.Task[None]] = set()
 
@@ -145,8 +151,14 @@ async def serve(
         waiting.add(task)
         task.add_done_callback(waiting.discard)
 
+    def hang_up() -> None:
+        if terminal is not None and terminal.is_gone():
+            stop()
+        else:
+            start(service.reload())
+
     try:
-        handlers = {"SIGTERM": stop, "SIGINT": stop, "SIGHUP": lambda: start(service.reload())}
+        handlers = {"SIGTERM": stop, "SIGINT": stop, "SIGHUP": hang_up}
         with _signals(handlers), _until_closed(lifeline, stop):
             start(_announce(server, sockets, ready))
             await server.serve(sockets)
@@ -154,6 +166,8 @@ async def serve(
         for task in waiting:
             task.cancel()
         await service.close()
+        if terminal is not None:
+            terminal.close()
     return 0
 
 
