@@ -41,6 +41,39 @@ def test_a_conversation_goes_on_from_the_name_of_the_last_response(nature: str, 
     assert all(seen.wire == "openai_chat" for seen in box.requests)
 
 
+def _read_like_agno(client: openai.OpenAI, given: Any, **more: Any) -> tuple[str, str, list[Any]]:
+    """agno 3.1 adds every piece of arguments to the newest item, which is whole when any item is done."""
+    name, text, calls, call = "", "", [], None
+    for event in client.responses.create(model="kimi-k2.5", input=given, tools=FUNCTIONS, stream=True, **more):
+        match event.type:
+            case "response.created":
+                name = event.response.id
+            case "response.output_text.delta":
+                text += event.delta
+            case "response.output_item.added" if event.item.type == "function_call":
+                call = event.item
+            case "response.function_call_arguments.delta":
+                assert call is not None
+                call.arguments += event.delta
+            case "response.output_item.done" if call is not None:
+                calls.append(call)
+                call = None
+    return name, text, calls
+
+
+@pytest.mark.parametrize("fault", ["arguments-twice", "shared-index", "missing-index", "interleaved-calls"])
+def test_a_client_that_knows_only_the_newest_item_of_a_stream_gets_every_call(fault: str) -> None:
+    with asking("selfhost", (f"{fault}@2", f"{fault}@4")) as (box, client):
+        name, text, calls = _read_like_agno(client, "What is it like there?")
+        while calls:
+            meant = box.requests[-1].meant
+            assert meant is not None
+            assert [(call.name, call.arguments) for call in calls] == [(one.name, one.arguments) for one in meant.calls]
+            outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": "often"} for call in calls]
+            name, text, calls = _read_like_agno(client, outputs, previous_response_id=name)
+    assert problems_at(box, text) == []
+
+
 def test_a_conversation_that_sends_everything_itself_needs_nothing_kept() -> None:
     with asking("moonshot", FAULTS) as (box, client):
         said: list[Any] = [{"role": "user", "content": "What is it like there?"}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from moonshim.dialect import NUMBER, TEXT, Reply, Template
 from moonshim.dialects.openai_responses.answer_object import echo, response_id, write_error, write_usage
@@ -24,6 +24,7 @@ from moonshim.events import (
 
 __all__ = ["ResponsesEncoder", "encode_response"]
 
+_BlockEvent: TypeAlias = BlockOpened | BlockDelta | BlockSigned | BlockClosed
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -32,6 +33,9 @@ class ResponsesEncoder:
 
     Events are numbered from 0 and items from 0, in the order they opened; identifiers
     are made of the host's own for the answer, so that the same answer has the same.
+
+    One item is open at a time, as in OpenAI's own streams: agno gives each delta to the item
+    that was added last. Events of another block wait until the open one is closed.
     """
 
     def __init__(self, reply: Reply) -> None:
@@ -39,28 +43,17 @@ class ResponsesEncoder:
         self._number = 0
         self._object: Json = {}
         self._items: list[OutputItem] = []
-        self._places: dict[int, int] = {}
-        """Blocks that are open, and the places of their items."""
+        self._open: int | None = None
+        """The block that is open; its item is the last."""
+        self._waiting: dict[int, list[_BlockEvent]] = {}
 
     def feed(self, event: Event) -> list[Json]:
         """The payloads that tell this event."""
         match event:
             case Started():
                 return self._start(event)
-            case BlockOpened(index=index):
-                begin = self._started()
-                self._places[index] = place = len(self._items)
-                self._items.append(open_item(event, self._reply, f"{self._object['id'][5:]}_{place}"))
-                return [*begin, *self._placed(place, self._items[place].opened())]
-            case BlockDelta(index=index, text=text):
-                place = self._places[index]
-                return self._placed(place, self._items[place].grown(text))
-            case BlockSigned(index=index):
-                self._items[self._places[index]].signed(event)
-                return []
-            case BlockClosed(index=index, complete=complete):
-                place = self._places.pop(index)
-                return self._placed(place, self._items[place].closed(complete=complete))
+            case BlockOpened() | BlockDelta() | BlockSigned() | BlockClosed():
+                return self._in_turn(event)
             case Finished() | Failed():
                 return [*self._started(), *self._close_all(), *self._end(event)]
             case Repaired() | Opaque():
@@ -70,13 +63,14 @@ class ResponsesEncoder:
 
     def template(self, index: int) -> Template | None:
         """How the next piece of this block is told; its item keeps the text, and its number is the next one."""
-        place = self._places[index]
-        item = self._items[place]
+        if self._open != index:
+            return None
+        item = self._items[-1]
         pieces, payload = item.pieces, item.piece(TEXT)
         if payload is None or not pieces:
             return None
         number, self._number = self._number, NUMBER
-        (payload,) = self._placed(place, [payload])
+        (payload,) = self._placed([payload])
         self._number = number
 
         def count(text: str) -> int:
@@ -110,10 +104,43 @@ class ResponsesEncoder:
     def _started(self) -> list[Json]:
         return [] if self._object else self._start(Started())
 
+    def _in_turn(self, event: _BlockEvent) -> list[Json]:
+        if self._open is not None and self._open != event.index:
+            self._waiting.setdefault(event.index, []).append(event)
+            return []
+        out = self._write(event)
+        while self._open is None and self._waiting:
+            out += self._write_waiting()
+        return out
+
+    def _write_waiting(self) -> list[Json]:
+        """Everything that waits of the block that opened first."""
+        return [one for event in self._waiting.pop(next(iter(self._waiting))) for one in self._write(event)]
+
+    def _write(self, event: _BlockEvent) -> list[Json]:
+        match event:
+            case BlockOpened(index=index):
+                begin = self._started()
+                self._items.append(open_item(event, self._reply, f"{self._object['id'][5:]}_{len(self._items)}"))
+                self._open = index
+                return begin + self._placed(self._items[-1].opened())
+            case BlockDelta(text=text):
+                return self._placed(self._items[-1].grown(text))
+            case BlockSigned():
+                self._items[-1].signed(event)
+                return []
+            case BlockClosed(complete=complete):
+                self._open = None
+                return self._placed(self._items[-1].closed(complete=complete))
+            case _:
+                assert_never(event)
+
     def _close_all(self) -> list[Json]:
-        """Blocks that are still open when an answer breaks off."""
-        places, self._places = list(self._places.values()), {}
-        return [one for place in places for one in self._placed(place, self._items[place].closed(complete=False))]
+        """Blocks that are still open when an answer breaks off, and those that wait for them."""
+        out: list[Json] = []
+        while self._open is not None or self._waiting:
+            out += self._write_waiting() if self._open is None else self._write(BlockClosed(self._open, complete=False))
+        return out
 
     def _end(self, ending: Finished | Failed) -> list[Json]:
         status, changed = "completed", Json()
@@ -136,9 +163,9 @@ class ResponsesEncoder:
             ]
         )
 
-    def _placed(self, place: int, payloads: list[Json]) -> list[Json]:
+    def _placed(self, payloads: list[Json]) -> list[Json]:
         for payload in payloads:
-            payload["output_index"] = place
+            payload["output_index"] = len(self._items) - 1
         return self._numbered(payloads)
 
     def _numbered(self, payloads: list[Json]) -> list[Json]:
