@@ -51,6 +51,11 @@ ROUNDS: Final[dict[str, tuple[Meant, ...]]] = {
     "think": (Meant(reasoning="Secret thought one.\nSecret thought two.", text="Thought through."),),
     "long": (Meant(reasoning="This will be long.", text=LONG),),
     "hermes": (Meant(text='<tool_call>\n{"name": "glob", "arguments": {"pattern": "*.md"}}\n</tool_call>'),),
+    "gate": (
+        Meant(text="I wait.", calls=(call("bash", command="until [ -e open ]; do sleep 0.1; done; rm open"),)),
+        Meant(text="I write.", calls=(call("write_file", path="new.txt", content="one\n"),)),
+        Meant(text="The gate was open."),
+    ),
     "stuck": (Meant(calls=(call("glob", pattern="*.md"),)),),
     "hello": (Meant(text="Hello yourself."),),
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Final
 
 from rich.console import Console, RenderableType
@@ -62,6 +63,15 @@ class Canvas:
             self._write(self._painter.paint(above, list(below)[-(self.rows - 2) :]))
         else:
             self._write("".join(f"{line}\n" for line in above))
+
+    @contextmanager
+    def marking_pastes(self) -> Iterator[None]:
+        """Have the terminal mark what is pasted: line ends in it are not Enter."""
+        self._write("\x1b[?2004h" if self.moves else "")
+        try:
+            yield
+        finally:
+            self._write("\x1b[?2004l" if self.moves else "")
 
     def say(self, text: str, style: str = "", *, column: int = 0) -> None:
         """A few lines for the person; `column`: where the second column of a table begins."""

@@ -1,31 +1,79 @@
-"""What a person presses while an answer comes -> calls, without an echo on the screen."""
+"""What a person presses while an answer comes -> calls, without an echo on the screen; what they type is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
-__all__ = ["reading_keys"]
+__all__ = ["TypeAhead", "reading_keys"]
 
-_NAMES = {Keys.ControlC: "interrupt", Keys.ControlT: "fold"}
+_NAMES: Final = {Keys.ControlC: "interrupt", Keys.ControlT: "fold"}
+_KEPT: Final = (Keys.ControlM, Keys.ControlJ, Keys.BracketedPaste)
+"""Enter, another line, and what was pasted. Keys that edit or search are for lines that can be seen."""
+_SHOWN: Final = 500
+"""Characters: more than a line of any terminal has."""
+
+
+class TypeAhead:
+    """The text that is typed during a turn, for the next prompt on the same input."""
+
+    def __init__(self, source: Input) -> None:
+        self._source = source
+        self._presses: list[KeyPress] = []
+
+    def begin(self) -> None:
+        """Start with what the last prompt has read beyond its line."""
+        self._presses = get_typeahead(self._source)
+
+    def add(self, presses: Iterable[KeyPress]) -> None:
+        escaped = False
+        for press in presses:
+            if press.key == Keys.ControlH:
+                del self._presses[-1:]
+            elif press.key == Keys.ControlM and escaped:
+                self._presses.append(KeyPress(Keys.ControlJ, "\n"))  # Alt-Enter
+            elif not isinstance(press.key, Keys) or press.key in _KEPT:
+                self._presses.append(press)
+            escaped = press.key == Keys.Escape
+
+    def end(self, *, sends: bool) -> None:
+        """Give it to the next prompt; lines are sent there if `sends`, otherwise they only stand in the input."""
+        kept = [KeyPress(" ") if press.key == Keys.ControlM and not sends else press for press in self._presses]
+        store_typeahead(self._source, kept)
+        self._presses = []
+
+    @property
+    def tail(self) -> str:
+        """The end of it, to be shown."""
+        last = (" ⏎ " if press.key == Keys.ControlM else press.data for press in self._presses[-_SHOWN:])
+        return "".join(last)[-_SHOWN:]
 
 
 @contextmanager
-def reading_keys(source: Input, pressed: Callable[[str], None]) -> Iterator[None]:
+def reading_keys(
+    source: Input, pressed: Callable[[str], None], typed: Callable[[list[KeyPress]], None]
+) -> Iterator[None]:
     """Call `pressed` for each key: `interrupt`, `fold`, or the character itself; other keys do nothing.
 
-    Characters that come at once are words that somebody typed or pasted, and no keys: for those it is `text`.
-    Until it is left, the terminal neither echoes nor makes signals of keys.
+    Characters that come at once are words that somebody typed or pasted, and no keys: for those it is `text`. `typed`
+    gets all keys that were read at once, before `pressed` is called for them. Until it is left, the terminal neither
+    echoes nor makes signals of keys.
     """
 
     def ready() -> None:
         presses = source.read_keys()
+        typed(presses)
         characters = [one.key for one in presses if not isinstance(one.key, Keys) and one.key.isprintable()]
-        if characters:
-            pressed(characters[0] if len(characters) == 1 else "text")
+        if len(characters) > 1 or any(one.key == Keys.BracketedPaste for one in presses):
+            pressed("text")
+        elif characters:
+            pressed(characters[0])
         for press in presses:
             if press.key in _NAMES:
                 pressed(_NAMES[press.key])  # type: ignore[index]  # a key that is in the table

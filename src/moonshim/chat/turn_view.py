@@ -9,11 +9,15 @@ from contextlib import suppress
 from typing import Final
 
 from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyPress
+from rich.cells import cell_len
 from rich.text import Text
 
 from moonshim.chat.canvas import Canvas
-from moonshim.chat.keys import reading_keys
+from moonshim.chat.clean import one_line
+from moonshim.chat.keys import TypeAhead, reading_keys
 from moonshim.chat.permission import Answer, Grant
+from moonshim.chat.prompting import PROMPT
 from moonshim.chat.screen import Called, Screen, Thought
 from moonshim.chat.session import Session
 from moonshim.chat.status import status_parts
@@ -41,10 +45,14 @@ class _Question:
 
 
 class TurnView:
-    """Shows a turn while it happens. Ctrl-C stops it, a second Ctrl-C leaves the chat; Ctrl-T folds reasoning."""
+    """Shows a turn while it happens. Ctrl-C stops it, a second Ctrl-C leaves the chat; Ctrl-T folds reasoning.
+
+    Text that is typed meanwhile is for the next prompt, and no answer to a question.
+    """
 
     def __init__(self, session: Session, canvas: Canvas, source: Input) -> None:
         self._session, self._canvas, self._source = session, canvas, source
+        self._ahead = TypeAhead(source)
         self._screen = Screen()
         self._question: _Question | None = None
         self._interrupts = 0
@@ -69,13 +77,16 @@ class TurnView:
         task = self._task = asyncio.create_task(self._have(prompt))
         painting = asyncio.create_task(self._paint_often())
         try:
-            with reading_keys(self._source, self._pressed):
+            self._ahead.begin()
+            with self._canvas.marking_pastes(), reading_keys(self._source, self._pressed, self._read):
                 await asyncio.wait({task, painting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in (task, painting):
                 one.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(task, painting, return_exceptions=True)
+            # Whoever stops a turn wants to read before anything else is sent.
+            self._ahead.end(sends=not self.was_interrupted)
             self._screen.end()
             self._canvas.paint(self._canvas.items(self._screen.take()))
             self._session.hidden = self._screen.hidden
@@ -97,6 +108,10 @@ class TurnView:
             self._screen.feed(step)
 
     # -- keys --------------------------------------------------------------------------------------------------------
+
+    def _read(self, presses: list[KeyPress]) -> None:
+        if self._question is None:
+            self._ahead.add(presses)
 
     def _pressed(self, key: str) -> None:
         question, now = self._question, time.monotonic()
@@ -136,7 +151,7 @@ class TurnView:
         canvas.fit()
         above = canvas.items(self._screen.take())
         if question is None:
-            canvas.paint(above, [*self._growing(), "", self._status()])
+            canvas.paint(above, [*self._growing(), "", *self._typed_ahead(), self._status()])
             return
         call, ask = canvas.items([question.call]), canvas.lines(Text(question.text, style="bold yellow"))
         # What does not fit where things are asked is shown above: nobody should allow what they have not seen.
@@ -152,6 +167,14 @@ class TurnView:
         if (seen := (items, self._canvas.console.width, self._canvas.rows)) != self._seen:
             self._seen, self._lines = seen, self._canvas.items(items, growing=True)
         return self._lines
+
+    def _typed_ahead(self) -> list[str]:
+        """The end of what was typed, on one line."""
+        width = self._canvas.console.width - len(PROMPT)
+        text = one_line(self._ahead.tail)[-width:]
+        while cell_len(text) > width:
+            text = text[1:]
+        return self._canvas.lines(Text(PROMPT + text, style="dim")) if text else []
 
     def _status(self) -> str:
         doing = "stopping" if self._interrupts else "waiting" if self._screen.waits else "working"
