@@ -17,6 +17,7 @@ from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, probl
 from moonshim.formats import is_kimi_model
 from moonshim.hosts.condition import Conditioned, condition
 from moonshim.hosts.detect import needs_for
+from moonshim.hosts.extra_body import check_extra_body, merge_extra_body
 from moonshim.hosts.legacy_functions import declare_functions
 from moonshim.hosts.lost_reasoning import put_back
 from moonshim.hosts.needs import IdPolicy, Needs
@@ -117,6 +118,7 @@ class Asked:
         overrides: Mapping[str, Any] | None = None,
         recalled: Mapping[int, Reasoning] | None = None,
         transformers: Sequence[Transformer] = (),
+        extra_body: Mapping[str, Any] | None = None,
         reply_id: str | None = None,
         created: int = 0,
         clock: Callable[[], float] | None = None,
@@ -126,6 +128,8 @@ class Asked:
         dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
         if options is not None:
             check_options(options)
+        if extra_body:
+            check_extra_body(extra_body)
         asked, changes = self.request, self.changes
         request = asked if model is None else replace(asked, model=model)
         find = partial(needs_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
@@ -148,6 +152,9 @@ class Asked:
         else:
             made = condition(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
         out, unsaid = speaks.render_request(made.request)
+        if extra_body:
+            out, merged = merge_extra_body(out, extra_body)
+            unsaid = [*unsaid, *merged]
         reply = Reply(
             model=asked.model,
             id=reply_id if reply_id is not None else _digest(self._body),
@@ -195,6 +202,7 @@ def prepare_request(
     secret: bytes | None = None,
     recalled: Mapping[int, Reasoning] | None = None,
     transformers: Sequence[Transformer] = (),
+    extra_body: Mapping[str, Any] | None = None,
     reply_id: str | None = None,
     created: int = 0,
     clock: Callable[[], float] | None = None,
@@ -206,7 +214,8 @@ def prepare_request(
     where the client calls it something else. `secret` keys what we mint (signatures,
     encrypted content); `recalled` is reasoning that the client has lost, by the index of its
     message (see docs/requests.md); `transformers` change the request before anything else,
-    and the answer (docs/transformers.md); `reply_id` and `created` name the answer where the
+    and the answer (docs/transformers.md); `extra_body` is merged deeply into the body that is
+    sent, and wins; `reply_id` and `created` name the answer where the
     host does not; `clock` (`time.time`) is asked when a Responses answer is completed.
 
     A request that cannot be understood, or not be made right, raises `InvalidInput` with the field.
@@ -226,6 +235,7 @@ def prepare_request(
         overrides=overrides,
         recalled=recalled,
         transformers=transformers,
+        extra_body=extra_body,
         reply_id=reply_id,
         created=created,
         clock=clock,

@@ -120,6 +120,44 @@ def test_what_its_transformers_ask_for_is_asked_for_in_our_way(config: Config) -
     assert first.headers == {"HTTP-Referer": "https://example.com", "X-Title": "mine"}
     assert first.cells_for("moonshotai/kimi-k2") == {"default_max_tokens": 16384, "output_limit": 16384}
     assert first.cells_for("moonshotai/kimi-k2-thinking") == {}
+    assert first.body_for("moonshotai/kimi-k2") == {"provider": {"only": ["x"]}}
+
+
+def test_options_that_its_transformers_put_into_requests_become_the_body_of_requests() -> None:
+    provider = """
+      name: 'router', api_base_url: 'https://openrouter.ai/api/v1', api_key: 'k', models: ['a', 'b'],
+      transformer: {
+        use: [['openrouter', {title: 'mine', provider: {only: ['x'], sort: 'price'}, stream: false}]],
+        a: {use: [['customparams', {provider: {sort: 'latency'}, top_k: 0x10}]]},
+      },"""
+    config = json_("{Providers: [{" + provider + "}]}")
+    (router,) = config.providers
+    assert router.body_for("a") == {"provider": {"only": ["x"], "sort": "latency"}, "top_k": 16}
+    assert router.body_for("b") == {"provider": {"only": ["x"], "sort": "price"}}
+    assert any("openrouter.stream: `stream` cannot be set here" in one for one in warnings_of(config))
+    (own,) = json_("{Providers: [{" + provider + " body: {provider: {sort: 'throughput'}}}]}").providers
+    assert own.body_for("b") == {"provider": {"only": ["x"], "sort": "throughput"}}
+
+
+def test_json5_is_read_with_the_line_of_every_mistake() -> None:
+    text = """// keys without quotes
+    {
+      'providers': [{
+        name: "a", api_base_url: 'http://localhost:8000/v1',
+        models: ['it\\'s "one" \\x41', "two"], // trailing commas, too
+        timeouts: {connect: .5, first_byte: +0x10, between_bytes: 5.},
+        modles: [],
+      },],
+    }"""
+    (told,) = problems(text, suffix=".json5")
+    assert told.startswith("moonshim.json5:7: providers[0].modles: ")
+    (provider,) = json_(text.replace("modles: [],", "")).providers
+    assert provider.models == ('it\'s "one" A', "two")
+    assert (provider.timeouts.connect, provider.timeouts.first_byte, provider.timeouts.between_bytes) == (
+        0.5,
+        16.0,
+        5.0,
+    )
 
 
 def test_everything_that_has_no_meaning_here_is_named_once_with_its_line(config: Config) -> None:

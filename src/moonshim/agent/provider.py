@@ -20,12 +20,14 @@ from moonshim.errors import InvalidInput, Problem, UpstreamError
 from moonshim.events import Failed
 from moonshim.formats import ToolFormat
 from moonshim.formats.prompting import as_text
+from moonshim.hosts.extra_body import check_extra_body
 from moonshim.options import KimiOptions
 from moonshim.plan import check_options
 from moonshim.prepare import Asked, Prepared
 from moonshim.seal import Sealer
 from moonshim.stage import Transformer
 from moonshim.upstream import Upstream
+from moonshim.values import copied
 
 __all__ = ["AnswerFailed", "Provider"]
 
@@ -92,6 +94,7 @@ class Provider:
         upstream: Upstream | None = None,
         cells: Mapping[str, Any] = {},
         transformers: Sequence[Transformer] = (),
+        extra_body: Mapping[str, Any] = {},
         proxy: str | None = None,
         ca_bundle: str | None = None,
         longest_wait: float = LONGEST_WAIT,
@@ -101,7 +104,8 @@ class Provider:
         """Wrong arguments raise `InvalidInput`; nothing is asked yet.
 
         `options` are what to mend (None: everything, for a Kimi); `cells` are cells of the host's row that are
-        otherwise here (docs/hosts.md), `transformers` the chain of docs/transformers.md. `upstream` is whoever asks
+        otherwise here (docs/hosts.md), `transformers` the chain of docs/transformers.md. `extra_body` is merged deeply
+        into every request, and wins over what would be sent. `upstream` is whoever asks
         hosts already: it is not closed with this. Before a host is asked again, `sleep` waits for as long as it
         says, or for a part of a second that `random` decides; what would take over `longest_wait` seconds is told as
         the failure that it is.
@@ -130,6 +134,8 @@ class Provider:
             raise InvalidInput("transformers must be a list of transformers", field="transformers")
         if options is not None:
             check_options(options)
+        check_extra_body(extra_body)
+        self._extra_body = copied(dict(extra_body))
         self.name = name or self._destination.name
         self.thinking = read_thinking(thinking)
         self.sampling = sampling
@@ -274,6 +280,7 @@ class Provider:
             options=self._options,
             overrides=destination.overrides,
             transformers=self._transformers,
+            extra_body=self._extra_body,
             reply_id="moonshim",
         )
 

@@ -85,6 +85,7 @@ class Choices:
             options=chain.options,
             transformers=chain.transformers,
             cells=host.cells_for(target.model),
+            extra_body=host.body_for(target.model),
             headers=host.headers,
             timeouts=host.timeouts,
             attempts=self.config.retries.attempts,

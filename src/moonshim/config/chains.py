@@ -17,7 +17,8 @@ from msgspec import Struct, field
 from moonshim.config.model import Provider, TransformerUse
 from moonshim.config.problems import Path, Problems, nearest
 from moonshim.config.reading import Table, kind_of
-from moonshim.errors import MoonshimError
+from moonshim.errors import InvalidInput, MoonshimError
+from moonshim.hosts.extra_body import check_extra_body, deep_merge
 
 if TYPE_CHECKING:
     from moonshim.transformers import Chain
@@ -27,14 +28,15 @@ __all__ = ["Chains", "chain_warnings", "read_chains"]
 OURS: Final = ("Kimi", "Log")
 
 _NOT_NEEDED: Final = "is not needed here: hosts are known by their address"
+_MERGED: Final = "; its options go into `body`"
 _MENDED: Final = "is not needed here: what it does is always done"
 _ELSEWHERE: Final = "speaks a protocol that is not spoken here, and does nothing"
 _FOREIGN: Final[dict[str, str]] = {
-    "openrouter": _NOT_NEEDED,
+    "openrouter": _NOT_NEEDED + _MERGED,
     "deepseek": _NOT_NEEDED,
     "groq": _NOT_NEEDED,
     "cerebras": _NOT_NEEDED,
-    "vercel": _NOT_NEEDED,
+    "vercel": _NOT_NEEDED + _MERGED,
     "glm": _NOT_NEEDED,
     "openai": _NOT_NEEDED,
     "tooluse": _MENDED,
@@ -44,7 +46,7 @@ _FOREIGN: Final[dict[str, str]] = {
     "cleancache": _MENDED,
     "streamoptions": _MENDED,
     "sampling": "is not needed here: the host table knows which sampling values a model takes",
-    "customparams": "does nothing here",
+    "customparams": "is `body` here",
     "maxtoken": "sets the cells `default_max_tokens` and `output_limit` here",
     "maxcompletiontokens": "sets the cells `default_max_tokens` and `output_limit` here",
     "anthropic": 'is `dialect = "anthropic"` here',
@@ -60,6 +62,10 @@ _FOREIGN: Final[dict[str, str]] = {
 }
 """The transformers that claude-code-router brings, in lower case."""
 
+_PUTS_OPTIONS: Final = frozenset({"openrouter", "vercel", "customparams"})
+"""Those that copy their options into every request."""
+_OPENROUTER_HEADERS: Final = {"referer": "HTTP-Referer", "title": "X-Title"}
+
 _PLACE: Final = re.compile(r"(?P<file>.+\.py):\w+|[\w.]+:\w+")
 """A class in a file (`./mine.py:Mine`), or in a module (`package.module:Mine`)."""
 
@@ -71,6 +77,8 @@ class Chains(Struct):
     by_model: dict[str, tuple[TransformerUse, ...]] = field(default_factory=dict)
     cells: dict[str, Any] = field(default_factory=dict)
     model_cells: dict[str, dict[str, Any]] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
+    model_bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
     dialect: str | None = None
 
@@ -93,6 +101,7 @@ def read_chains(
         uses = reader.uses(table.anything("use"), table.at("use"))
         chains.cells = _limits(uses)
         chains.headers = _headers(uses)
+        chains.body = reader.body(uses)
         if any(use.name.lower() == "anthropic" for use, _ in uses):
             chains.dialect = "anthropic"
         chains.shared = reader.kept(uses)
@@ -109,6 +118,8 @@ def read_chains(
         inner.close()
         if limits := _limits(uses):
             chains.model_cells[model] = limits
+        if body := reader.body(uses):
+            chains.model_bodies[model] = body
         if kept := reader.kept(uses):
             chains.by_model[model] = kept
     return chains
@@ -184,6 +195,24 @@ class _Reader:
             ours.append(use)
         return tuple(ours) if ours or not uses else None
 
+    def body(self, uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
+        """The fields that claude-code-router's transformers put into requests: most of their options."""
+        fields: dict[str, Any] = {}
+        for use, path in uses:
+            kind = use.name.lower()
+            if kind not in _PUTS_OPTIONS or use.name in self._plug_ins:
+                continue
+            for name, value in use.options.items():
+                if kind == "openrouter" and name in _OPENROUTER_HEADERS:
+                    continue
+                try:
+                    check_extra_body({name: value}, use.name)
+                except InvalidInput as error:
+                    self._problems.note(path, f"{error.field}: {error}")
+                    continue
+                fields = deep_merge(fields, {name: value})
+        return fields
+
     def _placed(self, use: TransformerUse) -> TransformerUse:
         """A plug-in's file is looked for beside the configuration."""
         found = _PLACE.fullmatch(use.name)
@@ -215,11 +244,10 @@ def _limits(uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
 
 def _headers(uses: list[tuple[TransformerUse, Path]]) -> dict[str, str]:
     """The headers that claude-code-router's `openrouter` sends."""
-    named = {"referer": "HTTP-Referer", "title": "X-Title"}
     return {
         header: value
         for use, _ in uses
         if use.name.lower() == "openrouter"
-        for option, header in named.items()
+        for option, header in _OPENROUTER_HEADERS.items()
         if isinstance(value := use.options.get(option), str) and value
     }

@@ -1,7 +1,8 @@
-"""JSON text -> its values, and the line of every key and element.
+"""JSON or JSON5 text -> its values, and the line of every key and element.
 
-What people have in their files is read too: comments, a comma before a closing bracket (claude-code-router takes
-both), and several objects one behind the other, which is how providers are often shown.
+claude-code-router's files are JSON5: comments, trailing commas, keys without quotes, single quotes, hexadecimal
+numbers. A small reader of our own keeps the line of every key, which no JSON5 package does. Several objects in a row
+are read too, which is how providers are often shown.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ __all__ = ["NotJson", "read_json"]
 
 DEEPEST: Final = 64
 
-_GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_GAP: Final = re.compile(r"(?:[\s\ufeff]+|//[^\r\n\u2028\u2029]*|/\*.*?\*/)*", re.DOTALL)
 _LINE_END: Final = re.compile("\n")
 _SCALAR: Final = JSONDecoder()
+_NAME: Final = re.compile(r"(?:[^\W\d]|\$)[\w$\u200c\u200d]*")
+_NUMBER: Final = re.compile(
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|Infinity|NaN|(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+)
+_STRING: Final = re.compile(r"""(["'])((?:(?!\1)[^\\\r\n]|\\(?:\r\n|.))*)\1""", re.DOTALL)
+_ESCAPE: Final = re.compile(r"""\\(\r\n|.)|(")""", re.DOTALL)
+_LINE_CONTINUES: Final = ("\n", "\r", "\r\n", "\u2028", "\u2029")
+_ALSO_IN_JSON: Final = "\\/bfnrtu"
+_ONLY_IN_JSON5: Final = {"v": "\\u000b", "0": "\\u0000", "x": "\\u00"}
 
 
 class NotJson(ValueError):
@@ -85,10 +95,8 @@ class _Reader:
     def _object(self, path: Path, depth: int) -> dict[str, Any]:
         values: dict[str, Any] = {}
         while not self._take("}"):
-            if not self._text.startswith('"', self._at):
-                raise self._error("a key in double quotes is needed here")
             started = self._at
-            key = self._scalar()
+            key = self._key()
             if key in values:
                 self._at = started
                 raise self._error(f"the key `{key}` is there twice")
@@ -112,11 +120,29 @@ class _Reader:
         if not self._take(",") and not self._text.startswith(closing, self._at):
             raise self._error(f"a comma or `{closing}` is needed here")
 
+    def _key(self) -> str:
+        if self._text.startswith(('"', "'"), self._at):
+            key: str = self._scalar()
+            return key
+        found = _NAME.match(self._text, self._at)
+        if found is None:
+            raise self._error("a key is needed here")
+        self._at = found.end()
+        return found[0]
+
     def _scalar(self) -> Any:
+        text, number, string = self._text, _NUMBER.match(self._text, self._at), _STRING.match(self._text, self._at)
         try:
-            value, self._at = _SCALAR.raw_decode(self._text, self._at)
+            if number is not None:
+                self._at = number.end()
+                return _number(number[0])
+            if string is not None and (string[1] == "'" or "\\" in string[2]):
+                value, _ = _SCALAR.raw_decode(f'"{_ESCAPE.sub(_json_escape, string[2])}"')
+                self._at = string.end()
+                return value
+            value, self._at = _SCALAR.raw_decode(text, self._at)
         except JSONDecodeError as error:
-            self._at = error.pos
+            self._at = error.pos if string is None else self._at
             raise self._error("a value is needed here" if error.msg == "Expecting value" else error.msg) from None
         except ValueError:  # a number of more digits than Python reads
             raise self._error("this number is too long") from None
@@ -141,3 +167,22 @@ class _Reader:
         line = self._line()
         start = self._ends[line - 2] + 1 if line > 1 else 0
         return NotJson(why, line, self._at - start + 1)
+
+
+def _number(text: str) -> float:
+    digits = text.lstrip("+-").lower()
+    if digits.startswith("0x"):
+        return int(text, 16)
+    return float(text) if any(mark in digits for mark in ".ein") else int(text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    """An escape of JSON5, or a quote that needs none there, as JSON writes it."""
+    escaped, quote = found[1], found[2]
+    if quote or escaped == '"':
+        return '\\"'
+    if escaped in _LINE_CONTINUES:
+        return ""
+    if escaped in _ONLY_IN_JSON5:
+        return _ONLY_IN_JSON5[escaped]
+    return found[0] if escaped in _ALSO_IN_JSON or escaped.isdecimal() else escaped

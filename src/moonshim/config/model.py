@@ -7,6 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from moonshim.hosts.extra_body import deep_merge
+
 __all__ = [
     "Config",
     "GatewayKey",
@@ -89,6 +91,10 @@ class Provider(Struct, frozen=True, kw_only=True):
     """Cells of its row that are otherwise here."""
     model_cells: dict[str, dict[str, Any]] = {}
     """Cells that are otherwise for single models. `cells_for` has both."""
+    body: dict[str, Any] = {}
+    """Fields that are merged into every request, and win over what the client sent."""
+    model_bodies: dict[str, dict[str, Any]] = {}
+    """Such fields of single models. `body_for` has both."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     transformers: tuple[TransformerUse, ...] | None = None
@@ -110,6 +116,11 @@ class Provider(Struct, frozen=True, kw_only=True):
         """The cells that are otherwise here for this model: its own before those of the provider."""
         own = self.model_cells.get(model)
         return self.cells | own if own else self.cells
+
+    def body_for(self, model: str) -> dict[str, Any]:
+        """The fields merged into requests for this model: its own win over those of the provider."""
+        own = self.model_bodies.get(model)
+        return deep_merge(self.body, own) if own else self.body
 
     def uses_for(self, model: str) -> tuple[TransformerUse, ...] | None:
         """The chain for this model: that of the provider, then its own; None: nothing was said."""

@@ -3,41 +3,64 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moonshim.config.reading import Table
 from moonshim.errors import InvalidInput
 from moonshim.hosts.detect import needs_for
+from moonshim.hosts.extra_body import check_extra_body
 from moonshim.hosts.needs import Needs
 
-__all__ = ["cell_names", "read_cells", "read_models"]
+__all__ = ["cell_names", "read_body", "read_cells", "read_models"]
 
 _ROW_CELLS: Final = frozenset({"host", "dialect"})
 """Cells that are keys of the provider itself."""
 
 
-def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, dict[str, Any]]]:
-    """The names, and the cells that single models have."""
-    cells: dict[str, dict[str, Any]] = {}
+Fields: TypeAlias = dict[str, Any]
+
+
+def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, Fields], dict[str, Fields]]:
+    """The names, the cells that single models have, and the fields that are merged into their requests."""
+    cells: dict[str, Fields] = {}
+    bodies: dict[str, Fields] = {}
     for place, one in enumerate(table.elements("models")):
         path = (*table.at("models"), place)
-        name, own = _described(one) if isinstance(one, Table) else (one, {})
+        name, own, body = _described(one) if isinstance(one, Table) else (one, {}, {})
         if not isinstance(name, str) or not name.strip():
             if not isinstance(one, Table):
                 table.problems.add(path, "this must be the name of a model, or a table with its `id`")
         elif name in cells:
             table.problems.add(path, f"`{name}` is there twice")
         else:
-            cells[name] = own
-    return tuple(cells), {name: own for name, own in cells.items() if own}
+            cells[name], bodies[name] = own, body
+    return tuple(cells), _without_empty(cells), _without_empty(bodies)
 
 
-def _described(table: Table) -> tuple[str | None, dict[str, Any]]:
-    name, cells = table.text("id", also=("name",)), read_cells(table)
+def _without_empty(by_model: dict[str, Fields]) -> dict[str, Fields]:
+    return {name: own for name, own in by_model.items() if own}
+
+
+def _described(table: Table) -> tuple[str | None, Fields, Fields]:
+    name, cells, body = table.text("id", also=("name",)), read_cells(table), read_body(table)
     if "id" not in table and "name" not in table:
         table.problems.add(table.path, "a model needs an `id`")
     table.close(more=cell_names())
-    return name, cells
+    return name, cells, body
+
+
+def read_body(table: Table) -> Fields:
+    """The fields under `body`, which are merged into requests."""
+    body = table.anything("body")
+    if body is None:
+        return {}
+    try:
+        check_extra_body(body, "body")
+    except InvalidInput as error:
+        place = f"{error.field}: " if error.field not in (None, "body") else ""
+        table.error("body", f"{place}{error}")
+        return {}
+    return dict(body)
 
 
 def read_cells(table: Table) -> dict[str, Any]:

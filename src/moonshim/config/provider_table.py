@@ -14,8 +14,9 @@ from moonshim.config.chains import Chains, read_chains
 from moonshim.config.endpoints import dialect_of
 from moonshim.config.key_places import read_keys
 from moonshim.config.model import Provider, Timeouts, TransformerUse
-from moonshim.config.model_cells import cell_names, read_cells, read_models
+from moonshim.config.model_cells import cell_names, read_body, read_cells, read_models
 from moonshim.config.reading import Table, existing_file
+from moonshim.hosts.extra_body import deep_merge
 from moonshim.hosts.needs import UpstreamDialect
 from moonshim.hosts.table import HOSTS
 
@@ -46,7 +47,7 @@ def read_provider(table: Table, defaults: Defaults) -> Provider | None:
     name = _name(table)
     address = _address(table)
     keys, sources = read_keys(table, defaults.folder)
-    models, model_cells = read_models(table)
+    models, model_cells, model_bodies = read_models(table)
     host = table.choice("host", HOSTS)
     dialect = table.choice("dialect", get_args(UpstreamDialect))
     headers = _headers(table)
@@ -63,6 +64,9 @@ def read_provider(table: Table, defaults: Defaults) -> Provider | None:
     cells = chains.cells | read_cells(table)
     for model, theirs in chains.model_cells.items():
         model_cells[model] = theirs | model_cells.get(model, {})
+    body = deep_merge(chains.body, read_body(table))
+    for model, theirs in chains.model_bodies.items():
+        model_bodies[model] = deep_merge(theirs, model_bodies.get(model, {}))
     timeouts = read_timeouts(table.table("timeouts"), defaults.timeouts)
     flags = {key: table.flag(key) or False for key in ("passes_client_key", "retry_empty_answer")}
     ca_bundle = existing_file(table, "ca_bundle", defaults.folder)
@@ -84,6 +88,8 @@ def read_provider(table: Table, defaults: Defaults) -> Provider | None:
         host=host,
         cells=cells,
         model_cells=model_cells,
+        body=body,
+        model_bodies=model_bodies,
         headers=chains.headers | headers,
         timeouts=timeouts,
         transformers=chains.shared,

@@ -363,6 +363,7 @@ class _Check:
             options=chain.options,
             overrides=provider.cells_for(self._model) or None,
             transformers=chain.transformers,
+            extra_body=provider.body_for(self._model),
         )
 
     def _call_to(

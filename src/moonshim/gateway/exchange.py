@@ -154,6 +154,7 @@ def _prepared(view: View, call: ClientCall, asked: Asked, target: Target, recall
         overrides=provider.cells_for(target.model) or None,
         recalled=recalled,
         transformers=chain.transformers,
+        extra_body=provider.body_for(target.model),
         reply_id=uuid.uuid4().hex,
         created=int(call.record.started),
         clock=time.time,
