@@ -25,10 +25,11 @@ from moonshim.agent.history_lines import (
 )
 from moonshim.conversation import Message, ToolCall, ToolResult
 
-__all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotKept", "read_history"]
+__all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotKept", "read_history", "read_opening"]
 
 _NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 """What is said by things that cannot be made safe: pipes, devices, some network disks."""
+_LONGEST_OPENING: Final = 64 * 1024
 _NO_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """A pipe to which nobody writes is not waited for."""
 
@@ -290,16 +291,28 @@ _OWN: Final = ("moonshim", "version", "id", "created")
 def read_history(path: str | Path) -> Conversation:
     """What a conversation's file says, without opening it for writing: others may have it open."""
     path = Path(path)
+    return read_lines(_read(path), str(path)) or Conversation()
+
+
+def read_opening(path: str | Path) -> dict[str, Any]:
+    """The first line of a conversation's file, however long the rest is."""
+    path = Path(path)
+    opening = read_lines(_read(path, _LONGEST_OPENING).partition(b"\n")[0] + b"\n", str(path))
+    return {} if opening is None else opening.about
+
+
+def _read(path: Path, most: int | None = None) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_WAITING)
     except (OSError, ValueError) as error:
         raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
     try:
         _check_ordinary(descriptor, path)
-        data = _all_of(descriptor, path)
+        return _all_of(descriptor, path) if most is None else os.pread(descriptor, most, 0)
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {_why(error)}") from error
     finally:
         os.close(descriptor)
-    return read_lines(data, str(path)) or Conversation()
 
 
 def _check_ordinary(descriptor: int, path: Path) -> None:

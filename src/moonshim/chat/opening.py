@@ -77,7 +77,7 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             config = configured(wish, environ)
         choices = Choices(config)
         stack.push_async_callback(choices.close)
-        shelf = Shelf(data_folder(environ) / "chats")
+        shelf = Shelf(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
         tools = toolbox(wish.folder, outside=wish.outside, hidden=_key_variables(config, wish))
         unknown = [name for name in wish.allow if name not in {tool.name for tool in tools}]
         if unknown:

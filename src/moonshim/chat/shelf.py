@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from moonshim.agent.history import HistoryError, HistoryFile, read_history
+from moonshim.agent.history import HistoryError, HistoryFile, read_history, read_opening
 from moonshim.chat.clean import one_line
-from moonshim.conversation import Message, Text
+from moonshim.conversation import Message, Text, ToolCall
 
 __all__ = ["Kept", "Shelf", "counted", "data_folder", "first_words"]
 
@@ -50,15 +50,24 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class Shelf:
-    """The conversations of one user. Each has a file of its own, which only that user can read."""
+    """The conversations of one user. Each has a file of its own, which only that user can read.
 
-    def __init__(self, folder: Path) -> None:
+    `here` is the folder that is worked in; None: any. `oneshot`: new conversations are for one answer (`-p`).
+    """
+
+    def __init__(self, folder: Path, *, here: Path | None = None, oneshot: bool = False) -> None:
         self.folder = folder
+        self._here = None if here is None else str(here.resolve())
+        self._oneshot = oneshot
 
     def begin(self, now: datetime | None = None) -> HistoryFile:
         """A new conversation. One in which nothing is said leaves no file."""
         moment = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
-        return HistoryFile.create(self.folder / f"{moment}-{secrets.token_hex(2)}{_SUFFIX}")
+        about = {"folder": self._here, "oneshot": self._oneshot or None}
+        return HistoryFile.create(
+            self.folder / f"{moment}-{secrets.token_hex(2)}{_SUFFIX}",
+            {key: value for key, value in about.items() if value is not None},
+        )
 
     def path(self, name: str) -> Path:
         """Where a conversation of this name is, or would be. Names with a slash, and `.jsonl` files, are paths."""
@@ -69,12 +78,9 @@ class Shelf:
         return self.folder / f"{name}{_SUFFIX}"
 
     def find(self, name: str) -> Path:
-        """The file of a conversation: by its name, by the beginning of it, or `last`."""
+        """The file of a conversation: by its name, by the beginning of it, or `last`: the last one of this folder."""
         if name == LAST:
-            newest = self._files()
-            if not newest:
-                raise HistoryError(f"there is no conversation in {self.folder} yet")
-            return newest[0]
+            return self._last()
         path = self.path(name)
         if path.exists():
             return path
@@ -108,6 +114,27 @@ class Shelf:
             )
         return kept
 
+    def _last(self) -> Path:
+        files = self._files()
+        if not files:
+            raise HistoryError(f"there is no conversation in {self.folder} yet")
+        found = next((path for path in files if self._can_be_last(path)), None)
+        if found is None:
+            raise HistoryError(
+                f"there is no conversation of the folder {self._here} yet; the last of any folder is {files[0].stem}"
+            )
+        return found
+
+    def _can_be_last(self, path: Path) -> bool:
+        """Whether it is one of this folder, and not a `-p` run that was never answered."""
+        try:
+            about = read_opening(path)
+            if self._here is not None and about.get("folder") != self._here:
+                return False
+            return not about.get("oneshot") or any(map(_is_answer, read_history(path).messages))
+        except HistoryError:
+            return False
+
     def names(self) -> list[str]:
         """For completion."""
         return [path.stem for path in self._files()]
@@ -127,6 +154,10 @@ def counted(messages: int) -> str:
     ('1 message', '4 messages')
     """
     return f"{messages} {'message' if messages == 1 else 'messages'}"
+
+
+def _is_answer(message: Message) -> bool:
+    return message.speaker == "ai" and not any(isinstance(part, ToolCall) for part in message.parts)
 
 
 def first_words(messages: tuple[Message, ...]) -> str:

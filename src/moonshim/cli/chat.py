@@ -48,7 +48,7 @@ examples:
   moonshim chat                                     with what is configured, or with the keys in the environment
   moonshim chat --demo                              with the simulator: no key, and no model
   moonshim chat --base-url http://127.0.0.1:8000/v1 --model kimi-k2.5
-  moonshim chat --resume                            go on with the last conversation
+  moonshim chat --resume                            go on with the last conversation of this folder
   moonshim chat -p "What is in this folder?" --allow bash
   git diff | moonshim chat -p - --output json"""
 
@@ -205,7 +205,13 @@ def parser() -> console.Parser:
         "--config", metavar="FILE", help="the configuration; if not given: MOONSHIM_CONFIG, ./moonshim.toml or .json, …"
     )
     add("--demo", action="store_true", help="chat with the simulator, which is no model; configuration is not read")
-    add("--resume", metavar="ID", nargs="?", const="last", help="go on with a conversation; without ID: with the last")
+    add(
+        "--resume",
+        metavar="ID",
+        nargs="?",
+        const="last",
+        help="go on with a conversation; without ID: the last of this folder",
+    )
     add("--folder", metavar="DIR", default=".", help="where the tools work (default: the current folder)")
     add("--outside", action="store_true", help="tools may leave that folder")
     add("--yolo", action="store_true", help="never ask before something is written or run")
