@@ -116,7 +116,9 @@ def test_the_page_has_the_known_hosts_as_they_are_used() -> None:
     ]
     config = config_from_environment({host.variable: "k" for host in KNOWN_HOSTS})
     assert config is not None
-    assert set(re.findall(r"`([a-z-]+\*)`", section("No file at all"))) == set(config.aliases)
+    assert set(re.findall(r"`([a-z-]+\*)`", section("No file at all"))) == {
+        name for name in config.aliases if "*" in name
+    }
 
 
 EXAMPLES = re.findall(r"```(toml|json)\n(.*?)```", PAGE, re.DOTALL)

@@ -122,7 +122,11 @@ def test_a_key_is_enough_for_every_known_host(host: object) -> None:
 def test_claude_code_and_codex_get_a_kimi_with_nothing_but_a_key() -> None:
     config = from_environment(MOONSHOT_API_KEY="a", OPENROUTER_API_KEY="b")
     expected = ("moonshot/kimi-k3", "openrouter/moonshotai/kimi-k3")
-    assert config.aliases == {"claude-*": expected, "gpt-*": expected, "codex-*": expected}
+    assert {name: config.aliases[name] for name in ("claude-*", "gpt-*", "codex-*")} == dict.fromkeys(
+        ("claude-*", "gpt-*", "codex-*"), expected
+    )
+    assert "kimi-*" not in config.aliases, "moonshot lists its models: a misspelt one is an error"
+    assert "kimi-k2.6" not in config.aliases, "moonshot has a model of this name"
     assert warnings_of(config) == []
 
 
@@ -134,7 +138,7 @@ def test_a_model_of_ones_own_takes_their_place() -> None:
 
 
 def test_a_host_whose_names_are_not_known_asks_for_one() -> None:
-    config = from_environment(TOGETHER_API_KEY="a")
+    config = from_environment(TOGETHER_API_KEY="a", TOGETHER_BASE_URL="https://openrouter.ai/api/v1")
     assert config.aliases == {}
     assert "MOONSHIM_MODEL" in warnings_of(config)[0]
 

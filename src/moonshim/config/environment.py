@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -32,6 +32,8 @@ class KnownHost(Struct, frozen=True, kw_only=True):
     """Only what is documented; empty: any name under `name/`."""
     default: str | None = None
     """What Claude Code and Codex get when they ask for their own models."""
+    spellings: Mapping[str, str] = {}
+    """From Moonshot's name of a model to this host's."""
 
     @property
     def address_variable(self) -> str:
@@ -69,27 +71,63 @@ KNOWN_HOSTS: Final = (
         api_base_url="https://api.fireworks.ai/inference/v1",
         models=tuple(_FIREWORKS + name for name in ("kimi-k3", "kimi-k2p7-code", "kimi-k2p6", "kimi-k2p5")),
         default=f"{_FIREWORKS}kimi-k3",
+        spellings={
+            "kimi-k3": f"{_FIREWORKS}kimi-k3",
+            "kimi-k2.7-code": f"{_FIREWORKS}kimi-k2p7-code",
+            "kimi-k2.6": f"{_FIREWORKS}kimi-k2p6",
+            "kimi-k2.5": f"{_FIREWORKS}kimi-k2p5",
+        },
     ),
     KnownHost(
         name="openrouter",
         variable="OPENROUTER_API_KEY",
         api_base_url="https://openrouter.ai/api/v1",
         default="moonshotai/kimi-k3",
+        spellings={
+            name: f"moonshotai/{name}"
+            for name in ("kimi-k3", "kimi-k2.7-code", "kimi-k2.6", "kimi-k2.5", "kimi-k2-thinking")
+        },
     ),
-    KnownHost(name="together", variable="TOGETHER_API_KEY", api_base_url="https://api.together.xyz/v1"),
+    KnownHost(
+        name="together",
+        variable="TOGETHER_API_KEY",
+        api_base_url="https://api.together.xyz/v1",
+        default="moonshotai/Kimi-K3",
+        spellings={
+            "kimi-k3": "moonshotai/Kimi-K3",
+            "kimi-k2.6": "moonshotai/Kimi-K2.6",
+            "kimi-k2.5": "moonshotai/Kimi-K2.5",
+        },
+    ),
     KnownHost(
         name="siliconflow",
         variable="SILICONFLOW_API_KEY",
         api_base_url="https://api.siliconflow.cn/v1",
         default="moonshotai/Kimi-K2-Instruct",
     ),
-    KnownHost(name="deepinfra", variable="DEEPINFRA_API_KEY", api_base_url="https://api.deepinfra.com/v1/openai"),
-    KnownHost(name="groq", variable="GROQ_API_KEY", api_base_url="https://api.groq.com/openai/v1"),
+    KnownHost(
+        name="deepinfra",
+        variable="DEEPINFRA_API_KEY",
+        api_base_url="https://api.deepinfra.com/v1/openai",
+        default="moonshotai/Kimi-K2.6",
+        spellings={
+            "kimi-k2.7-code": "moonshotai/Kimi-K2.7-Code",
+            "kimi-k2.6": "moonshotai/Kimi-K2.6",
+            "kimi-k2.5": "moonshotai/Kimi-K2.5",
+        },
+    ),
+    KnownHost(
+        name="groq",
+        variable="GROQ_API_KEY",
+        api_base_url="https://api.groq.com/openai/v1",
+        default="moonshotai/kimi-k2-instruct-0905",
+    ),
     KnownHost(
         name="nvidia",
         variable="NVIDIA_API_KEY",
         api_base_url="https://integrate.api.nvidia.com/v1",
         default="moonshotai/kimi-k2.6",
+        spellings={"kimi-k3": "moonshotai/kimi-k3", "kimi-k2.6": "moonshotai/kimi-k2.6"},
     ),
 )
 LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
@@ -97,6 +135,7 @@ LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
 
 CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
 """What Claude Code and Codex ask for when nobody has told them a model."""
+_ANY_KIMI: Final = "kimi-*"
 
 
 def config_from_environment(environ: Mapping[str, str]) -> Config | None:
@@ -114,18 +153,34 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
     chosen = environ.get("MOONSHIM_MODEL", "").strip()
     if chosen and not leads_somewhere(chosen, [provider for _, provider in found]):
         raise ConfigError([f"environment: MOONSHIM_MODEL: no provider that has a key here has `{chosen}`"])
-    defaults = [
-        f"{host.name}/{host.default}" for host, provider in found if host.default and _is_itself(host, provider)
-    ]
-    targets = (chosen,) if chosen else tuple(defaults)
+    themselves = [host for host, provider in found if _is_itself(host, provider)]
+    targets = (chosen,) if chosen else tuple(f"{host.name}/{host.default}" for host in themselves if host.default)
     notes = () if targets else (f"environment: set MOONSHIM_MODEL to say what {CLIENTS_OWN[0]} is",)
     config = Config(
         providers=tuple(provider for _, provider in found),
-        aliases=dict.fromkeys(CLIENTS_OWN, targets) if targets else {},
+        aliases=_spellings(found, themselves) | _defaults([provider for _, provider in found], targets),
         source="environment",
         notes=notes,
     )
     return with_overrides(config, environ)
+
+
+def _spellings(
+    found: Sequence[tuple[KnownHost, Provider]], themselves: Sequence[KnownHost]
+) -> dict[str, tuple[str, ...]]:
+    """Moonshot's names of models, for hosts that spell them otherwise; unless a provider has a model of that name."""
+    listed = {model for _, provider in found for model in provider.models}
+    names = dict.fromkeys(name for host in themselves for name in host.spellings if name not in listed)
+    return {
+        name: tuple(f"{host.name}/{host.spellings[name]}" for host in themselves if name in host.spellings)
+        for name in names
+    }
+
+
+def _defaults(providers: Sequence[Provider], targets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """What the agents' own models stand for, and any other name of a Kimi where no provider lists its models."""
+    patterns = CLIENTS_OWN if any(provider.models for provider in providers) else (*CLIENTS_OWN, _ANY_KIMI)
+    return dict.fromkeys(patterns, targets) if targets else {}
 
 
 def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
