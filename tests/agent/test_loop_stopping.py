@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -344,3 +346,33 @@ def test_a_run_that_was_left_at_its_end_does_not_disturb_the_next() -> None:
             assert not any(isinstance(step, NotKept) for step in await steps_of(one.agent.run_stream("Three")))
 
     run(test())
+
+
+def test_a_tool_that_swallows_every_cancellation_does_not_keep_run_from_ending() -> None:
+    code = """
+import asyncio
+import subprocess
+import sys
+from moonshim.agent import Agent, Provider, tool
+from moonshim.simulator import Meant, MeantCall, Simulator
+
+class Calls:
+    def reply(self, question):
+        return Meant(text="Done.") if question.round > 1 else Meant(calls=(MeantCall("stubborn", "{}"),))
+
+@tool
+async def stubborn():
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+with Simulator(model=Calls(), nature="selfhost", log=lambda seen: None).running() as box:
+    agent = Agent(Provider(f"{box.url}/v1", model="kimi-k2.5"), [stubborn], tool_timeout=0.01)
+    print(agent.run("Go"))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "Done.\n"), ran.stderr
+    assert ran.stderr.count("RuntimeWarning: tool stubborn did not stop") == 1
+    assert "Task was destroyed" not in ran.stderr

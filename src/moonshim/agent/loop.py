@@ -19,7 +19,7 @@ from moonshim.agent.calls import CallsUnderWay, Limits
 from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolEnded
 from moonshim.agent.history import History, HistoryNotKept
 from moonshim.agent.repeating import Repeating
-from moonshim.agent.running import Allow, failed_result
+from moonshim.agent.running import Allow, failed_result, run_loop
 from moonshim.agent.stopping import Stopped, Stopping
 from moonshim.agent.tools import AgentTool, tools_by_name
 from moonshim.conversation import Message, Text, ToolCall, Usage
@@ -143,7 +143,7 @@ class Agent:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._run_alone(prompt))
+            return run_loop(self._run_alone(prompt))
         raise InvalidInput("an event loop runs here already: use `await agent.ask(...)`, or `run_stream`")
 
     async def _run_alone(self, prompt: str | Message) -> str:

@@ -7,8 +7,9 @@ import contextvars
 import functools
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +18,9 @@ from moonshim.agent.cutting import cut_middle, in_words
 from moonshim.agent.tools import AgentTool, ArgumentsInvalid, ToolFailed
 from moonshim.conversation import Media, Text, ToolCall, ToolResult
 
-__all__ = ["ALLOWED", "Allow", "Allowed", "Ready", "end_tasks", "failed_result", "look_up", "run_ready"]
+__all__ = ["ALLOWED", "Allow", "Allowed", "Ready", "end_tasks", "failed_result", "look_up", "run_loop", "run_ready"]
+
+T = TypeVar("T")
 
 GRACE_SECONDS: Final = 3.0
 """How long a tool that is stopped may take to clean up; after that it is left to itself."""
@@ -111,6 +114,29 @@ async def end_tasks(tasks: set[asyncio.Task[Any]]) -> None:
         task.cancel()
     if open_tasks:
         await asyncio.wait(open_tasks, timeout=GRACE_SECONDS)
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Like `asyncio.run`, but tools that swallow every cancellation are abandoned, with a warning, after a while."""
+    runner = asyncio.Runner()
+    try:
+        return runner.run(main)
+    finally:
+        loop = runner.get_loop()
+        left = asyncio.all_tasks(loop)
+        loop.run_until_complete(end_tasks(left))
+        stubborn = [task for task in left if not task.done()]
+        if not stubborn:
+            runner.close()
+        else:
+            # `Runner.close` would wait for them for ever.
+            names = ", ".join(sorted(task.get_name() for task in stubborn))
+            warnings.warn(f"{names} did not stop when cancelled, and was abandoned", RuntimeWarning, stacklevel=3)
+            for task in stubborn:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # as `gather` does; it was reported
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            asyncio.set_event_loop(None)
+            loop.close()
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
