@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from moonshim.conversation import Change
 from moonshim.gateway.record import Record
 from moonshim.gateway.stream_header import REQUEST_LIMIT, StreamHeader, read_header, render_header
 from moonshim.gateway.stream_log import StreamLogs
+from moonshim.options import KimiOptions
 from tests.cli.command import mend, mended
 from tests.gateway.serving import wait_until
 
@@ -34,11 +36,18 @@ MARKERS = (
 class Needs(msgspec.Struct, frozen=True):
     host: str = "moonshot"
     dialect: str = "openai_chat"
+    grammar: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    options: KimiOptions = KimiOptions.mending()
 
 
 class Sent:
     def __init__(self, body: dict[str, Any] = BODY, needs: Needs = Needs()) -> None:  # noqa: B008 - a value
         self._body, self.needs = body, needs
+        self.plan = Plan()
+        self.changes: list[Change] = []
 
     @property
     def body(self) -> dict[str, Any]:
@@ -59,14 +68,22 @@ class StalledDisk(Sent):
 
 
 def stream(*texts: str) -> bytes:
-    chunks = [{"choices": [{"index": 0, "delta": {"content": text}}], "model": "kimi-k2.5"} for text in texts]
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, *({"content": text} for text in texts)]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta}], "model": "kimi-k2.5"} for delta in deltas
+    ]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "model": "kimi-k2.5"})
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
 
 
 def record(request_id: str = "req_1") -> Record:
     return Record(
-        request_id=request_id, path="/v1/messages", dialect="anthropic", client="codex", provider="p", model="kimi-k2.5"
+        request_id=request_id,
+        path="/v1/chat/completions",
+        dialect="openai_chat",
+        client="codex",
+        provider="p",
+        model="kimi-k2.5",
     )
 
 
@@ -176,8 +193,8 @@ class TestReplay:
         assert done.out == mended(answer, model="kimi-k2.5", tools=TOOLS, history=BODY["messages"])
         assert b"moonshim" not in done.out
 
-    def test_without_tools_in_the_request_markers_are_left_alone(self, tmp_path: Path) -> None:
-        body = {name: value for name, value in BODY.items() if name != "tools"}
+    def test_where_the_request_allowed_no_calls_markers_are_left_alone(self, tmp_path: Path) -> None:
+        body = BODY | {"tool_choice": "none"}
         answer = stream(*MARKERS)
         (file,) = written(tmp_path, answer, sent=Sent(body))
         assert mend(file).out == answer
@@ -212,7 +229,7 @@ class TestReplay:
         (file,) = written(tmp_path, answer, sent=Sent(body, Needs("moonshot-anthropic", "anthropic")))
         done = mend(file)
         assert done.code == 0, done.told
-        assert b'"tool_use"' in done.out
+        assert b'"tool_calls"' in done.out, "its client speaks Chat"
         assert b"tool_call_begin" not in done.out
 
     def test_a_comment_that_only_looks_like_a_header_is_a_comment(self) -> None:

@@ -20,9 +20,11 @@ from typing import Any, Final
 import msgspec
 
 from moonshim.cli import console
+from moonshim.cli.recording import split_header
 from moonshim.cli.request_file import LIMIT, decoded
 from moonshim.conversation import Change
 from moonshim.errors import InvalidInput, InvalidOption, problem_of
+from moonshim.gateway.stream_header import StreamHeader
 from moonshim.prepare import Prepared, prepare_request
 from moonshim.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
 
@@ -36,6 +38,10 @@ examples:
   moonshim explain request.json --host moonshot --model kimi-k2.6
   moonshim explain claude-code.json --from anthropic --host vllm --model kimi-k2.5
   moonshim explain request.json --base-url https://openrouter.ai/api/v1 --format json
+  moonshim explain logs/sse_….log                     what the gateway sent, and what it changed
+
+A stream log (moonshim serve --log-dir) says its dialect, host and model itself; an option that names another one
+shows what would be sent there instead.
 
 exit codes:
   0  the request can be sent; what would be sent is shown
@@ -56,22 +62,23 @@ def main(argv: Sequence[str]) -> int:
     if given.model == "":
         parser.error("--model needs a name")
     try:
-        body = _read(given.request)
+        body, header = _read(given.request)
     except (OSError, ValueError) as error:
         name = "standard input" if given.request == "-" else given.request
         why = getattr(error, "strerror", None) or error
         console.say(f"moonshim explain: {console.safe(name)}: {console.safe(str(why))}")
         return console.FAILED
-    dialect = given.from_ or guess_dialect(body)
     in_json = given.format == "json"
+    logged = header or StreamHeader()
+    dialect = given.from_ or (logged.dialect if header is not None else guess_dialect(body))
     try:
         prepared = prepare_request(
             body,
             dialect=dialect,
-            upstream=given.to,
-            host=given.host,
+            upstream=given.to or logged.dialect,
+            host=given.host or (logged.host if given.base_url is None else None),
             base_url=given.base_url,
-            model=given.model,
+            model=given.model or logged.model,
             overrides=_cells(given.set),
         )
     except InvalidOption as error:
@@ -81,6 +88,11 @@ def main(argv: Sequence[str]) -> int:
             parser.error(str(error))
         _tell_refusal(error, dialect, in_json=in_json)
         return console.FAILED
+    elsewhere = given.from_ or given.to or given.host or given.base_url or given.model or given.set
+    if header is not None and header.changes is not None and not elsewhere:
+        # What the gateway sent is in the log, and why: preparing it again would only say that it is right.
+        prepared = msgspec.structs.replace(prepared, body=body, changes=list(header.changes))
+        dialect = header.client_dialect or dialect
     print(_as_json(prepared, dialect) if in_json else _as_text(prepared, dialect), flush=True)
     return console.DONE
 
@@ -117,13 +129,19 @@ def _has_blocks(messages: Any) -> bool:
     return any(isinstance(block, dict) and block.get("type") in _BLOCKS for block in blocks)
 
 
-def _read(name: str) -> Any:
+def _read(name: str) -> tuple[Any, StreamHeader | None]:
+    """A request, from a file that holds it alone, or from the header of a stream log."""
     if name == "-":
         data = sys.stdin.buffer.read(LIMIT + 1) if sys.stdin is not None else b""
     else:
         with Path(name).open("rb") as file:
             data = file.read(LIMIT + 1)
-    return decoded(data)
+    header, _ = split_header(iter([data]))
+    if header is None:
+        return decoded(data), None
+    if header.request is None or not header.request_whole:
+        raise ValueError("a stream log whose request was too long to be kept whole")
+    return header.request, header
 
 
 def _cells(settings: list[str]) -> dict[str, Any]:
@@ -197,9 +215,15 @@ def _parser() -> console.Parser:
         epilog=_EPILOG,
     )
     add = parser.add_argument
-    add("request", metavar="REQUEST.json", nargs="?", default="-", help="the body of a request; - is standard input")
+    add(
+        "request",
+        metavar="REQUEST.json",
+        nargs="?",
+        default="-",
+        help="the body of a request, or a stream log; - is standard input",
+    )
     add("--from", dest="from_", choices=CLIENT_DIALECTS, help="its dialect; guessed from its fields otherwise")
-    add("--to", choices=UPSTREAM_DIALECTS, default="openai_chat", help="what the host speaks (openai_chat)")
+    add("--to", choices=UPSTREAM_DIALECTS, help="what the host speaks (openai_chat)")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--host", metavar="NAME", help="a row of the host table: moonshot, openrouter, vllm, …")
     place.add_argument("--base-url", metavar="URL", help="the host's address, when it is not named")

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -19,17 +20,21 @@ from moonshim.cli.mend_report import Outcome, render_json, render_table
 from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
 from moonshim.cli.request_file import Asked, BadRequestFile, asked_in, read_request, read_tools
 from moonshim.errors import InvalidOption, MoonshimError
+from moonshim.events import Failed
 from moonshim.formats import is_kimi_model
-from moonshim.gateway.stream_header import StreamHeader
+from moonshim.gateway.stream_header import StreamHeader, plan_of
 from moonshim.json_text import encode
 from moonshim.options import KimiOptions
 from moonshim.pipeline import Mender
+from moonshim.plan import Plan
+from moonshim.replies import read_reply
 from moonshim.response import mend_response
 from moonshim.sse import BYTE_ORDER_MARK
 
 __all__ = ["main"]
 
 PIECE: Final = 64 * 1024
+ENDED_IN_ERROR: Final = 3
 _MESSAGES: Final = re.compile(rb'^event: ?message_start|"type" ?: ?"message_start"', re.MULTILINE)
 _USAGE: Final = """moonshim mend [FILE ...] [--model NAME] [--tools FILE | --request FILE]
                      [--set OPTION=VALUE] [--output DIR] [--report table|json]"""
@@ -42,7 +47,8 @@ _EXIT_CODES: Final = """\
 exit codes:
   0  everything is mended, or was clean already
   1  something could not be read or written; a line says what, and the rest was done
-  2  the command was not understood"""
+  2  the command was not understood
+  3  everything was read, and an answer ended in an error: the host broke it off, or sent an error"""
 
 
 class CannotRead(Exception):
@@ -63,6 +69,12 @@ class Settings(msgspec.Struct, frozen=True):
         if header is None or self.asked != Asked():
             return self
         return msgspec.structs.replace(self, asked=asked_in(header.request or {}, header.model))
+
+    def plan_in(self, header: StreamHeader) -> Plan | None:
+        """How the answer in a log is mended again; None where the log, or the command line, says something else."""
+        if header.request is None or not header.request_whole or self.asked != Asked():
+            return None
+        return plan_of(header, model=self.model, options=self.options)
 
     def arguments(self, recording: Recording) -> dict[str, Any]:
         """What the engine is to be told. Who calls `mend` wants mending, whatever name a host gave to its model."""
@@ -118,7 +130,9 @@ def _mend_all(files: list[str], settings: Settings, to: Folder | StandardOutput,
             console.say(render_table(outcome, paint, width))
     if in_json:
         console.say(render_json(outcomes))
-    return console.FAILED if any(outcome.error is not None for outcome in outcomes) else console.DONE
+    if any(outcome.error is not None for outcome in outcomes):
+        return console.FAILED
+    return ENDED_IN_ERROR if any(isinstance(outcome.ending, Failed) for outcome in outcomes) else console.DONE
 
 
 def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOutput) -> Outcome:
@@ -127,11 +141,17 @@ def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOu
         if to.is_input(file):
             return Outcome(file, error="is also what the output is written to")
         header, stream = split_header(_pieces(file))
+        if header is not None and (plan := settings.plan_in(header)) is not None:
+            with to.open(place) as write:
+                outcome = _replay(file, header, plan, stream, write)
+            return msgspec.structs.replace(outcome, output=to.path(place))
         sniffer = Sniffer()
         recording = _sniffed(sniffer, stream)
-        arguments = settings.told_by(header).arguments(recording)
         if _MESSAGES.search(bytes(sniffer.head[:4096])):
-            arguments = _over_messages(header, settings)
+            raise NotARecording(
+                "an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)"
+            )
+        arguments = settings.told_by(header).arguments(recording)
         with to.open(place) as write:
             if recording.body is not None:
                 outcome = _mend_whole(file, recording, bytes(sniffer.head), arguments, write)
@@ -148,21 +168,31 @@ def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOu
         return Outcome(file, error=console.fault_line(error))
 
 
-def _over_messages(header: StreamHeader | None, settings: Settings) -> dict[str, Any]:
-    """How to mend an answer in Messages: only a log of the gateway tells enough of its request."""
-    if header is None or header.dialect != "anthropic" or header.request is None or not header.request_whole:
-        raise NotARecording("an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)")
-    from moonshim.prepare import prepare_request
-
-    prepared = prepare_request(
-        header.request,
-        dialect="anthropic",
-        upstream="anthropic",
-        host=header.host,
-        model=settings.model or header.model,
-        options=settings.options,
+def _replay(
+    file: str, header: StreamHeader, plan: Plan, stream: Iterator[bytes], write: Callable[[bytes], None]
+) -> Outcome:
+    """The answer in a log of the gateway, mended again as the gateway did: with its options, for the same client."""
+    comes, head = header.comes, b""
+    if comes is None:
+        sniffer = Sniffer()
+        comes = _sniffed(sniffer, stream).kind
+        head = bytes(sniffer.head)
+    reading, error = read_reply(plan, comes=comes, goes=header.goes or comes), None
+    try:
+        for piece in chain([head], stream):
+            write(reading.feed(piece))
+    except CannotRead as failure:
+        error = str(failure)
+    write(reading.flush())
+    return Outcome(
+        file,
+        comes,
+        plan.model,
+        repairs=reading.repairs,
+        counts=reading.repair_counts,
+        ending=reading.ending,
+        error=error,
     )
-    return {"plan": prepared.plan}
 
 
 def _sniffed(sniffer: Sniffer, stream: Iterator[bytes]) -> Recording:
@@ -194,7 +224,7 @@ def _mend_stream(
     return Outcome(
         file,
         recording.kind,
-        arguments["plan"].model if "plan" in arguments else arguments["model"],
+        arguments["model"],
         repairs=mender.repairs,
         counts=mender.repair_counts,
         ending=mender.ending,

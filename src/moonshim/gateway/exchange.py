@@ -259,7 +259,8 @@ class _Asking:
 
     async def _relay(self, answer: Answer, reading: Reading) -> bool:
         """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
-        log = self._gate.stream_log(self._record, self.prepared)
+        comes = form_of(answer.headers.get("content-type"))
+        log = self._gate.stream_log(self._record, self.prepared, comes, self._form)
         read = answer.read
         try:
             while data := await read():

@@ -29,6 +29,7 @@ from moonshim.gateway.secret import minting_secret
 from moonshim.gateway.stream_log import StreamLog, StreamLogs
 from moonshim.plan import Plan
 from moonshim.prepare import Prepared
+from moonshim.replies import Form
 from moonshim.store import Store, open_store
 from moonshim.transformers import Chain, load_chain
 from moonshim.upstream import Upstream
@@ -169,9 +170,9 @@ class Gate:
                 problem="a call came as markers, and its Kimi transformer has manualToolParsing off",
             )
 
-    def stream_log(self, record: Record, prepared: Prepared) -> StreamLog | None:
+    def stream_log(self, record: Record, prepared: Prepared, comes: Form, goes: Form) -> StreamLog | None:
         """Where the raw answer of a host is written, if anywhere."""
-        return None if self.stream_logs is None else self.stream_logs.open(record, prepared)
+        return None if self.stream_logs is None else self.stream_logs.open(record, prepared, comes=comes, goes=goes)
 
     def admitted(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
         """Within the limits of its key, for as long as the request runs."""

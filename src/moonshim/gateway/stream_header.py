@@ -11,9 +11,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from moonshim.conversation import Change
 from moonshim.json_text import decode_object, encode
+from moonshim.options import KimiOptions
+from moonshim.plan import Plan
+from moonshim.prepare import read_request
+from moonshim.replies import Form
 
-__all__ = ["OUTCOME_AT", "StreamHeader", "StreamOutcome", "read_header", "render_header", "render_outcome"]
+__all__ = ["OUTCOME_AT", "StreamHeader", "StreamOutcome", "plan_of", "read_header", "render_header", "render_outcome"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -47,6 +52,17 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     dialect: str = "openai_chat"
     """The host's."""
+    client_dialect: str | None = None
+    """What the client speaks; None in logs of older versions, as everything below."""
+    comes: Form | None = None
+    """What the host's answer was read as."""
+    goes: Form | None = None
+    """What the client was sent."""
+    options: Json | None = None
+    """How the answer was mended: the effective `KimiOptions`."""
+    grammar: str | None = None
+    changes: tuple[Change, ...] | None = None
+    """What was changed in the client's request, and why."""
     request: Json | None = None
     """The body that was sent to the host, without secrets."""
     request_whole: bool = True
@@ -81,6 +97,27 @@ def read_header(line: bytes) -> StreamHeader | None:
         return msgspec.convert(said, StreamHeader)
     except msgspec.ValidationError:
         return None
+
+
+def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOptions | None = None) -> Plan:
+    """How the gateway mended this answer: for its host and its client, with its options, unless others are given.
+
+    Plug-ins are not in a log, so what they did to the answer is not repeated.
+    """
+    asked = read_request(header.request, dialect=header.dialect, default_model=header.model)
+    # What was sent is in the host's dialect; the answer goes to a client that may speak another.
+    asked.dialect = header.client_dialect or header.dialect
+    if options is None and header.options is not None and model is None:
+        options = KimiOptions.from_json(header.options)
+    overrides = None if header.grammar is None else {"grammar": header.grammar}
+    prepared = asked.prepare(
+        upstream=header.dialect,
+        host=header.host,
+        model=model or header.model,
+        options=options,
+        overrides=overrides,
+    )
+    return prepared.plan
 
 
 def _bounded(request: Json | None) -> tuple[bytes, bool]:

@@ -16,8 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
+
+from moonshim.conversation import Change
 from moonshim.gateway.record import Record
 from moonshim.gateway.stream_header import OUTCOME_AT, StreamHeader, StreamOutcome, render_header, render_outcome
+from moonshim.replies import Form
 from moonshim.serving.log_lines import without_secrets
 
 __all__ = ["StreamLog", "StreamLogs"]
@@ -42,6 +46,12 @@ class Sent(Protocol):
 
     @property
     def needs(self) -> Any: ...
+
+    @property
+    def plan(self) -> Any: ...
+
+    @property
+    def changes(self) -> list[Change]: ...
 
 
 class StreamLogs:
@@ -68,12 +78,12 @@ class StreamLogs:
         self.came = self.gone = 0
         """Bytes that were handed over, and those that were written or given up: the rest waits."""
 
-    def open(self, record: Record, sent: Sent) -> StreamLog:
-        """A log for the answer that begins now."""
+    def open(self, record: Record, sent: Sent, *, comes: Form = "sse", goes: Form = "sse") -> StreamLog:
+        """A log for the answer that begins now. `comes`: what it is read as; `goes`: what the client is sent."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="moonshim-stream-log", daemon=True)
             self._thread.start()
-        log = StreamLog(self, record, sent)
+        log = StreamLog(self, record, sent, (comes, goes))
         self._open.append(log)
         self._wake.set()
         return log
@@ -148,9 +158,9 @@ class StreamLog:
 
     __slots__ = ("_came", "_deaf", "_file", "_header", "_owner", "_pieces", "_size", "_whole", "_word", "ended")
 
-    def __init__(self, owner: StreamLogs, record: Record, sent: Sent) -> None:
+    def __init__(self, owner: StreamLogs, record: Record, sent: Sent, forms: tuple[Form, Form]) -> None:
         self._owner = owner
-        self._header = (record, sent, time.time())
+        self._header = (record, sent, forms, time.time())
         self._pieces: deque[bytes] = deque()
         self._came = self._size = 0
         self._deaf, self._whole = False, True
@@ -210,7 +220,7 @@ class StreamLog:
         return taken
 
     def _create(self, folder: Path) -> int:
-        record, sent, began = self._header
+        record, sent, (comes, goes), began = self._header
         request_id = without_secrets(record.request_id)  # clients choose it
         moment = datetime.fromtimestamp(began).astimezone()
         stem = f"sse_{moment:%Y-%m-%d_%H-%M-%S}_{_UNSAFE.sub('-', request_id)[:64] or 'request'}"
@@ -232,6 +242,12 @@ class StreamLog:
             host=sent.needs.host,
             model=without_secrets(record.model),
             dialect=sent.needs.dialect,
+            client_dialect=record.dialect,
+            comes=comes,
+            goes=goes,
+            options=msgspec.to_builtins(sent.plan.options),
+            grammar=sent.needs.grammar,
+            changes=tuple(msgspec.convert(without_secrets(msgspec.to_builtins(sent.changes)), list[Change])),
             request=without_secrets(sent.body),
         )
         try:

@@ -1,0 +1,171 @@
+"""Logs of streams: `moonshim mend` repeats what the gateway did, `moonshim explain` shows what was sent and why."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from moonshim.simulator import Simulator
+from tests.cli.command import Done, moonshim_
+from tests.cli.running import Running, running
+
+PROVIDER: Final = """\
+[[providers]]
+name = "{name}"
+api_base_url = "{url}/v1"
+{more}
+"""
+SCHEMA: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+ASKED: Final = "What is the weather in Paris?"
+FAULTS: Final = (
+    "markers-in-content",
+    "no-role",
+    "no-done",
+    "done-twice",
+    "role-in-each-chunk",
+    "usage-without-choices",
+    "stream-called-json",
+    "arguments-twice",
+    "ids-openai",
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def ask(gateway: Running, dialect: str, model: str, *, stream: bool = True) -> None:
+    tool = {"name": "get_weather", "parameters": SCHEMA}
+    path, body = {
+        "chat": (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": ASKED}], "tools": [{"type": "function", "function": tool}]},
+        ),
+        "messages": (
+            "/v1/messages",
+            {
+                "messages": [{"role": "user", "content": ASKED}],
+                "max_tokens": 1000,
+                "tools": [{"name": "get_weather", "input_schema": SCHEMA}],
+            },
+        ),
+        "responses": ("/v1/responses", {"input": ASKED, "tools": [{"type": "function"} | tool]}),
+    }[dialect]
+    assert isinstance(body, dict)
+    gateway.post(path, body | {"model": model, "stream": stream})
+
+
+def by_request(folder: Path) -> dict[str, Path]:
+    """The logs, by the requests that they belong to."""
+    found: dict[str, Path] = {}
+    for path in (folder / "logs").iterdir():
+        header = path.read_bytes().partition(b"\n")[0].removeprefix(b": moonshim ")
+        found[json.loads(header)["request_id"]] = path
+    return found
+
+
+def reported(done: Done) -> dict[str, Any]:
+    (entry,) = json.loads(done.told)["files"]
+    assert isinstance(entry, dict)
+    return entry
+
+
+def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> None:
+    """Whatever the client speaks, whichever host row and options the provider has, and whatever the host gets wrong."""
+    providers = {
+        "plain": "",
+        "router": 'host = "openrouter"',
+        "keeps": 'transformer = { use = [["Kimi", { idPolicy = "keep", manualToolParsing = true }]] }',
+        "messages": 'dialect = "anthropic"',
+    }
+    with Simulator(nature="selfhost").running() as host:
+        config = "".join(PROVIDER.format(name=name, url=host.url, more=more) for name, more in providers.items())
+        (tmp_path / "moonshim.toml").write_text(config)
+        with running("serve", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            for provider in providers:
+                for dialect in ("chat", "messages", "responses"):
+                    for fault in FAULTS:
+                        ask(gateway, dialect, f"{provider}/kimi-k2.5+{fault}")
+                    ask(gateway, dialect, f"{provider}/kimi-k2.5+markers-in-content", stream=False)
+            assert gateway.stop() == 0
+            made = {line["request_id"]: line for line in gateway.logged if line["event"] == "request"}
+    assert any(line.get("repairs") for line in made.values())
+    wrong = {}
+    logs = by_request(tmp_path)
+    assert len(logs) >= 4 * 3 * len(FAULTS)
+    done = moonshim_("mend", *logs.values(), "--report", "json", "--output", tmp_path / "out", cwd=tmp_path)
+    for (request, _), entry in zip(logs.items(), json.loads(done.told)["files"], strict=True):
+        line = made[request]
+        if entry["error"] or entry["rules"] != line.get("repairs", {}):
+            wrong[line["asked_model"], line["dialect"]] = (line.get("repairs", {}), entry["rules"], entry["error"])
+    assert not wrong
+
+
+def test_a_replay_is_what_the_client_got(tmp_path: Path) -> None:
+    with Simulator(nature="selfhost").running() as host:
+        (tmp_path / "moonshim.toml").write_text(PROVIDER.format(name="sim", url=host.url, more=""))
+        with running("serve", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            ask(gateway, "messages", "sim/kimi-k2.5+markers-in-content")
+            assert gateway.stop() == 0
+    (log,) = by_request(tmp_path).values()
+    done = moonshim_("mend", log)
+    assert done.code == 0
+    assert b'"type":"tool_use"' in done.out
+    assert b"event: message_stop" in done.out
+
+
+def test_a_log_is_explained_with_the_changes_that_were_made(tmp_path: Path) -> None:
+    with Simulator(nature="selfhost").running() as host:
+        provider = PROVIDER.format(name="sim", url=host.url, more='host = "moonshot"')
+        (tmp_path / "moonshim.toml").write_text(provider)
+        with running("serve", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            tools = [{"name": "get_weather", "input_schema": SCHEMA}]
+            asked = {"messages": [{"role": "user", "content": ASKED}], "max_tokens": 1000, "tools": tools}
+            status, _ = gateway.post(
+                "/v1/messages", asked | {"model": "sim/kimi-k2.5", "stream": True, "temperature": 0.2}
+            )
+            assert (status, gateway.stop()) == (200, 0)
+    (log,) = by_request(tmp_path).values()
+    explained = json.loads(moonshim_("explain", log, "--format", "json").out)
+    assert (explained["from"], explained["to"], explained["host"]) == ("anthropic", "openai_chat", "moonshot")
+    assert explained["model"] == "kimi-k2.5"
+    assert explained["body"]["tools"][0]["function"]["name"] == "get_weather"
+    assert "temperature" not in explained["body"]
+    assert "temperature" in [change.get("place") for change in explained["changes"]]
+    assert "temperature" in moonshim_("explain", log).out.decode()
+    elsewhere = json.loads(moonshim_("explain", log, "--host", "openrouter", "--format", "json").out)
+    assert (elsewhere["from"], elsewhere["host"]) == ("openai_chat", "openrouter")
+
+
+class TestTheExitStatus:
+    WHOLE: Final = (
+        b'data: {"model":"kimi-k2","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\n'
+        b"data: [DONE]\n\n"
+    )
+    BROKEN: Final = (
+        b'data: {"model":"kimi-k2","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}\n\n'
+    )
+    ERROR: Final = BROKEN + b'data: {"error":{"message":"engine overloaded"}}\n\n'
+
+    def test_it_says_that_an_answer_ended_in_an_error(self, tmp_path: Path) -> None:
+        for name, stream, code in (("whole", self.WHOLE, 0), ("broken", self.BROKEN, 3), ("error", self.ERROR, 3)):
+            (tmp_path / name).write_bytes(stream)
+            assert moonshim_("mend", tmp_path / name).code == code, name
+        both = moonshim_("mend", tmp_path / "whole", tmp_path / "broken")
+        assert both.code == 3
+        assert b"Hello" in both.out
+
+    def test_a_file_that_cannot_be_read_counts_more(self, tmp_path: Path) -> None:
+        (tmp_path / "broken").write_bytes(self.BROKEN)
+        assert moonshim_("mend", tmp_path / "broken", tmp_path / "missing").code == 1
+
+    def test_it_is_in_the_help(self) -> None:
+        assert b"  3  " in moonshim_("mend", "--help").out
