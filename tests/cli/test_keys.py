@@ -244,7 +244,8 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "an expiry that is over": (["new", "b", "--expires", "2020-01-01"], 2, "is over already"),
     "an expiry beyond all calendars": (["new", "b", "--expires", "99999y"], 2, "an expiry is a period"),
     "an unknown key": (["revoke", "alise"], 1, "is it alice?"),
-    "no such file": (["new", "b", "--config", "nowhere.toml"], 1, "there is no such file"),
+    "no such file": (["revoke", "alice", "--config", "nowhere.toml"], 1, "there is no such file"),
+    "a folder that cannot be": (["new", "b", "--config", "moonshim.toml/x.toml"], 1, "cannot be created"),
     "no action": ([], 2, "ACTION"),
 }
 
@@ -261,7 +262,7 @@ def test_what_cannot_be_done_is_told_in_a_line_and_changes_nothing(run: Runner, 
     assert file.read_text() == before
 
 
-@pytest.mark.parametrize("arguments", [["new", "a"], ["list"], ["revoke", "a"]], ids=lambda one: one[0])
+@pytest.mark.parametrize("arguments", [["list"], ["revoke", "a"]], ids=lambda one: one[0])
 def test_without_a_configuration_file_it_says_so(run: Runner, arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (1, "")
@@ -274,3 +275,49 @@ def test_the_first_and_the_last_key_say_what_they_change(run: Runner, file: Path
     assert "without keys" not in run("revoke", "alice").told
     assert "without keys only this machine is served" in run("revoke", "bob").told
     assert "has no keys" in run("list").told
+
+
+CREATED: dict[str, tuple[list[str], dict[str, str], str]] = {
+    "in the user's folder": ([], {}, "home/.config/moonshim/moonshim.toml"),
+    "as --config says": (["--config", "here.toml"], {}, "here.toml"),
+    "as --config says, in JSON": (["--config", "here.json"], {}, "here.json"),
+    "as the environment says": ([], {"MOONSHIM_CONFIG": "there/mine.toml"}, "there/mine.toml"),
+}
+
+
+@pytest.mark.parametrize("where", CREATED)
+def test_the_first_key_creates_the_file_that_serve_reads(where: str, run: Runner, tmp_path: Path) -> None:
+    arguments, environment, expected = CREATED[where]
+    os.environ.update(environment)  # the fixture's own
+    done = run("new", "alice", *arguments)
+    path = tmp_path / expected
+    assert done.code == 0, done.told
+    assert str(path) in done.told
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    config = load_config(path, {"MOONSHOT_API_KEY": "sk-1234567890"})
+    assert [key.name for key in config.keys] == ["alice"]
+    assert [provider.name for provider in config.providers] == ["moonshot"], "hosts are still from the environment"
+    assert "alice" in run("list", *arguments).out
+    assert run("new", "bob", *arguments).code == 0
+    assert run("revoke", "alice", *arguments).code == 0
+    assert [key.name for key in load_config(path, {"MOONSHOT_API_KEY": "sk-1234567890"}).keys] == ["bob"]
+
+
+def test_all_actions_know_the_key_of_claude_code_router(run: Runner, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    router = {"APIKEY": "ccr-secret-key", "Providers": [PROVIDER], "Router": {"default": "vllm,kimi-k2.5"}}
+    path.write_text(json.dumps(router, indent=2))
+    listed = run("list", "--config", path)
+    assert "APIKEY" in listed.out
+    assert "ccr-secret-key" not in listed.out + listed.told
+    assert "there is a key 'apikey' already" in run("new", "apikey", "--config", path).told
+    added = run("new", "alice", "--config", path)
+    assert added.code == 0
+    assert "it is the first one" not in added.told
+    assert [key.name for key in keys_in(path)] == ["APIKEY", "alice"]
+    revoked = run("revoke", "APIKEY", "--config", path)
+    assert (revoked.code, "it was the last one" in revoked.told) == (0, False)
+    assert [key.name for key in keys_in(path)] == ["alice"]
+    assert "APIKEY" not in run("list", "--config", path).out
+    assert json.loads(path.read_text())["Router"] == router["Router"]
+    assert "there is no key 'APIKEY'" in run("revoke", "APIKEY", "--config", path).told

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
 
-__all__ = ["CannotEdit", "Entry", "KeyFile", "block_of"]
+__all__ = ["CannotEdit", "Entry", "KeyFile", "block_of", "create_file"]
 
 Entry: TypeAlias = dict[str, Any]
 """One key as the file has it: `name`, `digest` and its limits."""
@@ -71,7 +71,10 @@ class KeyFile:
 
     def remove(self, name: str) -> None:
         """Without the key of that name, which must be there."""
-        place = next(at for at, entry in enumerate(self.entries) if entry.get("name") == name)
+        place = next((at for at, entry in enumerate(self.entries) if entry.get("name") == name), None)
+        if place is None:
+            self._remove_router_key(name)
+            return
         after = _whole(self._value)
         after["keys"] = [entry for at, entry in enumerate(self.entries) if at != place]
         if not after["keys"]:
@@ -80,6 +83,13 @@ class KeyFile:
             self._replace(self._rewritten(after), after)
         else:
             self._replace(self._without_block(place), after)
+
+    def _remove_router_key(self, name: str) -> None:
+        """Of claude-code-router's file, whose only key is a field of its own: `APIKEY`."""
+        if not self.is_json:
+            raise CannotEdit(f"{self._path}: take out the line with {name} by hand")
+        after = {field: value for field, value in self._value.items() if field != name}
+        self._replace(self._rewritten(after), after)
 
     def _parsed(self, text: str) -> Any:
         text = text.removeprefix(_BYTE_ORDER_MARK)
@@ -131,6 +141,18 @@ class KeyFile:
             _write(self._path, text.encode())
         except OSError as error:
             raise CannotEdit(f"{self._path}: cannot be written: {error.strerror}") from None
+
+
+def create_file(path: Path) -> KeyFile:
+    """A configuration file with nothing in it yet, for its owner alone."""
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write("{}\n" if path.suffix.lower() in _JSON_SUFFIXES else "")
+    except OSError as error:
+        raise CannotEdit(f"{path}: cannot be created: {error.strerror}") from None
+    return KeyFile(path)
 
 
 def _whole(value: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from moonshim.cli import console
-from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of
-from moonshim.config import ConfigError, GatewayKey, find_config, load_config
+from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of, create_file
+from moonshim.config import ConfigError, GatewayKey, find_config, load_keys, new_config_path
 from moonshim.gateway.auth import new_key
 
 __all__ = ["main"]
@@ -32,8 +32,9 @@ examples:
   moonshim keys revoke alice
 
 Clients send a key as `Authorization: Bearer msk_…` or as `x-api-key: msk_…`: it is what they call the API key.
-Without --config it is the file that `moonshim serve` would read. A gateway that runs takes a
-change within two seconds.
+Without --config it is the file that `moonshim serve` would read. If there is none, `new` creates it: the one that
+--config or MOONSHIM_CONFIG names, or moonshim.toml in your configuration folder. A gateway that runs takes a change
+within two seconds; one that was started without any file has to be started again.
 
 exit codes:
   0  done
@@ -69,32 +70,34 @@ def _new(given: argparse.Namespace) -> int:
         "concurrent_streams": given.streams,
     }
     entry |= {field: value for field, value in optional.items() if value is not None}
-    path = find_config(given.config, os.environ, Path.cwd())
+    path = new_config_path(given.config, os.environ, Path.cwd()) if (found := _found(given)) is None else found
     if given.print:
         key, entry["digest"] = new_key()
-        in_json = path is not None and KeyFile(path).is_json
+        in_json = found is not None and KeyFile(found).is_json
         print(f"{key}\n\n{block_of(entry, in_json=in_json)}", end="", flush=True)
         console.say("moonshim keys: the first line is the key, shown this once; the rest is for the configuration")
         return console.DONE
-    file = _file(path, "; --print shows what would be in it")
-    if any(str(other.get("name")).lower() == given.name.lower() for other in file.entries):
+    names = [] if found is None else [known.name for known in load_keys(found, os.environ)]
+    if given.name.lower() in map(str.lower, names):
         raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
-    first = not file.entries
     key, entry["digest"] = new_key()
+    file = create_file(path) if found is None else KeyFile(path)
     file.add(entry)
     # Behind the writing: a key that nobody could store must not be handed out.
     print(key, flush=True)
     console.say(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
-    if first:
+    if found is None:
+        console.say(
+            f"moonshim keys: {path} was created; `moonshim serve` reads it, and takes hosts from the environment"
+        )
+    if not names:
         console.say("moonshim keys: it is the first one: from now on every request needs a key")
     return console.DONE
 
 
 def _list(given: argparse.Namespace) -> int:
-    path = find_config(given.config, os.environ, Path.cwd())
-    if path is None:
-        raise CannotEdit("there is no configuration file; name one with --config")
-    keys = load_config(path, os.environ).keys
+    path = _existing(given)
+    keys = load_keys(path, os.environ)
     if not keys:
         console.say(f"moonshim keys: {path} has no keys: only this machine is served, and needs none")
         return console.DONE
@@ -123,24 +126,32 @@ def _row(key: GatewayKey) -> tuple[str, ...]:
 
 
 def _revoke(given: argparse.Namespace) -> int:
-    path = find_config(given.config, os.environ, Path.cwd())
-    file = _file(path)
-    names = [entry["name"] for entry in file.entries if isinstance(entry.get("name"), str)]
+    path = _existing(given)
+    names = [key.name for key in load_keys(path, os.environ)]
     if given.name not in names:
         near = difflib.get_close_matches(given.name, names, n=3)
         hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
         raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
-    file.remove(given.name)
+    KeyFile(path).remove(given.name)
     console.say(f"moonshim keys: the key {given.name!r} is gone from {path}")
     if len(names) == 1:
         console.say("moonshim keys: it was the last one: without keys only this machine is served, and needs none")
     return console.DONE
 
 
-def _file(path: Path | None, hint: str = "") -> KeyFile:
+def _found(given: argparse.Namespace) -> Path | None:
+    """The file that `moonshim serve` would read, if there is one."""
+    try:
+        return find_config(given.config, os.environ, Path.cwd())
+    except ConfigError:  # it was named, and does not exist
+        return None
+
+
+def _existing(given: argparse.Namespace) -> Path:
+    path = find_config(given.config, os.environ, Path.cwd())
     if path is None:
-        raise CannotEdit(f"there is no configuration file to keep it in; name one with --config{hint}")
-    return KeyFile(path)
+        raise CannotEdit("there is no configuration file; `moonshim keys new NAME` creates one, --config names another")
+    return path
 
 
 def _name(text: str) -> str:

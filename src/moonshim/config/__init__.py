@@ -3,8 +3,8 @@
 from moonshim.config.endpoints import endpoint_of, without_secrets
 from moonshim.config.environment import LOOKED_FOR, config_from_environment
 from moonshim.config.example import EXAMPLE
-from moonshim.config.finding import find_config
-from moonshim.config.loading import load_config, parse_config
+from moonshim.config.finding import find_config, new_config_path
+from moonshim.config.loading import load_config, load_keys, parse_config
 from moonshim.config.model import (
     Config,
     GatewayKey,
@@ -40,6 +40,8 @@ __all__ = [
     "endpoint_of",
     "find_config",
     "load_config",
+    "load_keys",
+    "new_config_path",
     "parse_config",
     "warnings_of",
     "without_secrets",

@@ -9,7 +9,7 @@ from typing import Final
 
 from moonshim.config.problems import ConfigError
 
-__all__ = ["VARIABLE", "find_config", "user_folders"]
+__all__ = ["VARIABLE", "find_config", "new_config_path", "user_folders"]
 
 VARIABLE: Final = "MOONSHIM_CONFIG"
 _NAMES: Final = ("moonshim.toml", "moonshim.json")
@@ -28,6 +28,12 @@ def find_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> 
         return path
     folders = [cwd, *user_folders(environ)]
     return next((path for folder in folders for name in _NAMES if (path := folder / name).is_file()), None)
+
+
+def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """Where to create a configuration file, so that `find_config` finds it: as named, or in the user's folder."""
+    named = explicit or environ.get(VARIABLE)
+    return cwd / Path(named).expanduser() if named else [*user_folders(environ), cwd][0] / _NAMES[0]
 
 
 def user_folders(environ: Mapping[str, str], platform: str = sys.platform) -> list[Path]:

@@ -12,15 +12,15 @@ from moonshim.config.alias_table import check_aliases, read_aliases
 from moonshim.config.environment import config_from_environment, with_overrides
 from moonshim.config.files import read_text, read_values
 from moonshim.config.gateway_keys import read_gateway_keys
-from moonshim.config.model import Config, Limits, Provider, Retries, Timeouts
+from moonshim.config.model import Config, GatewayKey, Limits, Provider, Retries, Timeouts
 from moonshim.config.price_table import read_prices
 from moonshim.config.problems import ConfigError, Path, Problems
 from moonshim.config.provider_table import Defaults, read_provider, read_timeouts
 from moonshim.config.reading import Table
-from moonshim.config.router_file import FromRouter, is_router_file, read_router_keys
+from moonshim.config.router_file import FromRouter, is_router_file, read_router_keys, router_keys
 from moonshim.config.settings_tables import GATEWAY_KEYS, read_gateway, read_numbers
 
-__all__ = ["load_config", "parse_config"]
+__all__ = ["load_config", "load_keys", "parse_config"]
 
 
 def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
@@ -28,6 +28,19 @@ def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
     file = File(path)
     text = read_text(path)
     return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
+
+
+def load_keys(path: File | str, environ: Mapping[str, str]) -> tuple[GatewayKey, ...]:
+    """The gateway keys in a file, whether or not the rest of it can be used here: claude-code-router's is the first."""
+    value, lines = read_values(read_text(path), suffix=File(path).suffix, source=str(path))
+    if not isinstance(value, dict):
+        return ()
+    problems = Problems(str(path), lines)
+    root = Table(value, (), problems, environ)
+    keys = router_keys(root) + read_gateway_keys(root.tables("keys") or [])
+    if problems.errors:
+        raise ConfigError(problems.errors)
+    return keys
 
 
 def parse_config(

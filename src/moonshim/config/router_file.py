@@ -11,8 +11,9 @@ from moonshim.config.gateway_keys import gateway_key_of
 from moonshim.config.model import GatewayKey, LogLevel, TransformerUse
 from moonshim.config.reading import Table
 
-__all__ = ["FromRouter", "is_router_file", "read_router_keys"]
+__all__ = ["APIKEY", "FromRouter", "is_router_file", "read_router_keys", "router_keys"]
 
+APIKEY: Final = "APIKEY"
 _KNOWN: Final = frozenset({"Providers", "Router", "transformers", "StatusLine", "forceUseImageAgent", "fallback"})
 _IGNORED: Final = ("StatusLine", "forceUseImageAgent", "plugins", "presets", "tokenizer")
 _INSTEAD: Final = {
@@ -59,9 +60,9 @@ def is_router_file(keys: Table) -> bool:
 def read_router_keys(root: Table) -> FromRouter:
     """Take all its keys from the table. None of them is an error, whatever its value."""
     found = FromRouter()
-    if key := _text(root, "APIKEY"):
-        found.keys = (gateway_key_of("APIKEY", key),)
-        root.note("APIKEY", "it stands here as it is; `moonshim keys new` makes one of which only a digest is kept")
+    found.keys = router_keys(root)
+    if found.keys:
+        root.note(APIKEY, "it stands here as it is; `moonshim keys new` makes one of which only a digest is kept")
     found.first_byte = _milliseconds(root)
     found.proxy = _text(root, "PROXY_URL")
     found.host = _host(root, has_key=bool(found.keys))
@@ -76,6 +77,12 @@ def read_router_keys(root: Table) -> FromRouter:
             root.knows(name)
             root.note(name, f"this has no meaning here{f': {_INSTEAD[name]}' if name in _INSTEAD else ''}")
     return found
+
+
+def router_keys(root: Table) -> tuple[GatewayKey, ...]:
+    """The one key that claude-code-router asks its clients for."""
+    key = _text(root, APIKEY) if is_router_file(root) else None
+    return () if key is None else (gateway_key_of(APIKEY, key),)
 
 
 def _text(root: Table, key: str) -> str | None:

@@ -76,7 +76,7 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
     if not settings.loopback and not config.keys and not config.open_without_keys:
         return (
             f"{settings.host} can be reached from other machines, and there are no gateway keys: anybody could spend "
-            "your keys. Make one with `moonshim keys new`, or say `open_without_keys = true` in the configuration"
+            "your keys. Make one with `moonshim keys new NAME`, or say `open_without_keys = true` in the configuration"
         )
     if settings.workers > 1 and store_kind(config.store) == "memory":
         return (

@@ -1,0 +1,39 @@
+"""The first run with keys: what `serve` asks for, `keys new` makes, and the next `serve` reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from moonshim.simulator import Simulator
+from tests.cli.command import moonshim_
+from tests.cli.running import running
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Simulator(nature="moonshot").running() as host:
+        monkeypatch.setenv("MOONSHOT_API_KEY", "sk-0123456789abcdef")
+        monkeypatch.setenv("MOONSHOT_BASE_URL", f"{host.url}/v1")
+        refused = moonshim_("serve", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
+        assert (refused.code, "moonshim keys new NAME" in refused.told) == (2, True)
+        made = moonshim_("keys", "new", "alice", cwd=tmp_path)
+        assert made.code == 0, made.told
+        key = made.out.decode().strip()
+        (file,) = (tmp_path / "home").rglob("moonshim.toml")
+        with running("serve", cwd=tmp_path) as gateway:
+            asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}]}
+            assert gateway.post("/v1/chat/completions", asked)[0] == 401
+            assert gateway.post("/v1/chat/completions", asked, authorization=f"Bearer {key}")[0] == 200
+            assert gateway.stop() == 0
+        file.write_text(file.read_text() + '\n[gateway]\nhost = "0.0.0.0"\n')
+        assert moonshim_("config", "check", cwd=tmp_path).code == 0, "with a key, others may reach it"
