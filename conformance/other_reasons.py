@@ -76,10 +76,18 @@ OTHER_FORMATS: Final[dict[str, tuple[str, ...]]] = {
         pythonic="batch.4.b batch.5.c batch.5.e stream.4.b",
     ),
     "cut_by_marker": _cases(
-        hermes="batch.4.b",
         qwen25="batch.4.b",
         deepseek_v3="batch.4.b",
         gemma4="batch.4.b",
+    ),
+    "one_reading": _cases(
+        hermes="batch.7.c",
+        qwen25="batch.7.c",
+        deepseek_v3="batch.7.c",
+        deepseek_v3_1="batch.7.c",
+        llama3_json="batch.7.c",
+        pythonic="batch.7.c",
+        gemma4="batch.7.c",
     ),
     "no_arguments": _cases(
         deepseek_v3="batch.6.c",

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 __all__ = ["KIMI", "REASONS", "SOURCE_DOCUMENTS", "Kind", "Reason"]
 
-Kind: TypeAlias = Literal["decision", "source", "later"]
+Kind: TypeAlias = Literal["decision", "source"]
 
 
 class Reason(Struct, frozen=True):
@@ -27,10 +27,6 @@ def _decision(sentence: str, *fields: str, broken_off: bool = False) -> Reason:
 
 def _source(sentence: str, *fields: str) -> Reason:
     return Reason("source", sentence, fields or ("result",))
-
-
-def _later(sentence: str) -> Reason:
-    return Reason("later", sentence, ())
 
 
 REASONS: Final[dict[str, Reason]] = {
@@ -89,6 +85,14 @@ REASONS: Final[dict[str, Reason]] = {
         "A declared name without arguments is a call with `{}`, also where the source keeps it as text.",
         "calls",
         "content",
+    ),
+    "one_reading": _decision(
+        "A value that the declared schema rejects, and that has one reading which it accepts, is repaired.", "calls"
+    ),
+    "brackets_closed": _decision(
+        "Arguments that the end marker of their call says are whole get the brackets that they lack, where only one "
+        "completion exists.",
+        "calls",
     ),
     "fence_missing": _decision("A name and an object are a call, with a fence around the object or without.", "calls"),
     "space_in_brackets": _decision("White space between brackets changes nothing.", "calls", "content"),
@@ -168,11 +172,29 @@ REASONS: Final[dict[str, Reason]] = {
         "ideal_synth_ids",
     ),
     "every_field": _decision("Reasoning is read from every field that hosts use; none can be switched off.", "thought"),
-    # not yet
-    "gateway": _later("Which content types are streams is the gateway's to know: issue 4."),
-    "simulator": _later("What the strict API answers is the simulator's: issue 5."),
-    "agent": _later("The agent and its text protocol come with issue 6."),
-    "chat_command": _later("The command of the terminal chat comes with issue 6."),
+    # the command /toolformat
+    "mistral_too": _decision(
+        "`mistral` is a format everywhere, so the command lists and takes it.", "listed", "messageType"
+    ),
+    "always_a_format": _decision("A model of an unknown name has a format: `openai`.", "shown"),
+    "any_case": _decision("The command takes names of formats in any case.", "messageType"),
+    "nothing_to_read": _decision("Showing the format reads nothing that could fail.", "messageType", "cause"),
+    # the agent
+    "canonical_ids": _decision(
+        "The agent's calls have canonical identifiers; each request has the host's own form of them.", "yields"
+    ),
+    "no_empty_content": _decision("A turn that only calls has no `content`, not an empty one.", "assistant"),
+    "unknown_fields": _decision(
+        "Fields that mean nothing on a message are the client's own, and are sent as they came.", "api_messages"
+    ),
+    "usage_ends": _decision(
+        "Usage has the same names for every host, and comes with the finish reason in the last piece.", "yields"
+    ),
+    "own_words": _decision(
+        "The result of a tool that failed is an error in our own words: the cause, and which tools there are.",
+        "tool_message_content",
+        "tool_output",
+    ),
 }
 
 _K2: Final = "kimi_k2/TOOLCALLING"
@@ -201,6 +223,8 @@ KIMI: Final[dict[str, tuple[str, ...]]] = {
         "test_kimik3_detector/test_stream_end_reports_truncated_tools_section",
     ),
     "no_arguments": (f"{_K2}.batch.6.c",),
+    "one_reading": (f"{_K2}.batch.7.c",),
+    "brackets_closed": (f"{_K2}.batch.4.b",),
     "trimmed_at_times": (
         f"{_K2}.batch.5.g",
         "reasoning:kimi/REASONING.batch.6.a",
@@ -209,7 +233,6 @@ KIMI: Final[dict[str, tuple[str, ...]]] = {
     "known_leak": ("reasoning:kimi/REASONING.batch.4",),
     "record_ends_early": ("test_kimik3_detector/test_stream_end_releases_held_back_text",),
     "unfinished_marker": (
-        f"{_K3_CALLS}_truncated_tools_do_not_leak_xtml#2",
         "test_kimik3_detector/test_stream_end_drops_truncated_marker",
         f"{_K3_THINK}_non_stream_strips_partial_marker_suffixes[d2d57a]",
         f"{_K3_THINK}_non_stream_strips_partial_marker_suffixes[2f45b3]",
@@ -260,8 +283,13 @@ SOURCE_DOCUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "limits_are_the_clients": _rows(221),
     "thoughts_stay": _rows(237, 238),
     "empty_output": _rows(265),
-    "gateway": _rows(270),
-    "simulator": _rows(248),
-    "agent": _rows(range(239, 246)),
-    "chat_command": _rows(range(101, 112)),
+    "mistral_too": _rows(101, 107, 108),
+    "always_a_format": _rows(103),
+    "any_case": _rows(109),
+    "nothing_to_read": _rows(111),
+    "canonical_ids": _rows(239),
+    "no_empty_content": _rows(240),
+    "unknown_fields": _rows(241),
+    "usage_ends": _rows(242),
+    "own_words": _rows(243, 244),
 }

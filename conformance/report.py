@@ -13,12 +13,11 @@ from conformance.verdicts import FAULTS, Suite, Verdict
 
 __all__ = ["details", "reasons", "table"]
 
-_COLUMNS: Final = ("agrees", "decision", "source", "later", *FAULTS)
-_HEADINGS: Final = ("agree", "our decision", "source's error", "later issue", *FAULTS)
+_COLUMNS: Final = ("agrees", "decision", "source", *FAULTS)
+_HEADINGS: Final = ("agree", "our decision", "source's error", *FAULTS)
 _TITLES: Final = {
     "decision": "Differs by a decision of ours",
     "source": "An error of the source",
-    "later": "Belongs to a later issue",
 }
 
 

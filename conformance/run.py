@@ -64,7 +64,7 @@ def _run(suite: Suite, path: Path, verbose: bool) -> int:
     verdicts = judge(suite, _read(path))
     print(f"{report.table(suite, verdicts)}\n\n{report.reasons(verdicts)}\n")
     if verbose:
-        shown = [verdict for verdict in verdicts if verdict.outcome not in ("agrees", "later") and verdict.row]
+        shown = [verdict for verdict in verdicts if verdict.outcome != "agrees" and verdict.row]
         print("\n\n".join(map(report.details, shown)), end="\n\n")
     return sum(verdict.outcome in FAULTS for verdict in verdicts)
 

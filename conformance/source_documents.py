@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 import moonshim
 from conformance import (
+    source_agent,
+    source_command,
     source_events,
     source_formats,
     source_ids,
@@ -19,8 +21,20 @@ from conformance.checked import Checked
 from conformance.replies import Json, Request, replies
 from moonshim.conversation import Message, Reasoning
 from moonshim.dialects.openai_chat.messages import render_messages
+from moonshim.replies import form_of
 
 __all__ = ["area_of", "check", "key_of"]
+
+_AGENT: Final = {
+    "yields",
+    "assistant",
+    "api_messages",
+    "tool_message_content",
+    "tool_output",
+    "llm_calls",
+    "status",
+}
+"""What only an agent, or the API that it talks to, can be asked for."""
 
 
 def key_of(row: Json) -> str:
@@ -39,7 +53,7 @@ def check(row: Json) -> Checked:
         case "tool_ids":
             return source_ids.check(row)
         case "toolformat":
-            return source_formats.check(row)
+            return source_command.check(row) if row["name"].startswith("command ") else source_formats.check(row)
         case "markers_full":
             return source_texts.check_text(row) if "text" in given else source_texts.check_transformed(row)
         case "markers_stream":
@@ -65,6 +79,8 @@ def _stream(row: Json) -> Checked:
 
 def _reasoning(row: Json) -> Checked:
     given = row["input"]
+    if row["source"] == "jeremysball/alfred" and _AGENT & row["expect"].keys():
+        return source_agent.check(row)
     if "delta" in given:
         return source_events.check_delta(row)
     if "deltas" in given:
@@ -80,6 +96,8 @@ def _reasoning(row: Json) -> Checked:
 
 def _options(row: Json) -> Checked:
     given = row["input"]
+    if "content_types" in given:
+        return Checked([form_of(one) != "json" for one in given["content_types"]], row["expect"])
     if "response" in given:
         return source_events.check_finish(row)
     if "request" in given:

@@ -14,7 +14,7 @@ from conformance.replies import Json
 
 __all__ = ["FAULTS", "Suite", "Verdict", "judge"]
 
-Outcome: TypeAlias = Literal["agrees", "decision", "source", "later", "unexplained", "inconsistent", "stale"]
+Outcome: TypeAlias = Literal["agrees", "decision", "source", "unexplained", "inconsistent", "stale"]
 FAULTS: Final[tuple[Outcome, ...]] = ("unexplained", "inconsistent", "stale")
 """Somebody has to look at these: the engine is wrong, or the list of reasons is."""
 
@@ -51,8 +51,6 @@ def judge(suite: Suite, rows: Iterable[Json]) -> list[Verdict]:
 def _verdict(suite: Suite, row: Json, code: str | None) -> Verdict:
     key, area = suite.key_of(row), suite.area_of(row)
     reason = REASONS[code] if code is not None else None
-    if code is not None and reason is not None and reason.kind == "later":
-        return Verdict(key, area, "later", code, row)
     try:
         checked = suite.check(row)
     except Exception as error:  # whatever a row does to the engine, the others are still judged
