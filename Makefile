@@ -33,7 +33,7 @@ test-matrix: ready ## every fault, generation, client and upstream dialect, and 
 test-pythons: ready ## run them, with fewer examples, on every other Python from 3.11 on that is here
 	@$(BIN)/python -m scripts.run_tests --others $(ARGS)
 
-test-clients: ready ## drive real agents (Claude Code, Codex, kimi-code, …) against a host that misbehaves (ARGS="codex")
+test-clients: ready ## drive real agents and frameworks (Claude Code, Codex, agno, …) against a host that misbehaves (ARGS="codex")
 	@$(BIN)/python -m scripts.test_clients $(ARGS)
 
 check: ready ## format, lint, types, imports, file sizes

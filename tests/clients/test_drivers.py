@@ -9,13 +9,15 @@ import msgspec
 import pytest
 
 from moonshim.simulator.answer import Meant
-from moonshim.simulator.question import Offered, Question
+from moonshim.simulator.question import Offered, Question, Turn
 from moonshim.simulator.scenario_file import parse_scenario
 from moonshim.simulator.seen import Seen
 from tests.clients.cases import CASES
 from tests.clients.client import Client, Place
 from tests.clients.every_client import CLIENTS
-from tests.clients.install import PINNED
+from tests.clients.framework import FRAMEWORK_CASES, FRAMEWORKS, Framework
+from tests.clients.framework_runs import FILES, Finder
+from tests.clients.install import FRAMEWORKS_PINNED, PINNED
 from tests.clients.judging import Ended, noticed_by_the_host, noticed_by_the_user, said_otherwise
 from tests.clients.scenario import scenario_for
 
@@ -48,8 +50,33 @@ def test_what_a_driver_installs_is_pinned_and_its_command_names_address_model_an
 
 
 def test_names_are_used_once() -> None:
-    assert len({client.name for client in CLIENTS}) == len(CLIENTS)
-    assert len({case.name for case in CASES}) == len(CASES)
+    for named in (CLIENTS, CASES, FRAMEWORKS, FRAMEWORK_CASES):
+        names = [one.name for one in named]
+        assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name)
+def test_a_framework_is_pinned_and_has_a_script_that_runs_it(framework: Framework) -> None:
+    script = Path(__file__).with_name("frameworks") / f"run_{framework.name.replace('-', '_')}.py"
+    assert FRAMEWORKS_PINNED[framework.name]
+    assert "def run(task" in script.read_text()
+    assert framework.ways
+
+
+def test_the_model_for_frameworks_reads_one_file_then_three_then_tells_every_word_that_it_was_given() -> None:
+    words = [f"word-{digit * 12}" for digit in "abcd"]
+    tools = (Offered("tools-bash"), Offered("tools-read_file"))
+    turns, called = [Turn(role="user", text="Which words?")], []
+    for given in (words[:1], words[1:], []):
+        meant = Finder().reply(
+            Question(wire="openai_chat", model="m", generation="k2.5", turns=tuple(turns), tools=tools)
+        )
+        called.append([(call.name, call.arguments) for call in meant.calls])
+        turns += [Turn(role="assistant", text=meant.text), *(Turn(role="user", text=word) for word in given)]
+    assert [len(calls) for calls in called] == [1, 3, 0]
+    assert [name for name, _ in called[1]] == ["tools-read_file", "tools-bash", "tools-read_file"]
+    assert all(file in str(called) for file in FILES)
+    assert all(word in meant.text for word in words)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
