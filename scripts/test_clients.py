@@ -32,7 +32,7 @@ from tests.clients.install import (
 )
 from tests.clients.run import run
 
-WIDTH: Final = 56
+WIDTH: Final = 80
 """Of the widest cell; the whole text was told when it happened."""
 
 
@@ -143,20 +143,21 @@ def _framework_rows(framework: Framework, cases: Sequence[Case], ways: Sequence[
         runs[run_.way].append(run_)
         if run_.problems:
             _say(f"  {run_.way.dialect}, {run_.way.mode}, {run_.case.name}: FAILED", *run_.problems)
-    _say(f"  {len(ways) * len(cases)} runs ({time.monotonic() - begun:.1f} s)")
+    _say(f"  {sum(map(len, runs.values()))} runs ({time.monotonic() - begun:.1f} s)")
     return [_framework_row(framework, version, way, runs[way]) for way in ways]
 
 
 def _framework_row(framework: Framework, version: str, way: Way, runs: Sequence[Run]) -> Row:
     failed = [run_ for run_ in runs if run_.problems]
     seen = "; ".join(f"{run_.case.name}: {run_.problems[0]}" for run_ in failed)
+    unable = [f"; not {case}: {why}" for (one, case), why in framework.unable.items() if one == way]
     return Row(
         name=_named(framework, way),
         version=version,
         dialect=way.dialect,
         case=f"{len(runs)} cases",
         result="FAILED" if failed else "ok",
-        seen=seen or f"{len(runs)} runs, each with 4 calls in 2 rounds",
+        seen=(seen or f"{len(runs)} runs, 4 calls in each") + "".join(unable),
     )
 
 

@@ -27,12 +27,14 @@ class Framework(Struct, frozen=True, kw_only=True):
 
     name: str
     ways: tuple[Way, ...]
+    unable: dict[tuple[Way, str], str] = {}
+    """A way and the name of a case that the framework cannot read from any server, and why; the table shows it."""
 
 
-def _framework(name: str, **modes: tuple[Mode, ...]) -> Framework:
+def _framework(name: str, unable: dict[tuple[Way, str], str] | None = None, **modes: tuple[Mode, ...]) -> Framework:
     dialects: tuple[Dialect, ...] = ("chat", "messages", "responses")
     ways = tuple(Way(dialect, mode) for dialect in dialects for mode in modes.get(dialect, ()))
-    return Framework(name=name, ways=ways)
+    return Framework(name=name, ways=ways, unable=unable or {})
 
 
 FRAMEWORKS: Final = (
@@ -45,7 +47,12 @@ FRAMEWORKS: Final = (
     _framework("strands", chat=_BOTH, messages=("streamed",), responses=("streamed",)),
     _framework("haystack", chat=_BOTH, messages=_BOTH, responses=_BOTH),
     _framework("semantic-kernel", chat=_BOTH, messages=_BOTH, responses=_BOTH),
-    _framework("llama-index", chat=_BOTH, responses=_BOTH),  # its Messages client takes names of Claude models only
+    _framework(  # its Messages client takes names of Claude models only
+        "llama-index",
+        unable={(Way("chat", "streamed"), "interleaved"): "it begins a new call wherever the index changes"},
+        chat=_BOTH,
+        responses=_BOTH,
+    ),
     _framework("ag2", chat=_BOTH, messages=_BOTH, responses=_BOTH),
 )
 

@@ -91,6 +91,8 @@ def run_framework(framework: Framework, python: Path, cases: Sequence[Case], way
         worker = stack.enter_context(contextlib.closing(_Worker(framework, python, folder)))
         for way in ways:
             for case in cases:
+                if (way, case.name) in framework.unable:
+                    continue
                 box = boxes[case.name]
                 box.requests.clear()
                 problems = _problems(worker, way, case, box, url, folder / f"{way.dialect}-{way.mode}-{case.name}")
