@@ -9,7 +9,7 @@ CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve demo test test-matrix test-pythons test-clients check format bench bench-gateway bench-load bench-soak conformance fuzz clean
+.PHONY: help ready serve demo test test-matrix test-pythons test-clients check format bench bench-gateway bench-load bench-tenants bench-soak conformance fuzz clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -55,6 +55,9 @@ bench-gateway: ready ## measure the gateway beside nginx (installs nginx where i
 
 bench-load: ready ## 1,000 streams at once: errors, what is lost, memory for each
 	@$(BIN)/python -m bench.gateway.load $(ARGS)
+
+bench-tenants: ready ## what one tenant can do to another: latency alone and during attacks
+	@$(BIN)/python -m bench.gateway.tenants $(ARGS)
 
 bench-soak: ready ## 200,000 requests one after another: memory must stay flat (minutes)
 	@$(BIN)/python -m bench.gateway.soak $(ARGS)

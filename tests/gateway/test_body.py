@@ -16,7 +16,12 @@ import pytest
 
 from moonshim.config import Limits
 from moonshim.errors import Problem, Refused
+from moonshim.gateway.admission import BodyMemory, LargeWork
 from moonshim.gateway.body import BodyGone, decoded_object, read_body, read_json
+from moonshim.gateway.call import LARGE_BYTES, ClientCall
+from moonshim.gateway.outlet import Outlet
+from moonshim.gateway.record import Record
+from moonshim.registry import dialect_named
 
 SMALL = Limits(body_bytes=1000)
 TEXT = json.dumps({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "größer 🌙" * 20}]}).encode()
@@ -43,8 +48,29 @@ class Sent:
         raise AssertionError
 
 
+def incoming(sent: Sent, headers: dict[str, str] | None = None, limits: Limits = SMALL) -> ClientCall:
+    """A request whose headers are here."""
+
+    async def send(message: Any) -> None: ...
+
+    return ClientCall(
+        dialect=dialect_named("openai_chat"),
+        headers=headers or {},
+        query={},
+        record=Record(request_id="1", path="/", dialect="openai_chat"),
+        outlet=Outlet(sent, send),
+        key=None,
+        tenant="local",
+        held=BodyMemory().reserve("local", limits),
+        threads=LargeWork(),
+    )
+
+
 def read(sent: Sent, headers: dict[str, str] | None = None, limits: Limits = SMALL) -> bytes:
-    return asyncio.run(read_body(sent, headers or {}, limits))
+    async def reading() -> bytes:
+        return await read_body(sent, incoming(sent, headers, limits))
+
+    return asyncio.run(reading())
 
 
 def refusal(sent: Sent, headers: dict[str, str] | None = None, limits: Limits = SMALL) -> Problem:
@@ -189,7 +215,8 @@ def test_a_client_that_goes_away_in_the_middle_is_nobody_to_answer() -> None:
 
 def test_being_cancelled_is_not_taken_for_a_slow_client() -> None:
     async def test() -> None:
-        reading = asyncio.ensure_future(read_body(Sent(b"{", ends=False), {}, SMALL))
+        sent = Sent(b"{", ends=False)
+        reading = asyncio.ensure_future(read_body(sent, incoming(sent)))
         await asyncio.sleep(0)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -213,7 +240,13 @@ GOOD: dict[str, tuple[bytes, Any]] = {
 @pytest.mark.parametrize("name", GOOD)
 def test_what_clients_send_as_json_is_read(name: str) -> None:
     data, value = GOOD[name]
-    assert asyncio.run(read_json(Sent(data), {}, SMALL)) == value
+    spaced = data[:-1] + b" " * LARGE_BYTES + data[-1:]
+
+    async def reading(sent: Sent) -> Any:
+        return await read_json(sent, incoming(sent, limits=Limits()))
+
+    assert asyncio.run(reading(Sent(data))) == value
+    assert asyncio.run(reading(Sent(*pieces(spaced, 65536)))) == value
 
 
 DEEP = 200_000
@@ -250,4 +283,18 @@ def test_what_is_no_json_object_is_refused_and_says_where(name: str) -> None:
     problem = refused.value.problem
     assert (problem.status, problem.kind) == (400, "invalid_request")
     assert told in problem.message
+    assert len(problem.message) < 200
+
+
+@pytest.mark.parametrize("name", [name for name in BAD if name not in ("nothing", "white space")])
+def test_a_large_body_that_is_no_json_object_is_refused_too(name: str) -> None:
+    sent = Sent(*pieces(b" " * LARGE_BYTES + BAD[name][0], 65536))
+
+    async def reading() -> Any:
+        return await read_json(sent, incoming(sent, limits=Limits()))
+
+    with pytest.raises(Refused) as refused:
+        asyncio.run(reading())
+    problem = refused.value.problem
+    assert (problem.status, problem.kind) == (400, "invalid_request")
     assert len(problem.message) < 200

@@ -95,6 +95,10 @@ api_key_env = "OPENROUTER_API_KEY"
 # header_bytes = 65536
 # header_seconds = 20
 # body_seconds = 120
+# body_values = 500000                        # JSON values in a large body
+# key_bytes_in_flight = 134217728             # of all requests of one key
+# bytes_in_flight = 536870912                 # of all requests
+# queue_seconds = 10                          # how long a request waits for room
 
 # What a million tokens cost, as your host says: `moonshim chat` shows what a conversation has cost.
 # [prices]

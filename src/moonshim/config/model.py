@@ -176,6 +176,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     header_seconds: float = 20.0
     """How long a client may take to send its headers; its body may take `body_seconds`."""
     body_seconds: float = 120.0
+    body_values: int = 500_000
+    """JSON values in a body of more than 256 KiB: a message of one text has three. Small ones cost far more memory than
+    bytes."""
+    key_bytes_in_flight: int = 128 * MEBIBYTE
+    """Bytes of request bodies that the requests of one key hold at once."""
+    bytes_in_flight: int = 512 * MEBIBYTE
+    """The same for all keys together."""
+    queue_seconds: float = 10.0
+    """How long a request waits for these before it is refused."""
 
 
 class Price(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,9 @@ import msgspec
 
 from moonshim.config.model import Limits
 from moonshim.errors import Problem, ProblemKind, Refused
+from moonshim.gateway.admission import Reservation
+from moonshim.gateway.call import LARGE_BYTES, ClientCall
+from moonshim.gateway.large_json import TooManyValues, parse_large_json
 from moonshim.gateway.unpack import BadPacking, TooMuch, Unpacker, readable_codings, unpacker_for
 from moonshim.sse import BYTE_ORDER_MARK
 
@@ -19,6 +22,8 @@ __all__ = ["BodyGone", "decoded_object", "read_body", "read_json"]
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
+_PACKING: Final = 64 * 1024
+"""How much larger compression may make what cannot be compressed."""
 _DECODER: Final = msgspec.json.Decoder()
 _TYPES: Final = {
     list: "a list",
@@ -34,22 +39,34 @@ class BodyGone(Exception):
     """The client went away before its body was here. There is nobody to answer."""
 
 
-async def read_json(receive: Receive, headers: Mapping[str, str], limits: Limits) -> dict[str, Any]:
-    """The object in a request's body. Raises `Refused` (400, 408, 413, 415) or `BodyGone`."""
-    return decoded_object(await read_body(receive, headers, limits))
+async def read_json(receive: Receive, call: ClientCall) -> dict[str, Any]:
+    """The object in a request's body. Raises `Refused` (400, 408, 413, 415, 503) or `BodyGone`."""
+    body = [await read_body(receive, call)]
+    if len(body[0]) <= LARGE_BYTES:
+        return decoded_object(body.pop())
+    return await call.in_thread(_decoded_large, body, call.held.limits.body_values)
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], limits: Limits) -> bytes:
-    """A request's body, unpacked. Headers are given by their lower-case names.
+async def read_body(receive: Receive, call: ClientCall) -> bytes:
+    """A request's body, decompressed.
 
-    However it is packed, no more than `limits.body_bytes` and one piece from the network are held.
+    However it is compressed, at most `limits.body_bytes` and one piece from the network are held. Every byte is
+    reserved before it is kept.
     """
+    limits, headers = call.held.limits, call.headers
     unpacker = _unpacker(headers)
-    if _length(headers) > limits.body_bytes:
+    length = _length(headers)
+    if length > limits.body_bytes:
         raise _too_large(limits)  # before any of it was read
+    await call.held.announce(length)
     try:
         async with asyncio.timeout(limits.body_seconds):
-            return await _gathered(receive, unpacker, limits)
+            body = await _gathered(receive, call.held, limits.body_bytes + (0 if unpacker is None else _PACKING))
+        if unpacker is not None:
+            packed = len(body)
+            body = await call.in_thread(_unpacked, unpacker, body, limits.body_bytes)
+            await call.grow(max(0, len(body) - packed))
+        return body
     except TimeoutError:
         message = f"the body of the request was not here after {limits.body_seconds:g} seconds"
         raise _refused(408, message, "timeout") from None
@@ -60,23 +77,25 @@ async def read_body(receive: Receive, headers: Mapping[str, str], limits: Limits
         raise _refused(400, f"the body cannot be unpacked as {coding}: {error}") from None
 
 
-async def _gathered(receive: Receive, unpacker: Unpacker | None, limits: Limits) -> bytes:
+async def _gathered(receive: Receive, held: Reservation, most: int) -> bytes:
     body = BytesIO()  # hands over what it holds without a copy
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise BodyGone
         piece = message.get("body", b"")
-        room = limits.body_bytes - body.tell()
-        if unpacker is not None and piece:
-            piece = unpacker.feed(piece, room)
-        elif len(piece) > room:
+        if body.tell() + len(piece) > most:
             raise TooMuch
+        await held.grow(len(piece))
         body.write(piece)
         if not message.get("more_body", False):
-            if unpacker is not None:
-                unpacker.flush()
             return body.getvalue()
+
+
+def _unpacked(unpacker: Unpacker, body: bytes, room: int) -> bytes:
+    unpacked = unpacker.feed(body, room) if body else b""
+    unpacker.flush()
+    return unpacked
 
 
 def _unpacker(headers: Mapping[str, str]) -> Unpacker | None:
@@ -115,6 +134,29 @@ def decoded_object(data: bytes) -> dict[str, Any]:
         raise _refused(400, "the body is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         value = _with_halves(data, error)
+    if not isinstance(value, dict):
+        raise _refused(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
+    return value
+
+
+def _decoded_large(body: list[bytes], max_values: int) -> dict[str, Any]:
+    """The same for a large text, without stopping the other threads. Takes the text, so that nobody else holds it."""
+    data = body.pop().removeprefix(BYTE_ORDER_MARK)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise _refused(400, f"the body is not JSON: {_reason(data, error)}") from None
+    del data
+    try:
+        value = parse_large_json(text, max_values)
+    except TooManyValues:
+        raise _refused(
+            413, f"The request body has more than {max_values:,} JSON values (limits.body_values).", "too_large"
+        ) from None
+    except RecursionError:
+        raise _refused(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise _refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise _refused(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
     return value

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from moonshim.config import GatewayKey
 from moonshim.dialect import Dialect
+from moonshim.gateway.admission import LargeWork, Reservation
 from moonshim.gateway.outlet import Outlet
 from moonshim.gateway.record import Record
 
@@ -15,14 +15,27 @@ __all__ = ["LARGE_BYTES", "ClientCall"]
 
 T = TypeVar("T")
 
-LARGE_BYTES: Final = 1024 * 1024
-"""About 10 ms of work, up to a second where there are very many small messages."""
+LARGE_BYTES: Final = 256 * 1024
+"""Above this, work on a body takes so long that other requests would notice: a thread does it."""
 
 
 class ClientCall:
     """Who asks, what, in which dialect, and the way back. One object for each request."""
 
-    __slots__ = ("body", "dialect", "headers", "keeps_response", "key", "outlet", "query", "record", "tenant", "tokens")
+    __slots__ = (
+        "body",
+        "dialect",
+        "headers",
+        "held",
+        "keeps_response",
+        "key",
+        "outlet",
+        "query",
+        "record",
+        "tenant",
+        "threads",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -32,18 +45,25 @@ class ClientCall:
         query: Mapping[str, str],
         record: Record,
         outlet: Outlet,
+        key: GatewayKey | None,
+        tenant: str,
+        held: Reservation,
+        threads: LargeWork,
     ) -> None:
         self.dialect = dialect
         self.headers = headers
         """By lower-case names."""
         self.body: dict[str, Any] = {}
-        self.key: GatewayKey | None = None
+        self.key = key
         self.query = query
         """What stands behind the `?`."""
         self.record = record
         self.outlet = outlet
-        self.tenant = "local"
+        self.tenant = tenant
         """Whose state this request reads and writes: nobody sees another's."""
+        self.held = held
+        """The bytes that its body, and what that refers to, hold in memory."""
+        self.threads = threads
         self.tokens = 0
         """What the answer counts for its key."""
         self.keeps_response = False
@@ -51,14 +71,19 @@ class ClientCall:
 
     @property
     def is_large(self) -> bool:
-        """Whether reading it may take so long that others would have to wait: then a thread does it."""
-        headers = self.headers
-        length = headers.get("content-length", "")
-        return "content-encoding" in headers or not length.isdecimal() or int(length) > LARGE_BYTES
+        """Whether work on its body would keep other requests waiting."""
+        return self.held.size > LARGE_BYTES
 
-    async def worked(self, work: Callable[..., T], *given: Any, **named: Any) -> T:
-        """The result of work that takes as long as the body is large. Nobody else waits for it."""
-        return await asyncio.to_thread(work, *given, **named) if self.is_large else work(*given, **named)
+    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The result of work on the body: at once when that is small, in a thread when it is large."""
+        return await self.in_thread(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
+
+    async def grow(self, size: int) -> None:
+        """So many bytes more belong to this request: what it refers to in the store."""
+        await self.held.grow(size)
+
+    async def in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        return await self.threads.run(self.tenant, self.held.limits, work, *args, **kwargs)
 
     @property
     def request_id(self) -> str:

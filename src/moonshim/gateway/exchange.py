@@ -60,6 +60,7 @@ _CONTENT_TYPES: Final[dict[Form, bytes]] = {
 }
 
 
+BYTES_PER_TOKEN: Final = 4
 _ABOUT_A_KEY: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "quota"})
 
 
@@ -79,50 +80,49 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
     asked = await call.worked(read_request, call.body, dialect=call.dialect.name, secret=gate.secret)
     record.asked_model, record.streamed = asked.request.model, asked.request.stream is True
     targets = view.router.targets(asked.request.model, allowed=call.key.models if call.key is not None else ())
-    async with gate.admitted(call):
-        call.outlet.watch()
-        if call.is_large:
-            await asyncio.to_thread(asked.lost_turns)  # `recall` asks for them: found once
-        recalled = await gate.recollections.recall(call.tenant, asked, record)
-        if record.streamed:
-            headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
-            call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
-        attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
-        asking: _Asking | None = None
-        failures: list[tuple[Target, Problem]] = []
-        while (attempt := attempts.next(gate.clock())) is not None:
-            try:
-                if attempt.wait:
-                    await asyncio.sleep(attempt.wait)
-                prepared = await call.worked(_prepared, view, call, asked, attempt.target, recalled)
-                asking = _Asking(gate, call, asked, attempt.target, prepared)
-                await asking.run()
-            except HostFailed as failure:
-                failures.append((attempt.target, failure.problem))
-                attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
-                gate.failed_attempt(record, attempt, failure.problem)
-            except MoonshimError as error:
-                return await _tell(call, asking, error)
-            except asyncio.CancelledError:
-                if asking is not None and asking.only_beats and not call.outlet.gone:
-                    # The server ends, and all that the client has are signs of life.
-                    await call.outlet.finish(asking.broken_off(STOPPING))
-                raise
+    call.outlet.watch()
+    if call.is_large:
+        await call.in_thread(asked.turns)  # asked for later, and made once
+    recalled = await gate.recollections.recall(call.tenant, asked, record)
+    if record.streamed:
+        headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
+        call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
+    attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
+    asking: _Asking | None = None
+    failures: list[tuple[Target, Problem]] = []
+    while (attempt := attempts.next(gate.clock())) is not None:
+        try:
+            if attempt.wait:
+                await asyncio.sleep(attempt.wait)
+            prepared = await call.worked(_prepared, view, call, asked, attempt.target, recalled)
+            asking = _Asking(gate, call, asked, attempt.target, prepared)
+            await asking.run()
+        except HostFailed as failure:
+            failures.append((attempt.target, failure.problem))
+            attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
+            gate.failed_attempt(record, attempt, failure.problem)
+        except MoonshimError as error:
+            return await _tell(call, asking, error)
+        except asyncio.CancelledError:
+            if asking is not None and asking.only_beats and not call.outlet.gone:
+                # The server ends, and all that the client has are signs of life.
+                await call.outlet.finish(asking.broken_off(STOPPING))
+            raise
+        else:
+            if asking.host_broke:
+                gate.breakers.failed(attempt.target.provider.name, gate.clock(), record.error or "")
             else:
-                if asking.host_broke:
-                    gate.breakers.failed(attempt.target.provider.name, gate.clock(), record.error or "")
-                else:
-                    attempts.succeeded(attempt)
-                return None
-            finally:
-                gate.tell_breaker(attempt.target.provider.name)
-        problem = attempts.problem
-        if problem is None:
-            raise Refused(attempts.unavailable(gate.clock()))
-        record.outcome, record.error = "upstream_error", problem.in_short
-        told = next(target for target, failure in failures if failure is problem)
-        record.provider, record.model = told.provider.name, told.model
-        return await _tell(call, asking, Refused(_of_provider(problem, told.provider.name)))
+                attempts.succeeded(attempt)
+            return None
+        finally:
+            gate.tell_breaker(attempt.target.provider.name)
+    problem = attempts.problem
+    if problem is None:
+        raise Refused(attempts.unavailable(gate.clock()))
+    record.outcome, record.error = "upstream_error", problem.in_short
+    told = next(target for target, failure in failures if failure is problem)
+    record.provider, record.model = told.provider.name, told.model
+    return await _tell(call, asking, Refused(_of_provider(problem, told.provider.name)))
 
 
 async def _tell(call: ClientCall, asking: _Asking | None, error: MoonshimError) -> None:
@@ -206,7 +206,7 @@ class _Asking:
         finally:
             answer.close()
             if reading is not None:
-                self._charge(reading)
+                await self._charge(reading)
 
     @property
     def only_beats(self) -> bool:
@@ -228,7 +228,7 @@ class _Asking:
         call = Call(
             url=endpoint_of(provider),
             headers=headers,
-            body=encode(self.prepared.body),
+            body=await self._call.worked(encode, self.prepared.body),
             timeouts=provider.timeouts,
             proxy=provider.proxy,
             ca_bundle=provider.ca_bundle,
@@ -361,12 +361,16 @@ class _Asking:
             await self._begin(answer, reading, last)
         await self._outlet.finish(last)
 
-    def _charge(self, reading: Reading) -> None:
+    async def _charge(self, reading: Reading) -> None:
         """What the answer counts for its key, also when it was cut off."""
-        key = self._call.key
+        call, key = self._call, self._call.key
         if key is not None and key.tokens_per_minute is not None and (self._sent or not self._record.streamed):
             whole = isinstance(reading.ending, Finished)
-            self._call.tokens = tokens_of(reading.usage, self._asked.request, reading.message, whole=whole)
+            count = partial(tokens_of, reading.usage, self._asked.request, reading.message, whole=whole)
+            try:
+                call.tokens = await call.worked(count)
+            except Refused:  # no thread was free
+                call.tokens = call.held.size // BYTES_PER_TOKEN
 
     def _fail_unless_sent(self, problem: Problem) -> None:
         problem = without(problem, self._secrets)
@@ -409,7 +413,7 @@ class _Asking:
             if any(isinstance(part, Reasoning) for part in message.parts):
                 await self._gate.recollections.remember(call.tenant, self._asked.turns(), message, self._record)
         if call.keeps_response and (response := completed_in(out)) is not None:
-            await self._gate.responses.keep(call.tenant, call.body, response, self._record)
+            await self._gate.responses.keep(call.tenant, call.body, response, self._record, call)
 
     def _headers(self, answer: Answer, form: Form) -> list[Header]:
         ours = {name for name, _ in self._outlet.always}

@@ -15,6 +15,7 @@ from moonshim.conversation import Message, Reasoning, Text
 from moonshim.errors import Problem
 from moonshim.formats import is_kimi_model
 from moonshim.gateway import logs
+from moonshim.gateway.admission import BodyMemory, LargeWork
 from moonshim.gateway.attempts import Attempt, Breakers, RetryBudget
 from moonshim.gateway.auth import KeyRing, client_key
 from moonshim.gateway.call import ClientCall
@@ -100,6 +101,8 @@ class Gate:
         self.retry_budget = RetryBudget(config.retries.budget)
         self.provider_keys = ProviderKeys()
         self.limiter = Limiter(store)
+        self.body_memory = BodyMemory()
+        self.large_work = LargeWork()
         self.recollections = Recollections(store, config.remember_seconds)
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
@@ -127,6 +130,7 @@ class Gate:
     async def close(self) -> None:
         await self.upstream.close()
         await self.store.close()
+        self.large_work.close()
         if self.stream_logs is not None:
             self.stream_logs.close()
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from moonshim.gateway.call import LARGE_BYTES
+from moonshim.gateway.large_json import TooManyValues, parse_large_json
 from moonshim.gateway.memory import key_space
 from moonshim.json_text import decode_object
 from moonshim.store import Store
 
 __all__ = [
+    "HERE",
     "LARGEST_INPUT",
     "LINKS",
     "LONGEST_CHAIN",
+    "BodyWork",
     "ChainBroken",
     "ChainTooLong",
     "KeptResponses",
@@ -30,10 +34,14 @@ __all__ = [
     "response_of",
 ]
 
+T = TypeVar("T")
+
 LONGEST_CHAIN: Final = 2000
 LARGEST_INPUT: Final = 64 * 1024 * 1024
 """Bytes: what the largest request may have, unless somebody says otherwise."""
 _LARGEST: Final = 32 * 1024 * 1024
+MOST_VALUES: Final = 500_000
+"""JSON values in one response, and items in a whole chain: small ones cost far more memory than bytes."""
 LINKS: Final = 64
 """How many of the responses before it a response names."""
 _ID: Final = re.compile(r"resp_[a-zA-Z0-9_-]{1,250}")
@@ -74,6 +82,29 @@ def response_of(item_id: str) -> str | None:
     return None if found is None else f"resp_{found[1]}"
 
 
+class BodyWork(Protocol):
+    """Where the work on what a request refers to is done, within the limits of the request."""
+
+    async def grow(self, size: int) -> None:
+        """Reserve memory for so many bytes more."""
+
+    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The result of work that takes as long as the request is large."""
+
+
+class _Here:
+    """No limits, no threads."""
+
+    async def grow(self, size: int) -> None:
+        pass
+
+    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        return work(*args, **kwargs)
+
+
+HERE: Final[BodyWork] = _Here()
+
+
 class KeptResponses:
     """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`.
 
@@ -86,12 +117,20 @@ class KeptResponses:
         self._limit = limit
         """How many bytes may be read for one request."""
 
-    async def put(self, tenant: str, id: str, turn: Turn, about: dict[str, Any], rests_on: Sequence[str] = ()) -> bool:
+    async def put(
+        self,
+        tenant: str,
+        id: str,
+        turn: Turn,
+        about: dict[str, Any],
+        rests_on: Sequence[str] = (),
+        work: BodyWork = HERE,
+    ) -> bool:
         """Keep a response, and those that it rests on for as long. False: it is too large, or has no own name."""
         if _ID.fullmatch(id) is None or id in rests_on:
             return False
         space = key_space(tenant)
-        said, answered = msgspec.json.encode(turn), msgspec.json.encode(about)
+        said, answered = await work.worked(msgspec.json.encode, turn), msgspec.json.encode(about)
         if len(said) + len(answered) > _LARGEST:
             return False
         await asyncio.gather(
@@ -101,16 +140,17 @@ class KeptResponses:
         )
         return True
 
-    async def get(self, tenant: str, id: str) -> tuple[Turn, dict[str, Any]] | None:
+    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> tuple[Turn, dict[str, Any]] | None:
         """A response: its own items, and everything else that was said of it."""
         if _ID.fullmatch(id) is None:
             return None
         space = key_space(tenant)
         said, answered = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
-        turn, about = _turn(said), decode_object(answered or b"")
+        await work.grow(len(said or b"") + len(answered or b""))
+        turn, about = await work.worked(_turn, said), decode_object(answered or b"")
         return None if turn is None or about is None else (turn, about)
 
-    async def turns(self, tenant: str, ids: Sequence[str]) -> dict[str, Turn]:
+    async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, Turn]:
         """Those of some responses that are there."""
         names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
         turns, size = dict[str, Turn](), 0
@@ -119,28 +159,35 @@ class KeptResponses:
         for start in range(0, len(names), LINKS):
             asked = names[start : start + LINKS]
             found = await self._store.get_many([_turn_key(space, id) for id in asked])
-            size += sum(map(len, filter(None, found)))
+            added = sum(map(len, filter(None, found)))
+            size += added
             if size > self._limit:
                 raise ChainTooLong
-            read = zip(asked, map(_turn, found), strict=True)
+            await work.grow(added)
+            read = zip(asked, await work.worked(_turns, found), strict=True)
             turns |= {id: turn for id, turn in read if turn is not None}
         return turns
 
-    async def chain(self, tenant: str, id: str) -> dict[str, Turn]:
+    async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, Turn]:
         """A response and all that it goes on from, the newest first."""
-        space, chain, size = key_space(tenant), dict[str, Turn](), 0
+        space, chain, size, items = key_space(tenant), dict[str, Turn](), 0, 0
         asked = [id] if _ID.fullmatch(id) is not None else []
         if not asked:
             raise ChainBroken
         while asked:
             found = await self._store.get_many([_turn_key(space, one) for one in asked])
-            size += sum(map(len, filter(None, found)))
+            added = sum(map(len, filter(None, found)))
+            size += added
             if len(chain) + len(found) > LONGEST_CHAIN or size > self._limit:
                 raise ChainTooLong
-            for one, turn in zip(asked, map(_turn, found), strict=True):
+            await work.grow(added)
+            for one, turn in zip(asked, await work.worked(_turns, found), strict=True):
                 if turn is None or one in chain:
                     raise ChainBroken
                 chain[one] = turn
+                items += len(turn.input) + len(turn.output)
+            if items > MOST_VALUES:
+                raise ChainTooLong
             asked = chain[asked[-1]].before
         return chain
 
@@ -152,10 +199,17 @@ class KeptResponses:
         return any(gone)
 
 
+def _turns(found: Sequence[bytes | None]) -> list[Turn | None]:
+    return list(map(_turn, found))
+
+
 def _turn(said: bytes | None) -> Turn | None:
     try:
-        return None if said is None else _TURN.decode(said)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if said is None or len(said) <= LARGE_BYTES:
+            return None if said is None else _TURN.decode(said)
+        # The lists are what this program wrote; checking all of them again would take the time that this saves.
+        return Turn(*parse_large_json(said.decode(), MOST_VALUES))
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
         return None
 
 

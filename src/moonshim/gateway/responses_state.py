@@ -10,11 +10,14 @@ import msgspec
 
 from moonshim.dialects.openai_responses import continued, resolve_references, said_items
 from moonshim.dialects.openai_responses.request import CONTINUES
+from moonshim.errors import Refused
 from moonshim.gateway.record import Record
 from moonshim.gateway.responses_kept import (
+    HERE,
     LARGEST_INPUT,
     LINKS,
     LONGEST_CHAIN,
+    BodyWork,
     ChainBroken,
     ChainTooLong,
     KeptResponses,
@@ -59,7 +62,7 @@ class ResponsesState:
 
     # --- a request ---------------------------------------------------------------------------------------------
 
-    async def resolve(self, tenant: str, body: Json, record: Record) -> Json:
+    async def resolve(self, tenant: str, body: Json, record: Record, work: BodyWork = HERE) -> Json:
         """The body that says everything itself: the items before it, and those that it only names.
 
         `instructions` of earlier requests are not carried over, as in OpenAI's API.
@@ -74,8 +77,8 @@ class ResponsesState:
         if previous is not None and not isinstance(previous, str):
             raise refused("previous_response_id must be a string.", param="previous_response_id")
         try:
-            chain = {} if previous is None else await self._chain(tenant, previous)
-            turns = await self._with_named(tenant, chain, named)
+            chain = {} if previous is None else await self._chain(tenant, previous, work)
+            turns = await self._with_named(tenant, chain, named, work)
         except StoreUnavailable:
             record.lost.append("responses")
             if previous is None and all(id.startswith("rs_") for id in named):
@@ -83,25 +86,11 @@ class ResponsesState:
             raise refused_for_now() from None
         except ChainTooLong:
             raise refused_size(self._limit) from None
-        known = _known(turns)
-        _check_known(named, known)
-        before, given = _unresolved(chain), body.get("input")
-        if not _fits(itertools.chain(before, given if isinstance(given, list) else (given,)), known, self._limit):
-            raise refused_size(self._limit)
-        whole = resolve_references(body, known.get)
-        given = whole.get("input")
-        return continued(
-            whole,
-            _resolved(before, known),
-            own=len(given) if isinstance(given, list) else int(isinstance(given, str)),
-            references={str(place): id for place, id in _places(body.get("input"))},
-            chain=list(chain),
-            rests_on=list(turns),
-        )
+        return await work.worked(_resolved_body, body, chain, turns, self._limit)
 
-    async def _chain(self, tenant: str, previous: str) -> dict[str, Turn]:
+    async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, Turn]:
         try:
-            return await self._kept.chain(tenant, previous)
+            return await self._kept.chain(tenant, previous, work)
         except ChainBroken:
             raise refused(
                 f"Previous response with id {shown(previous)} not found.",
@@ -115,16 +104,18 @@ class ResponsesState:
                 param="previous_response_id",
             ) from None
 
-    async def _with_named(self, tenant: str, chain: dict[str, Turn], named: Iterable[str]) -> dict[str, Turn]:
+    async def _with_named(
+        self, tenant: str, chain: dict[str, Turn], named: Iterable[str], work: BodyWork
+    ) -> dict[str, Turn]:
         """The chain, and the responses that items are named from: by the request, or by those before it."""
         wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
         wanted |= {response_of(id) for id in named}
         more = [id for id in wanted if id is not None and id not in chain]
-        return {**chain, **(await self._kept.turns(tenant, more) if more else {})}
+        return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
 
     # --- an answer ---------------------------------------------------------------------------------------------
 
-    async def keep(self, tenant: str, body: Json, response: Json, record: Record) -> None:
+    async def keep(self, tenant: str, body: Json, response: Json, record: Record, work: BodyWork = HERE) -> None:
         """Keep the answer to a body that was resolved, unless its client wants nothing kept."""
         id, output = response.get("id"), response.get("output")
         if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
@@ -138,17 +129,17 @@ class ResponsesState:
         turn = Turn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
         about = {key: value for key, value in response.items() if key != "output"}
         try:
-            kept = await self._kept.put(tenant, id, turn, about, beside.get("rests_on", ()))
-        except (StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            kept = await self._kept.put(tenant, id, turn, about, beside.get("rests_on", ()), work)
+        except (Refused, StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             kept = False
         if not kept:
             record.lost.append("responses")
 
     # --- what a client asks for by name ------------------------------------------------------------------------
 
-    async def get(self, tenant: str, id: str) -> Json:
+    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> Json:
         """The response object as it was answered."""
-        turn, about = await self._found(tenant, id)
+        turn, about = await self._found(tenant, id, work)
         return {**about, "output": turn.output}
 
     async def delete(self, tenant: str, id: str) -> Json:
@@ -161,7 +152,14 @@ class ResponsesState:
         return {"id": id, "object": "response", "deleted": True}
 
     async def input_items(
-        self, tenant: str, id: str, *, limit: int = 20, order: Order = "desc", after: str | None = None
+        self,
+        tenant: str,
+        id: str,
+        *,
+        limit: int = 20,
+        order: Order = "desc",
+        after: str | None = None,
+        work: BodyWork = HERE,
     ) -> Json:
         """The items that a response was made from, those of the responses before it too, a page at a time.
 
@@ -169,15 +167,15 @@ class ResponsesState:
         """
         if not 1 <= limit <= _MOST_LISTED:
             raise refused(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
-        turn, _ = await self._found(tenant, id)
+        turn, _ = await self._found(tenant, id, work)
         try:
-            chain = await self._kept.chain(tenant, turn.before[0]) if turn.before else {}
-            turns = await self._with_named(tenant, {id: turn, **chain}, ())
+            chain = await self._kept.chain(tenant, turn.before[0], work) if turn.before else {}
+            turns = await self._with_named(tenant, {id: turn, **chain}, (), work)
         except StoreUnavailable:
             raise refused_for_now() from None
         except (ChainBroken, ChainTooLong):  # then what is known
             chain, turns = {}, {id: turn}
-        items = _each_once(_resolved([*_unresolved(chain), *turn.input], _known(turns)))
+        items = await work.worked(_listed_items, turn, chain, turns)
         if order == "desc":
             items.reverse()
         start = 0
@@ -192,14 +190,33 @@ class ResponsesState:
             "has_more": start + limit < len(items),
         }
 
-    async def _found(self, tenant: str, id: str) -> tuple[Turn, Json]:
+    async def _found(self, tenant: str, id: str, work: BodyWork) -> tuple[Turn, Json]:
         try:
-            found = await self._kept.get(tenant, id)
+            found = await self._kept.get(tenant, id, work)
         except StoreUnavailable:
             raise refused_for_now() from None
         if found is None:
             raise refused_response(id)
         return found
+
+
+def _resolved_body(body: Json, chain: dict[str, Turn], turns: dict[str, Turn], limit: int) -> Json:
+    """The body with everything that it refers to in it."""
+    known = _known(turns)
+    _check_known(_references(body.get("input")), known)
+    before, given = _unresolved(chain), body.get("input")
+    if not _fits(itertools.chain(before, given if isinstance(given, list) else (given,)), known, limit):
+        raise refused_size(limit)
+    whole = resolve_references(body, known.get)
+    given = whole.get("input")
+    return continued(
+        whole,
+        _resolved(before, known),
+        own=len(given) if isinstance(given, list) else int(isinstance(given, str)),
+        references={str(place): id for place, id in _places(body.get("input"))},
+        chain=list(chain),
+        rests_on=list(turns),
+    )
 
 
 # --- items ------------------------------------------------------------------------------------------------------
@@ -274,6 +291,10 @@ def _size(item: Any) -> int:
         return len(encode(item))
     except RecursionError:
         raise refused("input is nested too deeply.", param="input") from None
+
+
+def _listed_items(turn: Turn, chain: Mapping[str, Turn], turns: Mapping[str, Turn]) -> list[Json]:
+    return _each_once(_resolved([*_unresolved(chain), *turn.input], _known(turns)))
 
 
 def _each_once(items: Sequence[Json]) -> list[Json]:

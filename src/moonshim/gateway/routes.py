@@ -7,20 +7,23 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 from starlette.routing import BaseRoute, Route
 
+from moonshim.config import GatewayKey
 from moonshim.dialect import Dialect
 from moonshim.errors import InvalidInput, Problem, Refused
 from moonshim.gateway import logs
+from moonshim.gateway.admission import Reservation
 from moonshim.gateway.body import BodyGone, read_json
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.clients import client_name
 from moonshim.gateway.compaction import compact
 from moonshim.gateway.exchange import STOPPING, exchange, problem_in
-from moonshim.gateway.gate import Gate
+from moonshim.gateway.gate import Gate, View
 from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
 from moonshim.gateway.models_list import model_entry, model_list
 from moonshim.gateway.outlet import Header, Outlet, Receive, Send
@@ -46,6 +49,8 @@ class Endpoint:
 
     def __init__(self, gate: Gate, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
         self._gate, self._handler, self._open = gate, handler, open_to_all
+        self._counts = not open_to_all and handler not in _FREE
+        """Whether it counts against the limits of its key."""
         self._dialect: Dialect = dialect_named(dialect)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,27 +88,30 @@ class Endpoint:
     async def _answer(
         self, scope: Scope, headers: Mapping[str, str], record: Record, outlet: Outlet, receive: Receive
     ) -> None:
-        gate = self._gate
+        gate, view = self._gate, self._gate.view
+        held: Reservation | None = None
         try:
+            if scope["method"] != "OPTIONS":
+                check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
+            key = self._identify(view, headers, record)
+            tenant = view.tenant(key, headers)
+            held = gate.body_memory.reserve(tenant, view.config.limits)
             call = ClientCall(
                 dialect=self._dialect,
                 headers=headers,
                 query=dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {},
                 record=record,
                 outlet=outlet,
+                key=key,
+                tenant=tenant,
+                held=held,
+                threads=gate.large_work,
             )
-            view = gate.view
-            if scope["method"] != "OPTIONS":
-                check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
-            if not self._open:
-                if gate.draining:
-                    raise Refused(STOPPING)
-                call.key = view.keyring.identify(headers)
-                record.key = call.key.name if call.key is not None else None
-                call.tenant = view.tenant(call.key, headers)
-                if scope["method"] == "POST" and self._handler is not _nothing_here:
-                    call.body = await read_json(receive, headers, view.config.limits)
-            result = await self._handler(gate, call, scope.get("path_params") or {})
+            # Whoever is over a limit is refused before any of the body is read.
+            async with gate.admitted(call) if self._counts else nullcontext():
+                if scope["method"] == "POST" and self._counts:
+                    call.body = await read_json(receive, call)
+                result = await self._handler(gate, call, scope.get("path_params") or {})
         except BodyGone:
             raise
         except Exception as error:
@@ -113,6 +121,18 @@ class Endpoint:
                 await outlet.respond(result.status, result.headers, result.body)
             elif result is not None:
                 await outlet.respond(200, _json_headers(record), encode(result))
+        finally:
+            if held is not None:
+                held.release()
+
+    def _identify(self, view: View, headers: Mapping[str, str], record: Record) -> GatewayKey | None:
+        if self._open:
+            return None
+        if self._gate.draining:
+            raise Refused(STOPPING)
+        key = view.keyring.identify(headers)
+        record.key = key.name if key is not None else None
+        return key
 
     async def _tell(self, outlet: Outlet, record: Record, problem: Problem) -> None:
         if record.outcome == "ok":
@@ -175,19 +195,19 @@ async def _exchange(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
 
 
 async def _responses(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
-    call.body = await gate.responses.resolve(call.tenant, call.body, call.record)
+    call.body = await gate.responses.resolve(call.tenant, call.body, call.record, call)
     if call.body.get("store") is not False:
         call.keeps_response = True
     await exchange(gate, call)
 
 
 async def _compact(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
-    call.body = await gate.responses.resolve(call.tenant, call.body, call.record)
+    call.body = await gate.responses.resolve(call.tenant, call.body, call.record, call)
     return await compact(gate, call)
 
 
 async def _response(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    return await gate.responses.get(call.tenant, path["id"])
+    return await gate.responses.get(call.tenant, path["id"], call)
 
 
 async def _delete_response(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
@@ -202,13 +222,17 @@ async def _input_items(gate: Gate, call: ClientCall, path: Mapping[str, str]) ->
     if order not in ("asc", "desc"):
         raise InvalidInput("order must be asc or desc", field="order")
     return await gate.responses.input_items(
-        call.tenant, path["id"], limit=int(limit), order="asc" if order == "asc" else "desc", after=asked.get("after")
+        call.tenant,
+        path["id"],
+        limit=int(limit),
+        order="asc" if order == "asc" else "desc",
+        after=asked.get("after"),
+        work=call,
     )
 
 
 async def _count_tokens(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
-    async with gate.admitted(call):
-        return {"input_tokens": await call.worked(count_tokens, call.body, dialect="anthropic")}
+    return {"input_tokens": await call.worked(count_tokens, call.body, dialect="anthropic")}
 
 
 async def _models(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
@@ -280,6 +304,8 @@ _API: Final[tuple[tuple[str, str, str, Handler], ...]] = (
     ("GET", "/models", "openai_chat", _models),
     ("GET", "/models/{id:path}", "openai_chat", _model),
 )
+_FREE: Final = frozenset({_models, _model, _nothing_here})
+"""Needs a key and no more: clients ask for these before anybody has typed a word, and they cost nothing."""
 _PREFIXES: Final = ("/v1", "")
 _OWN: Final[tuple[tuple[str, Handler], ...]] = (
     ("/", _hello),

@@ -34,6 +34,8 @@ MOST_HEADERS: Final = 200
 LINGER_SECONDS: Final = 5.0
 """How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
 still sends is reset, and the client never sees why it was refused."""
+LINGER_PAUSE: Final = 0.01
+"""Seconds of rest after each read of that: a client that sends fast must not keep the event loop busy with it."""
 _NOT_HTTP: Final = "this is not a request that can be read as HTTP/1.1"
 _TOO_LARGE: Final = "the headers of the request are too large"
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
@@ -61,6 +63,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """What comes is thrown away: the last answer of this connection is out, or on its way."""
         self._in_request = False
         """Between the end of a request's headers and its own end."""
+        self._lingers = False
+        """The answer is out, and the rest of the request is still coming."""
         self._heard = False
         self._unread = 0
         """Bytes that the parser keeps to itself: the beginning of a header, or of a chunk's size."""
@@ -76,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._deaf or self._lingers:
+            self._pause_reading()
         if self._deaf:
             return
         if self._deadline is None and not self._in_request and not self._answering():
@@ -145,14 +151,24 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_request, self._unread = False, 0
+        self._in_request = self._lingers = False
+        self._unread = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         # With the rest of the body uvicorn's own timer for idle connections would end, and none begin again.
         if self._in_request and not self.transport.is_closing():
+            self._lingers = True
             self._expect(self.linger_seconds, self.transport.abort)
+
+    def _pause_reading(self) -> None:
+        self.flow.pause_reading()
+        self.loop.call_later(LINGER_PAUSE, self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     # -- refusing --------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -31,6 +32,8 @@ LAST_SECONDS: Final = 2
 """When everything has finished, or must: how long connections may take to close."""
 READY_SECONDS: Final = 30.0
 """Who does not answer for so long is told of."""
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread that works on a large body may keep the event loop waiting for Python's global lock."""
 YOUNG_OBJECTS: Final = 10_000
 """How many are made between two searches for rings of garbage."""
 _USUAL: Final = Limits()
@@ -122,6 +125,7 @@ def run(
         if ready is not None:
             ready()
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         serving = serve(opening, sockets, graceful_seconds=graceful_seconds, ready=settled, lifeline=lifeline)
         return runner.run(serving)

@@ -1,0 +1,158 @@
+"""How much of the gateway one tenant may occupy: bytes of request bodies in memory, and threads for large ones.
+
+Limits by key (requests, tokens, streams) are in `limits`. These are limits of the process: whatever one tenant sends,
+memory stays bounded and the event loop free for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
+
+from moonshim.config.model import Limits
+from moonshim.errors import Problem, Refused
+
+__all__ = ["BodyMemory", "LargeWork", "Reservation"]
+
+T = TypeVar("T")
+
+RETRY_SECONDS: Final = 2.0
+
+
+class BodyMemory:
+    """Counts the bytes of request bodies that are held, per tenant and in total.
+
+    A request that would exceed a bound waits until others have released enough. Nothing is read from its client
+    meanwhile, so that TCP holds the client back. After `queue_seconds` it is refused with a 503.
+
+    A tenant's requests are counted by the length that they announce, and wait before their first byte: several that
+    had begun could otherwise wait for each other. The total counts what has arrived, so that nobody can take room from
+    other tenants by announcing much and sending nothing.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_tenant: Counter[str] = Counter()
+        self._waiting: list[tuple[Reservation, int, int, asyncio.Future[None]]] = []
+
+    def reserve(self, tenant: str, limits: Limits) -> Reservation:
+        """A reservation of nothing yet. Release it when the request is over."""
+        return Reservation(self, tenant, limits)
+
+    def _take(self, held: Reservation, announced: int, size: int) -> bool:
+        """Raise a reservation to these amounts, if there is room."""
+        limits = held.limits
+        added, claimed = size - held.size, max(announced, size) - held.claim
+        # A single request may always have `body_bytes`, whatever the other two are set to.
+        if added and self.total + added > max(limits.bytes_in_flight, limits.body_bytes):
+            return False
+        if claimed and self._by_tenant[held.tenant] + claimed > max(limits.key_bytes_in_flight, limits.body_bytes):
+            return False
+        self.total += added
+        self._by_tenant[held.tenant] += claimed
+        held.size, held.announced = size, announced
+        return True
+
+    async def _wait(self, held: Reservation, announced: int, size: int) -> None:
+        granted = asyncio.get_running_loop().create_future()
+        place = held, announced, size, granted
+        self._waiting.append(place)
+        try:
+            async with asyncio.timeout(held.limits.queue_seconds):
+                await granted
+        except TimeoutError:
+            raise _busy("The gateway holds as many request bodies as it may. Retry in a moment.") from None
+        finally:
+            self._waiting.remove(place)
+
+    def _give_back(self, held: Reservation) -> None:
+        self.total -= held.size
+        self._by_tenant[held.tenant] -= held.claim
+        if not self._by_tenant[held.tenant]:
+            del self._by_tenant[held.tenant]
+        held.size = held.announced = 0
+        for waiting, announced, size, granted in self._waiting:
+            if not granted.done() and self._take(waiting, announced, size):
+                granted.set_result(None)
+
+
+class Reservation:
+    """The bytes that one request holds."""
+
+    __slots__ = ("_memory", "announced", "limits", "size", "tenant")
+
+    def __init__(self, memory: BodyMemory, tenant: str, limits: Limits) -> None:
+        self._memory, self.tenant, self.limits = memory, tenant, limits
+        self.announced = 0
+        self.size = 0
+
+    @property
+    def claim(self) -> int:
+        """What counts for its tenant."""
+        return max(self.announced, self.size)
+
+    async def announce(self, size: int) -> None:
+        """So many bytes will come. Waits for its tenant's turn; raises `Refused` (503) when that does not come."""
+        await self._raise_to(size, self.size)
+
+    async def grow(self, amount: int) -> None:
+        """Hold so many bytes more. Waits for room; raises `Refused` (503) when there is none in time."""
+        await self._raise_to(self.announced, self.size + amount)
+
+    async def _raise_to(self, announced: int, size: int) -> None:
+        if not self._memory._take(self, announced, size):
+            await self._memory._wait(self, announced, size)
+
+    def release(self) -> None:
+        self._memory._give_back(self)
+
+
+class LargeWork:
+    """Runs work on large bodies in threads: a few at once, and one for each tenant.
+
+    Python runs one thread at a time. More threads would only take the event loop's turns.
+    """
+
+    AT_ONCE: Final = 2
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(self.AT_ONCE, thread_name_prefix="large-body")
+        self._turns = asyncio.Semaphore(self.AT_ONCE)
+        self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def run(self, tenant: str, limits: Limits, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The result of `work`. Raises `Refused` (503) when its turn does not come within `queue_seconds`."""
+        own = self._tenants.setdefault(tenant, asyncio.Lock())
+        try:
+            async with asyncio.timeout(limits.queue_seconds):
+                await own.acquire()
+                try:
+                    await self._turns.acquire()
+                except BaseException:
+                    own.release()
+                    raise
+        except TimeoutError:
+            raise _busy("The gateway is busy with other large requests. Retry in a moment.") from None
+
+        def end_turn(_: object) -> None:
+            own.release()
+            self._turns.release()
+
+        running = asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))
+        # A thread cannot be interrupted: when the client goes away, the turn ends with the work and not before.
+        running.add_done_callback(end_turn)
+        return await asyncio.shield(running)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _busy(message: str) -> Refused:
+    return Refused(
+        Problem(status=503, kind="overloaded", message=message, code="gateway_busy", retry_after=RETRY_SECONDS)
+    )
