@@ -221,6 +221,26 @@ def test_every_link_of_the_pages_leads_somewhere() -> None:
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
+    wrong: list[str] = []
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        cells = 0
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+            # Neither a bar that is escaped nor one inside of code is a border.
+            count = re.sub(r"`[^`]*`|\\\\\|", "", line).count("|") if line.startswith("|") else 0
+            if count and cells and count != cells:
+                wrong.append(f"{page.name}:{number}")
+            cells = (cells or count) if count else 0
+    assert wrong == []
+
+
+def test_every_test_file_that_the_pages_name_exists() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = [(page.name, path) for page in pages for path in re.findall(r"\btests/[\w/]+\.py", page.read_text("utf-8"))]
+    assert named
+    assert [(page, path) for page, path in named if not (ROOT / path).exists()] == []
+
+
 def test_the_source_is_really_read() -> None:
     rules = rules_of_source()
     assert {"id_repeated", "k3_value_as_string", "call_field", "arguments_leading_null"} <= rules["repairs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,6 +27,27 @@ class ToolTokens(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
     call_begin: Token = "<|tool_call_begin|>"
     call_end: Token = "<|tool_call_end|>"
     arg_begin: Token = "<|tool_call_argument_begin|>"
+
+
+class OptionChanges(TypedDict, total=False):
+    """The fields of `KimiOptions`, for type checkers."""
+
+    tool_choice_default: str
+    accept_role_tool: bool
+    enforce_finish_reason_loop: bool
+    manual_tool_parsing: bool
+    emit_tool_calls_in_json: bool
+    assemble_tool_deltas: bool
+    id_normalization: bool
+    repair_on_mismatch: bool
+    id_prefix: str
+    counter_scope: Literal["conversation", "turn"]
+    tool_call_streaming: Literal["incremental", "assembled"]
+    buffer_limit: int
+    tool_tokens: ToolTokens
+    repair_arguments: Literal["off", "safe", "schema"]
+    id_policy: Literal["k2", "unique", "keep"]
+    repair_deltas: bool
 
 
 class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -86,10 +107,10 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         msgspec.structs.force_setattr(self, "tool_tokens", _tokens(self.tool_tokens))
 
     @classmethod
-    def mending(cls, **changes: Any) -> Self:
+    def mending(cls, **changes: Unpack[OptionChanges]) -> Self:
         """Everything on: what a Kimi model gets when nothing was configured."""
         base: dict[str, Any] = {"manual_tool_parsing": True, "repair_arguments": "schema", "repair_deltas": True}
-        return cls(**(base | changes))
+        return cls(**base | dict(changes))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, preset: Self | None = None) -> Self:

@@ -80,7 +80,7 @@ class TestForPeople:
             shown = os.read(ours, 4096).decode()
         os.close(ours)
         assert "\x1b[32m200\x1b[0m" in shown
-        assert re.sub(r"\x1b\[\d+m", "", shown) == f"{LINE}\r\n"
+        assert re.fullmatch(rf"\d\d:\d\d:\d\d {re.escape(LINE)}\r\n", re.sub(r"\x1b\[\d+m", "", shown))
 
     def test_there_are_no_colours_for_those_who_want_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NO_COLOR", "1")
@@ -90,7 +90,7 @@ class TestForPeople:
             logs.close()
             shown = os.read(ours, 4096).decode()
         os.close(ours)
-        assert shown == f"{LINE}\r\n"
+        assert re.fullmatch(rf"\d\d:\d\d:\d\d {re.escape(LINE)}\r\n", shown)
 
     def test_which_of_several_workers_says_it_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NO_COLOR", "1")
@@ -100,7 +100,7 @@ class TestForPeople:
             logs.close()
             shown = os.read(ours, 4096).decode()
         os.close(ours)
-        assert shown == f"[worker 2] {LINE}\r\n"
+        assert re.fullmatch(rf"\d\d:\d\d:\d\d \[worker 2\] {re.escape(LINE)}\r\n", shown)
 
     @pytest.mark.parametrize(
         ("changes", "end"),

@@ -16,6 +16,7 @@ from moonshim.errors import InvalidInput
 from moonshim.ids import tool_id_strategy
 
 __all__ = [
+    "EFFORTS",
     "AnyMessage",
     "AnyTool",
     "DeclaresTool",
@@ -45,6 +46,7 @@ AnyMessage: TypeAlias = Message | Mapping[str, Any]
 AnyTool: TypeAlias = Tool | DeclaresTool | Mapping[str, Any]
 
 _SWITCHES: Final = {"on": True, "off": False}
+EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
@@ -128,9 +130,13 @@ def read_thinking(given: Thinking | str | bool | None) -> Thinking:
             return Thinking(enabled=given)
         case str() if given in _SWITCHES:
             return Thinking(enabled=_SWITCHES[given])
-        case str() if given and not given.isspace():
+        case str() if given in (*EFFORTS, "none"):
             return Thinking(enabled=True, effort=given)
-    raise InvalidInput(f"thinking must be on, off, an effort or a Thinking, not {given!r}", field="thinking")
+    raise InvalidInput(
+        f"thinking must be on, off, an effort ({', '.join(EFFORTS)}) or a Thinking, not {given!r}; "
+        "Thinking(effort=…) takes any word",
+        field="thinking",
+    )
 
 
 def with_ids(messages: tuple[Message, ...], format: str) -> tuple[Message, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.text import Text
 
 from moonshim.chat.clean import clean
@@ -30,6 +30,8 @@ class Canvas:
         self._file = file
         self.moves = file.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
         self.console = Console(file=file, highlight=False, markup=False, emoji=False, legacy_windows=False)
+        encoding = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "")
+        self._encoding = None if encoding == "utf8" else encoding
         self.rows = _UNKNOWN[1]
         self._painter = Painter()
         self.fit()
@@ -45,8 +47,9 @@ class Canvas:
             columns, rows = os.get_terminal_size(self._file.fileno())
         except (OSError, ValueError):
             columns, rows = _UNKNOWN
-        self.console.width = max(columns - 1, _FEWEST_COLUMNS)
-        self.rows = max(rows, _FEWEST_ROWS)
+        self.rows = max(rows or _UNKNOWN[1], _FEWEST_ROWS)
+        # Both, or rich takes 80 columns for granted where TERM is dumb.
+        self.console.size = ConsoleDimensions(max((columns or _UNKNOWN[0]) - 1, _FEWEST_COLUMNS), self.rows)
 
     def lines(self, shown: RenderableType) -> list[str]:
         """What something looks like."""
@@ -80,5 +83,7 @@ class Canvas:
 
     def _write(self, text: str) -> None:
         if text:
-            self._file.write(text)
+            # An escape of what the encoding lacks would be wider than the character, and move the cursor with it.
+            encoding = self._encoding
+            self._file.write(text if encoding is None else text.encode(encoding, "replace").decode(encoding))
             self._file.flush()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from moonshim.agent.given import EFFORTS
+
 __all__ = ["EFFORTS", "WAYS_TO_THINK"]
 
-EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 WAYS_TO_THINK: Final = ("on", "off", *EFFORTS)

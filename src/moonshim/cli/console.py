@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+import traceback
 from typing import IO, Any, Final, NoReturn
 
 __all__ = [
@@ -36,15 +37,23 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_WIDTH: Final = 100
+_shown: Final[list[BaseException]] = []
+"""The error whose traceback was shown last, with MOONSHIM_DEBUG: several lines may be about one."""
 _NO_CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 _NO_OPTION: Final = re.compile(r"unrecognized arguments: (--[\w-]+)")
 _HEADING: Final = re.compile(r"^(?:usage(?=:)|\S[^\n]*:$)", re.MULTILINE)
 
 
 def say(text: str) -> None:
-    """A line for the person, beside the output. Without a standard error there is nobody to tell."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+    """A line for the person, beside the output; with MOONSHIM_DEBUG, the traceback of the error that it is about."""
+    if sys.stderr is None:
+        return
+    print(text, file=sys.stderr, flush=True)
+    error = sys.exception()
+    if debugging() and error is not None and error not in _shown:
+        _shown[:] = [error]
+        error.__suppress_context__ = False  # what it was made from is where it happened
+        traceback.print_exception(error)
 
 
 def prepare() -> None:
@@ -95,9 +104,10 @@ def width_of(stream: IO[str] | None) -> int:
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
     try:
-        return os.get_terminal_size(stream.fileno()).columns if stream is not None else _DEFAULT_WIDTH
+        told = os.get_terminal_size(stream.fileno()).columns if stream is not None else 0
     except (OSError, ValueError):
-        return _DEFAULT_WIDTH
+        told = 0
+    return told or _DEFAULT_WIDTH  # some terminals do not say, dumb ones above all
 
 
 def fitted(text: str, columns: int) -> str:

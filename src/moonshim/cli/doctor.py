@@ -30,7 +30,6 @@ __all__ = ["ADVICE", "advice", "main", "parser", "verdict"]
 
 _DEFAULT_SECONDS: Final = 60.0
 _MOST_SECONDS: Final = 3600.0
-_COLUMNS: Final = 80
 _USAGE: Final = """moonshim doctor [--config FILE] [--provider NAME ...] [--model MODEL]
                        [--timeout S] [--user-agent TEXT] [--json]"""
 _EPILOG: Final = """\
@@ -133,7 +132,7 @@ class _Progress:
 
     def show(self, names: Sequence[str]) -> None:
         if self._on and names:
-            columns = console.width_of(sys.stderr) or _COLUMNS  # some terminals do not say
+            columns = console.width_of(sys.stderr)
             self._write(console.fitted(console.safe(f"asking {', '.join(names)} …"), columns - 1))
 
     def clear(self) -> None:

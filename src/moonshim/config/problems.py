@@ -36,12 +36,22 @@ class Problems:
         self._lines = lines
         self._errors: list[tuple[int, str]] = []
         self._notes: list[tuple[int, str]] = []
+        self._unknown: set[Path] = set()
 
     def add(self, path: Path, message: str) -> None:
-        self._errors.append(self._told(path, message))
+        if path not in self._unknown:
+            self._errors.append(self._told(path, message))
 
     def note(self, path: Path, message: str) -> None:
-        self._notes.append(self._told(path, message))
+        if path not in self._unknown:
+            self._notes.append(self._told(path, message))
+
+    def add_unknown(self, path: Path, messages: Sequence[str]) -> None:
+        """The value itself is not known (a variable is not set): what is wrong with its remains is not reported."""
+        for message in messages:
+            self.add(path, message)
+        if messages:
+            self._unknown.add(path)
 
     @property
     def count(self) -> int:

@@ -218,8 +218,7 @@ class Table:
         match value:
             case str() if "$" in value:
                 text, problems = expanded(value, self._environ)
-                for problem in problems:
-                    self.problems.add(path, problem)
+                self.problems.add_unknown(path, problems)
                 return text
             case list():
                 return [self._expanded(one, (*path, place)) for place, one in enumerate(value)]

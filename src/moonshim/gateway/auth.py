@@ -81,10 +81,11 @@ class KeyRing:
             expires = found[0].expires
             assert expires is not None
             raise _refused(
-                f"the key {found[0].name!r} expired on {expires:%Y-%m-%d %H:%M %Z}; `moonshim keys new` makes another",
+                f"the key {found[0].name!r} expired on {expires:%Y-%m-%d %H:%M %Z}; "
+                "ask whoever runs this gateway for a new one",
                 code="key_expired",
             )
-        raise _refused("this gateway does not know the key: `moonshim keys list` shows which there are")
+        raise _refused("this gateway does not know the key: ask whoever runs it for a valid one")
 
     def _find(self, text: str) -> GatewayKey | None:
         digest = digest_of(text).encode()

@@ -18,6 +18,8 @@ _SHOWN: Final = 80
 _ANY: Final = "*"
 """In the place of a model that an alias stands for: the name that was asked for."""
 _SUGGESTED: Final = 5
+_FAULT: Final = "+"
+"""Behind a model of the simulator: the name of a fault."""
 
 
 class _Found(NamedTuple):
@@ -50,7 +52,7 @@ class Router:
         led_to = {alias: self._led_to(models) for alias, models in config.aliases.items()}
         self._aliases = {alias: targets for alias, targets in led_to.items() if targets}
         self._alias_names = _Words(self._aliases)
-        patterns = [alias for alias in self._aliases if any(sign in alias for sign in "*?[")]
+        patterns = [alias for alias in self._aliases if _is_pattern(alias)]
         self._patterns = sorted(patterns, key=lambda pattern: (-len(pattern), pattern))
 
     def targets(self, name: str, *, allowed: Sequence[str] = ()) -> list[Target]:
@@ -131,24 +133,38 @@ class Router:
     # -- not finding -------------------------------------------------------------------
 
     def _unknown(self, name: str, allowed: Sequence[str]) -> Problem:
-        from difflib import get_close_matches
-
         shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
         names = self.names(allowed)
-        by_lower = {known.lower(): known for known in reversed(names)}
-        close = [by_lower[word] for word in get_close_matches(shown.lower(), by_lower, n=_SUGGESTED, cutoff=0.5)]
+        close = self._nearest(shown, names)
         takes_any = [provider for provider, models in self._models_of.items() if not models and not allowed]
         message = f"There is no model `{shown}` here"
         if close:
             message += f"; the nearest: {_quoted(close)}"
         elif takes_any:
-            # Its own name for a model is what no agent's default is.
-            own = any(fnmatchcase(shown, pattern) for pattern in CLIENTS_OWN)
+            # An agent's default, or a pattern, is not what a provider calls a model.
+            own = _is_pattern(shown) or any(fnmatchcase(shown, pattern) for pattern in CLIENTS_OWN)
             ending = "/MODEL" if own else f"/{shown}"
             message += f"; a provider that takes any name has to be named with it: {_quoted(takes_any, ending)}"
         elif names:
             message += f"; some that there are: {_quoted(names)}"
+        if _FAULT in shown:
+            message += f". `{_FAULT}NAME` chooses a fault, which only the simulator has"
         return Problem(status=404, kind="not_found", message=f"{message}.", code="model_not_found", param="model")
+
+    def _nearest(self, shown: str, names: Sequence[str]) -> list[str]:
+        """The names that somebody may have meant: those that fit a pattern, or are spelt nearly so."""
+        from difflib import get_close_matches
+
+        word = shown.lower().partition(_FAULT)[0]
+        at_providers = [
+            f"{name}/{model}" for model in names for name, known in self._models_of.items() if model in known
+        ]
+        by_lower = {known.lower(): known for known in reversed([*names, *at_providers])}
+        if _is_pattern(word):
+            return [known for known in [*names, *at_providers] if fnmatchcase(known.lower(), word)]
+        if "/" not in word:
+            by_lower = {known.lower(): known for known in reversed(names)}
+        return [by_lower[one] for one in get_close_matches(word, by_lower, n=_SUGGESTED, cutoff=0.5)]
 
 
 class _Words:
@@ -161,11 +177,18 @@ class _Words:
     def __bool__(self) -> bool:
         return bool(self._words)
 
+    def __contains__(self, word: object) -> bool:
+        return word in self._words
+
     def find(self, word: str, any_case: bool) -> str | None:
         """How it is spelt; None: it is not one of them."""
         if any_case:
             return self._lower.get(word.lower())
         return word if word in self._words else None
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
 
 
 def _as_asked(target: Target, name: str) -> Target:

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, Protocol
 import structlog
 
 from moonshim.serving.line_writer import LineWriter
-from moonshim.serving.log_lines import human_line, json_line, without_secrets
+from moonshim.serving.log_lines import human_line, json_line, painter, without_secrets
 
 __all__ = ["LEVELS", "HumanLine", "close", "concerns", "configure", "event", "fault"]
 
@@ -54,8 +54,9 @@ def configure(
 
     def render(logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
         if on_terminal:
+            now = painter(colour)("dim", f"{datetime.now():%H:%M:%S}")
             line = human(without_secrets(fields), colour=colour)
-            return line if worker is None else f"[worker {worker}] {line}"
+            return f"{now} {line}" if worker is None else f"{now} [worker {worker}] {line}"
         head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
 
