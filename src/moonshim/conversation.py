@@ -97,6 +97,16 @@ class Message(Struct, frozen=True, omit_defaults=True):
     extras: dict[str, Any] = {}
     """Fields of the message that only its own dialect knows (`name`, `partial`, …)."""
 
+    @property
+    def is_one_text(self) -> bool:
+        """Whether its parts are one text that is not empty. Most steps skip such messages: many small ones are cheap.
+
+        >>> Message("human", (Text("hi"),)).is_one_text, Message("human", (Text(""),)).is_one_text
+        (True, False)
+        """
+        parts = self.parts
+        return len(parts) == 1 and type(parts[0]) is Text and bool(parts[0].text)
+
 
 class Tool(Struct, frozen=True, omit_defaults=True):
     """A tool as it was declared. `parameters` is a JSON schema, or None when none was given."""

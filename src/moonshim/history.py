@@ -58,7 +58,15 @@ def walk_calls(messages: Iterable[Any] | None) -> Iterator[CallSeen | ResultSeen
     if messages is None or isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         return
     for position, message in enumerate(messages):
-        yield from _seen_in(message, position)
+        if not _has_neither(message):
+            yield from _seen_in(message, position)
+
+
+def _has_neither(message: Any) -> bool:
+    """Whether it can be seen at a glance that there is no call and no result in it."""
+    if isinstance(message, dict):
+        return message.get("role") != "tool" and "tool_calls" not in message and "blocks" not in message
+    return isinstance(message, Message) and message.is_one_text
 
 
 def _seen_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -58,8 +58,15 @@ class LostTurn(Struct, frozen=True):
     index: int
     """Of its message in `Request.messages`."""
     key: str
-    history: tuple[str, ...]
-    """What came before, as digests, nearest first."""
+    turns: Turns
+    """The conversation that it belongs to."""
+    steps: int
+    """How many steps of it came before."""
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """What came before, as digests, nearest first. Made when it is asked for: most turns never are."""
+        return self.turns.history(self.steps)
 
 
 class Filing(Struct, frozen=True):
@@ -93,7 +100,7 @@ class Turns:
         self.lost: list[LostTurn] = []
         self._steps: list[str] = []
         self._older: list[str] = []
-        """By how many steps it stands for: one digest for all of them."""
+        """By how many steps it stands for: one digest for all of them. Made when it is asked for."""
         self._since: list[str] = []
         """The steps behind the last turn of the model."""
         self._results: list[tuple[int, bytes]] = []
@@ -118,13 +125,17 @@ class Turns:
             return None  # Half a character, or a number of a host's own that no store takes.
         if len(thought) > LARGEST:
             return None
-        history = _packed(self._history())
+        history = _packed(self.history(len(self._steps)))
         first = next(iter(self._steps or self._since), None)
         filed = _Filed(_packed((first,)) if first is not None else b"", history, thought)
         field = f"{_digest(history)}.{_digest(thought)[:_SLOT]}"
         return Filing(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
 
     def _asked(self, message: Message) -> None:
+        if message.is_one_text and message.speaker != "tool":
+            if cast(Text, message.parts[0]).text.strip():
+                self._since.append("u" + _digest_of_text(message))
+            return
         said: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
@@ -143,13 +154,11 @@ class Turns:
         turn = _turn(message)
         if turn is None:
             return
-        if says_nothing(_joined(part for part in message.parts if isinstance(part, Reasoning))):
-            self.lost.append(LostTurn(index, self._key(turn), self._history()))
-        for step in (*self._since, turn):
-            self._older.append(_digest((self._older[-1] if self._older else "") + step))
-            self._steps.append(step)
+        if message.is_one_text or says_nothing(_joined(part for part in message.parts if isinstance(part, Reasoning))):
+            self.lost.append(LostTurn(index, self._key(turn), self, len(self._steps)))
+        self._steps += (*self._since, turn)
         self._since = []
-        calls = (part.id for part in message.parts if isinstance(part, ToolCall))
+        calls = [] if message.is_one_text else [part.id for part in message.parts if isinstance(part, ToolCall)]
         self._calls = {call: place for place, call in enumerate(calls)}
 
     def _settle(self) -> None:
@@ -162,12 +171,15 @@ class Turns:
     def _key(self, turn: str) -> str:
         return _digest("".join((turn, *self._since)))
 
-    def _history(self) -> tuple[str, ...]:
+    def history(self, count: int) -> tuple[str, ...]:
+        """The digests of the first `count` steps, nearest first; the oldest of many are one digest together."""
         steps = self._steps
-        if len(steps) <= HISTORY:
-            return tuple(reversed(steps))
-        near = HISTORY - 1
-        return (*reversed(steps[-near:]), "z" + self._older[len(steps) - near - 1])
+        if count <= HISTORY:
+            return tuple(reversed(steps[:count]))
+        older = count - (HISTORY - 1)
+        for step in steps[len(self._older) : older]:
+            self._older.append(_digest((self._older[-1] if self._older else "") + step))
+        return (*reversed(steps[older:count]), "z" + self._older[older - 1])
 
 
 def turn_filing(conversation: Request | Turns, answer: Message) -> Filing | None:
@@ -258,6 +270,8 @@ def _joined(thoughts: Iterable[Reasoning]) -> Reasoning | None:
 
 def _turn(message: Message) -> str | None:
     """The step of a turn of the model; None when it says nothing."""
+    if message.is_one_text:
+        return "a" + _digest_of_text(message) if cast(Text, message.parts[0]).text.strip() else None
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     said = [part for part in message.parts if isinstance(part, (Text, Media))]
     shows = any(isinstance(part, Media) for part in said)
@@ -275,12 +289,14 @@ def _digest_of(parts: Iterable[Part], more: Iterable[str] = ()) -> bytes:
             text.append(part.text)
         elif isinstance(part, Media):
             pieces += [part.kind, part.url or "", _digest(part.data) if part.data is not None else ""]
-    hashed = blake2b(digest_size=_DIGEST)
-    for piece in ("".join(text).strip(), *pieces, "", *more):
-        data = piece.encode("utf-8", "surrogatepass")
-        hashed.update(b"%d:" % len(data))
-        hashed.update(data)
-    return hashed.digest()
+    encoded = [piece.encode("utf-8", "surrogatepass") for piece in ("".join(text).strip(), *pieces, "", *more)]
+    return blake2b(b"".join([b"%d:%b" % (len(data), data) for data in encoded]), digest_size=_DIGEST).digest()
+
+
+def _digest_of_text(message: Message) -> str:
+    """The same for a message that is one text, in hexadecimal digits."""
+    data = cast(Text, message.parts[0]).text.strip().encode("utf-8", "surrogatepass")
+    return blake2b(b"%d:%b0:" % (len(data), data), digest_size=_DIGEST).hexdigest()
 
 
 def _digest(data: str | bytes) -> str:

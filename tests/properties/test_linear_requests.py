@@ -12,7 +12,7 @@ import pytest
 
 import moonshim
 from moonshim.dialects.openai_responses.request import parse_request
-from moonshim.prepare import prepare_request
+from moonshim.prepare import prepare_request, read_request
 from moonshim.seal import Sealer
 from tests.properties.test_linear import assert_linear
 
@@ -123,3 +123,27 @@ def test_loading_tools_by_many_items_is_linear(kind: str, distinct: bool) -> Non
 def test_a_loop_in_a_loop_would_be_found_out() -> None:
     with pytest.raises(AssertionError):
         assert_linear(lambda size: operations_made(lambda: [{-m for m in range(n)} for n in range(size)]), _SIZE)
+
+
+_ROUNDS: Final = ({"role": "user", "content": "x"}, {"role": "assistant", "content": "y"})
+_MOST_FOR_ONE: Final = {"openai_chat": 1450, "anthropic": 1600, "openai_responses": 1950}
+"""Instructions of Python. 27 MB are 800,000 such messages: each thousand instructions are several seconds of a core."""
+
+
+@pytest.mark.parametrize("dialect", _MOST_FOR_ONE)
+def test_a_very_small_message_costs_little(dialect: str) -> None:
+    def work(count: int) -> int:
+        said = [dict(message) for _ in range(count) for message in _ROUNDS]
+        body: Json = {"model": "m", "max_tokens": 9, "messages": said}
+        if dialect == "openai_responses":
+            body = {"model": "m", "input": said}
+
+        def prepare() -> None:
+            asked = read_request(body, dialect=dialect)
+            asked.lost_turns()
+            asked.prepare(host="moonshot", model="kimi-k2.6")
+
+        prepare()  # what is made once is made
+        return operations_made(prepare)
+
+    assert (work(150) - work(50)) / 200 < _MOST_FOR_ONE[dialect]

@@ -196,5 +196,11 @@ class TestConversationsThatLookAlike:
 def test_what_is_found_does_not_depend_on_what_comes_later(dialect: str, memory: Memory) -> None:
     for end in range(1, LAST + 1):
         assert memory.thoughts(dialect, CONVERSATION[:end]) == THOUGHTS[:end]
-        shorter, longer = (asked_of(dialect, CONVERSATION[:n], "Go on.").lost_turns() for n in (end, LAST))
+        shorter, longer = (
+            [
+                (turn.index, turn.key, turn.history)
+                for turn in asked_of(dialect, CONVERSATION[:n], "Go on.").lost_turns()
+            ]
+            for n in (end, LAST)
+        )
         assert shorter == longer[:end]

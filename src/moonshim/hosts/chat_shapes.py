@@ -17,6 +17,9 @@ def condition_shapes(messages: list[Placed], changes: list[Change]) -> list[Plac
     """Chat messages whose fields are such as every host reads; the parts stay as they are."""
     out = list[Placed]()
     for number, one in enumerate(messages):
+        if CHAT not in one.message.extras:
+            out.append(one)
+            continue
         message, fields = one.message, fields_of(one.message)
         if "tool_calls" in fields:
             # No call could be read in it: it is empty, or not the model's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from operator import is_
 from typing import Final
 
@@ -39,6 +40,10 @@ def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
     """
     out, begun = list[Placed](), False
     for number, one in enumerate(messages):
+        if one.message.is_one_text and CHAT not in one.message.extras:
+            begun = begun or one.message.speaker != "system"
+            out.append(one)
+            continue
         last = number == len(messages) - 1
         goes_on = _goes_on(one.message, last=last)
         if not goes_on and _is_empty(one.message, needs):
@@ -145,6 +150,8 @@ class _Turn:
 def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
     """The model's messages that follow each other become one: all of them where the host wants roles to alternate,
     elsewhere those that are only thoughts, which belong to what comes next. Linear."""
+    if not any(_joins(one.message, other.message, needs) for one, other in pairwise(messages)):
+        return messages
     turns = list[_Turn]()
     for one in messages:
         before = turns[-1] if turns else None
@@ -158,6 +165,13 @@ def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
         else:
             turns.append(_Turn(one))
     return [turn.joined() for turn in turns]
+
+
+def _joins(before: Message, message: Message, needs: Needs) -> bool:
+    """Whether two messages that follow each other become one."""
+    if not before.speaker == message.speaker == "ai":
+        return False
+    return needs.merges_roles or (not before.is_one_text and _is_silent(before) and _has_thoughts(before))
 
 
 def _is_silent(message: Message) -> bool:

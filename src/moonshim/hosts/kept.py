@@ -52,6 +52,8 @@ def kept_of(message: Message, dialect: str = CHAT) -> Json:
 
 def fields_of(message: Message) -> Json:
     """The fields of a Chat message that are not in its parts."""
+    if not message.extras:
+        return {}
     fields = kept_of(message).get("fields")
     return fields if isinstance(fields, dict) else {}
 

@@ -98,6 +98,9 @@ def move_media(messages: list[Placed], changes: list[Change], *, results: bool) 
     """
     out, waiting = list[Placed](), list[Part]()
     for number, one in enumerate(messages):
+        if not waiting and one.message.is_one_text:
+            out.append(one)
+            continue
         parts = list[Part]()
         for part in one.message.parts:
             if isinstance(part, ToolResult):

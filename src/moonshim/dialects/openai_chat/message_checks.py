@@ -27,6 +27,8 @@ def parse_checked(messages: Iterable[Any]) -> list[Message]:
 def check_messages(messages: list[Any]) -> None:
     """Nothing, or `InvalidInput`."""
     for place, message in enumerate(messages):
+        if _is_plain(message):
+            continue
         where = f"messages[{place}]"
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise InvalidInput("a message must be an object with a role", field=where)
@@ -42,6 +44,16 @@ def check_messages(messages: list[Any]) -> None:
         for number, call in enumerate(calls or ()):
             if not isinstance(call, dict):
                 raise InvalidInput("a call must be an object", field=f"{where}.tool_calls[{number}]")
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether nothing in it can be wrong: a role, and a text. Most messages are, and there can be very many."""
+    return (
+        isinstance(message, dict)
+        and len(message) == 2
+        and isinstance(message.get("role"), str)
+        and isinstance(message.get("content"), str)
+    )
 
 
 def _check_part(part: Any, where: str) -> None:

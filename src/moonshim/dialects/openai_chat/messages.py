@@ -17,7 +17,7 @@ in `Message.extras` (under the name of this dialect) only says how they were wri
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from moonshim.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
 from moonshim.dialects.openai_chat.message_calls import parse_calls, render_calls
@@ -42,6 +42,7 @@ _SPEAKERS: Final[dict[str, Speaker]] = {
     "function": "tool",  # the protocol of 2023: its messages have no identifiers, and keep their fields
 }
 _ROLES: Final[dict[Speaker, str]] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
+_PLAIN_ROLES: Final = frozenset(role for speaker, role in _ROLES.items() if speaker != "tool")
 _REASONING: Final = ("reasoning_content", "reasoning")
 _TEXT_KEYS: Final = {"reasoning.text": "text", "reasoning.summary": "summary", "summary": "summary", "text": "text"}
 """Under which name the entries of `reasoning_details` have their text, by type."""
@@ -73,7 +74,10 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
     slot_at = {(seen.position - before, seen.place): s for seen, s in zip(pairing.seen, pairing.slot_of, strict=True)}
     out = []
     for position, message in enumerate(listed):
-        if message["role"] == "tool":
+        role, content = message["role"], message.get("content")
+        if len(message) == 2 and role in _PLAIN_ROLES and isinstance(content, str):
+            out.append(Message(_SPEAKERS[role], (Text(content),)))
+        elif role == "tool":
             slot = slot_at[position, 0]
             out.append(_parse_result(message, ids[slot], names[slot]))
         else:
@@ -254,6 +258,8 @@ class _Identifiers:
 
 
 def _render_message(message: Message, position: int, ids: _Identifiers) -> list[Json]:
+    if message.is_one_text and DIALECT not in message.extras and message.speaker != "tool":
+        return [{"role": _ROLES[message.speaker], "content": cast(Text, message.parts[0]).text}]
     kept = message.extras.get(DIALECT)
     kept = kept if isinstance(kept, dict) else {}
     results, body = list[Json](), list[tuple[int, Part]]()

@@ -138,6 +138,8 @@ def _render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
 def _unsaid(request: Request) -> list[Change]:
     changes = []
     for place, message in enumerate(request.messages):
+        if message.is_one_text:
+            continue
         where = request.places[place] if place < len(request.places) else f"messages[{place}]"
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         unsigned = [part for part in thoughts if not any("signature" in one for one in part.details)]
