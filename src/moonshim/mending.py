@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -290,8 +290,8 @@ class ChunkMender(Generic[Origin]):
     def _abandon(self, failed: Failed, which: Any = None) -> list[Released[Origin]]:
         self._failed = self._failed or which is None
         self._no_answer = failed
-        frame = self._own_frame()
-        frame.parts = [part for part in frame.parts if which is None or part.state.index == which]
+        states = self._choices.values() if which is None else [self._choices[which]] if which in self._choices else []
+        frame = self._own_frame(states)
         for part in frame.parts:
             part.state.answer.abandon(failed, part.slip)
         if any(map(_tells, frame.parts)):
@@ -434,16 +434,20 @@ class ChunkMender(Generic[Origin]):
         self._queue.append(frame)
         self._parked += frame.size
         released = self._leave()
-        named = sum(choice.answer.named_hold for choice in self._choices.values()) if self._queue else 0
+        named = sum(choice.answer.named_hold for choice in self._awaited())
         if brings_call or self._parked - named > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES:
             released += self.part()
         return released
 
     def part(self) -> list[Released[Origin]]:
         """Frames wait no longer: they leave with what is decided, the rest goes out with a later one."""
-        for choice in self._choices.values():
+        for choice in self._awaited():
             choice.answer.leave()
         return self._leave()
+
+    def _awaited(self) -> set[Choice]:
+        """The choices whose text frames wait for."""
+        return {part.state for frame in self._queue for part in frame.parts if part.slip.waiting}
 
     def _leave(self) -> list[Released[Origin]]:
         queue, released = self._queue, []
@@ -481,12 +485,13 @@ class ChunkMender(Generic[Origin]):
             patched = []
         return Released(frame.origin, patched)
 
-    def _own_frame(self, *, ended: bool = False) -> _Frame[Origin]:
-        """A chunk of our own, in the image of the last one, for the answers that have (not) ended."""
+    def _own_frame(self, states: Iterable[Choice] | None = None, *, ended: bool = False) -> _Frame[Origin]:
+        """A chunk of our own, in the image of the last one, for those of the answers that have (not) ended."""
         last = self._last_chunk or {}
         chunk = {key: value for key, value in last.items() if key not in ("choices", "usage")}
         frame: _Frame[Origin] = _Frame(None, chunk)
-        for state in [one for one in self._choices.values() if (one.answer.ending is not None) == ended]:
+        states = self._choices.values() if states is None else states
+        for state in [one for one in states if (one.answer.ending is not None) == ended]:
             part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
             for channel, rest in state.carry.flush(part.slip):
                 self._say(part, channel, rest)

@@ -396,12 +396,13 @@ def named_part(held: str) -> int:
 
 def _leading_speech(channel: Channel, found: list[Found]) -> tuple[Channel, str, list[Found]]:
     """What is said first, in one channel and without a break; and the rest."""
-    said_in, lead, count = channel, "", 0
+    said_in, lead = channel, list[str]()
     for one in found:
-        if not isinstance(one, Said) or (count and one.channel != said_in):
+        if not isinstance(one, Said) or (lead and one.channel != said_in):
             break
-        said_in, lead, count = one.channel, lead + one.text, count + 1
-    return said_in, lead, found[count:]
+        said_in = one.channel
+        lead.append(one.text)
+    return said_in, "".join(lead), found[len(lead) :]
 
 
 def _agree(said: str, held: str) -> bool:

@@ -7,7 +7,7 @@ sending the same calls a second time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
 from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
 from moonshim.repair.blocks import Blocks
+from moonshim.repair.duplicates import DuplicateWatch, Source
 from moonshim.repair.names import Declared, unwrap
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.repair.slip import Parking, Slip, grow_block
@@ -27,19 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "CallDesk", "Source"]
 
-Source: TypeAlias = Literal["native", "markers"]
-
-TWIN_WATCH: Final = 256
-"""How many delivered calls of one source are remembered, to know their copies from the other."""
-
 _PLAIN_KEYS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
 )
 _STRING_KEYS: Final = frozenset(
     {"type", "title", "description", "default", "examples", "enum", "format", "pattern", "minLength", "maxLength"}
 )
-
-_OTHER: Final[dict[Source, Source]] = {"native": "markers", "markers": "native"}
 
 
 class Call:
@@ -103,9 +97,7 @@ class CallDesk:
         self._assembled = options.tool_call_streaming == "assembled"
         self._schemas: dict[str, Schema | None] = {}
         """Those of the tools that were called."""
-        self._waiting: list[Call] = []
-        self._single: dict[tuple[Source, str], list[Call]] = {}
-        self._singles: dict[Source, int] = {"native": 0, "markers": 0}
+        self._duplicates = DuplicateWatch()
         self.delivered = 0
         self.cut_off = False
         """Whether some call broke off in the middle of its arguments."""
@@ -133,7 +125,7 @@ class CallDesk:
         call.arguments = self._arguments_for(call.name)
         if call.name is None:
             call.raw = []
-        call.whole = call.name is None or self._assembled or self._may_be_twin(call)
+        call.whole = call.name is None or self._assembled or self._duplicates.may_be_copy(call)
         if not call.whole:
             self._deliver(call, slip)
 
@@ -201,14 +193,15 @@ class CallDesk:
             slip.put(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
             self.cut_off = True
         if call.block < 0:
-            self._waiting.append(call)
+            self._deliver_whole(call, slip)
         else:
-            slip.put(BlockClosed(call.block, call.complete))
-        self._settle_waiting(slip)
+            self._close(call, slip)
 
     def finish(self, slip: Slip) -> None:
-        """No more calls will come: those that waited for a twin go out, or are told to be one."""
-        self._settle_waiting(slip, last=True)
+        """No more calls will come: those that waited for a twin go out."""
+        for call in self._duplicates.release():
+            self._deliver(call, slip)
+            self._close(call, slip)
 
     # -- names -----------------------------------------------------------------------
 
@@ -253,7 +246,7 @@ class CallDesk:
         raw, call.raw, call.name = call.raw or [], None, name
         call.arguments = self._arguments_for(name)
         call.held_size = 0
-        call.whole = self._assembled or self._may_be_twin(call)
+        call.whole = self._assembled or self._duplicates.may_be_copy(call)
         if not call.whole:
             self._deliver(call, slip)
         if raw:
@@ -313,39 +306,33 @@ class CallDesk:
             slip.put(Repaired("tool_index", f"{call.host_index} -> {number}"))
         slip.put(BlockOpened(call.block, "call", call_id, call.name, call.extras))
         self.delivered += 1
-        if self._options.repair_deltas and self._singles[call.source] < TWIN_WATCH:
-            self._single.setdefault((call.source, call.name), []).append(call)
-            self._singles[call.source] += 1
+        if self._options.repair_deltas:
+            self._duplicates.deliver(call)
         if call.held:
             slip.put(BlockDelta(call.block, "".join(call.held)))
             call.held = []
 
     # -- the same call twice ---------------------------------------------------------
 
-    def _may_be_twin(self, call: Call) -> bool:
-        """Whether the other source has delivered calls that this one could be the copy of."""
-        return self._singles[_OTHER[call.source]] > 0
+    def _deliver_whole(self, call: Call, slip: Slip) -> None:
+        """A call that was held has ended: it goes out, unless it is a copy, or may still prove to be one."""
+        if self._duplicates.is_copy(call):
+            self._drop_copy(call, slip)
+        elif not self._duplicates.wait(call):
+            self._deliver(call, slip)
+            self._close(call, slip)
 
-    def _settle_waiting(self, slip: Slip, *, last: bool = False) -> None:
-        still: list[Call] = []
-        for call in self._waiting:
-            rivals = self._single.get((_OTHER[call.source], call.name or ""), [])
-            place = next((i for i, one in enumerate(rivals) if _are_twins(one, call)), None)
-            if place is not None:
-                self._singles[rivals.pop(place).source] -= 1
-                slip.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
-            elif not last and any(not one.ended for one in rivals):
-                # Its twin may still be on its way: only when that is whole can they be compared.
-                still.append(call)
-            else:
-                self._deliver(call, slip)
-                slip.put(BlockClosed(call.block, call.complete))
-        self._waiting = still
+    def _close(self, call: Call, slip: Slip) -> None:
+        slip.put(BlockClosed(call.block, call.complete))
+        copy, free = self._duplicates.end(call)
+        if copy is not None:
+            self._drop_copy(copy, slip)
+        for one in free:
+            self._deliver_whole(one, slip)
 
-
-def _are_twins(delivered: Call, call: Call) -> bool:
-    """Whether both are whole, and say the same. (Of what broke off, nobody knows what it would have said.)"""
-    return delivered.ended and delivered.complete and call.complete and delivered.record.same_as(call.record)
+    @staticmethod
+    def _drop_copy(call: Call, slip: Slip) -> None:
+        slip.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
 
 
 def _takes_only_strings(schema: dict[str, Any]) -> bool:

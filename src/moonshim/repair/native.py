@@ -44,8 +44,11 @@ class NativeCalls:
         self._by_index: dict[int, _Slot] = {}
         self._by_id: dict[str, _Slot] = {}
         self._last: _Slot | None = None
-        self._unsettled: list[_Slot] = []
-        self._open: list[Call] = []
+        self._unsettled: dict[_Slot, None] = {}
+        """Calls whose name may still come, or grow; only that of the last one can have begun to."""
+        self._open: dict[Call, None] = {}
+        self._awaited: dict[Call, None] = {}
+        """Calls that frames wait for."""
         self._stopped: Call | None = None
         """The host has said that it is whole, and it is not: it may be the last, and cut off."""
 
@@ -68,11 +71,15 @@ class NativeCalls:
                 slip.waiting += 1
         if piece.arguments and slot.call is not None:
             self._desk.grow(slot.call, piece.arguments, slip, mended)
+            if slot.call.parking is not None and slot.call.parking.is_awaited:
+                self._awaited[slot.call] = None
 
     @property
     def calm(self) -> bool:
         """Whether no name is open and nothing is held back."""
-        return not self._unsettled and not any(call.whole or call.arguments.held for call in self._open[-1:])
+        return not self._unsettled and not (
+            (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
+        )
 
     def flowing(self, index: int) -> Call | None:
         """The call that this index continues, when all that can follow is more of its arguments."""
@@ -92,7 +99,7 @@ class NativeCalls:
             return
         self._desk.settle(call, slip)
         if call.arguments.complete and call in self._open:
-            self._open.remove(call)
+            del self._open[call]
             self._desk.end(call, slip, closed=False)
         elif said and call in self._open:
             self._stopped = call
@@ -110,13 +117,14 @@ class NativeCalls:
 
     def leave(self) -> None:
         """No frame waits any longer; what is held goes out with a later one."""
-        for slot in self._unsettled:
-            if slot.header is not None:
-                slot.header.waiting -= 1
-                slot.header = None
-        for call in self._open:
+        slot = self._last
+        if slot is not None and slot.header is not None:
+            slot.header.waiting -= 1
+            slot.header = None
+        for call in self._awaited:
             if call.parking is not None:
                 call.parking.leave()
+        self._awaited.clear()
 
     @staticmethod
     def _tell(slot: _Slot, what: str, slip: Slip) -> None:
@@ -148,7 +156,7 @@ class NativeCalls:
 
     def _new(self, index: int | None) -> _Slot:
         slot = _Slot(index)
-        self._unsettled.append(slot)
+        self._unsettled[slot] = None
         if index is not None:
             self._by_index[index] = slot
         return slot
@@ -186,7 +194,7 @@ class NativeCalls:
         assert slot.call is not None
         self._tell(slot, "arguments before the name", slip)
         slot.name, slot.late_name = slot.late_name, ""
-        self._unsettled.remove(slot)
+        del self._unsettled[slot]
         self._desk.named(slot.call, self._declared.fix(slot.name), slip)
 
     def _begin(self, slot: _Slot, slip: Slip) -> None:
@@ -195,16 +203,16 @@ class NativeCalls:
         call.host_index = slot.index
         call.parking = Parking()
         slot.call = call
-        self._unsettled.remove(slot)
+        del self._unsettled[slot]
         header, slot.header = slot.header, None
         if header is not None:
             header.waiting -= 1
         self.end_whole(slip)
-        self._open.append(call)
+        self._open[call] = None
         self._desk.begin(call, header if header is not None else slip)
         if call.raw is not None:
             # The name may still come: until then the slot is not settled.
-            self._unsettled.append(slot)
+            self._unsettled[slot] = None
 
     def settle(self, slip: Slip) -> None:
         """Something else begins: names and empty objects are what they are, and held calls are whole."""
@@ -222,19 +230,19 @@ class NativeCalls:
         """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None and stopped in self._open:
-            self._open.remove(stopped)
+            del self._open[stopped]
             self._desk.end(stopped, slip, closed=True)
-        last = self._open[-1] if self._open else None
+        last = next(reversed(self._open), None)
         if last is not None and last.whole and last.raw is None and last.arguments.complete:
             self._desk.end(last, slip, closed=False)
-            self._open.pop()
+            del self._open[last]
 
     def settle_names(self, slip: Slip, *, but: _Slot | None = None) -> None:
         """Something else came: a name that could have grown has not."""
-        for slot in self._unsettled[:]:
-            if slot is but:
-                continue
-            if slot.call is None and (slot.name or slot.id):
-                self._begin(slot, slip)
-            elif slot.call is not None and slot.late_name:
-                self._name_late(slot, slip)
+        slot = self._last
+        if slot is None or slot is but or slot not in self._unsettled:
+            return
+        if slot.call is None and (slot.name or slot.id):
+            self._begin(slot, slip)
+        elif slot.call is not None and slot.late_name:
+            self._name_late(slot, slip)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
     from hashlib import blake2b as Digest  # noqa: N812
 
-__all__ = ["ArgumentsRecord"]
+__all__ = ["ArgumentsRecord", "RecordKey"]
+
+RecordKey: TypeAlias = bytes | str | tuple[int, bytes]
+"""The same for arguments that are the same JSON."""
 
 _PIECES: Final = 32
 _KEPT: Final = 8 * 1024
@@ -50,18 +53,18 @@ class ArgumentsRecord:
             joined, self._kept = self._kept + joined, ""
         self._digest.update(joined.encode("utf-8", "surrogatepass"))
 
+    @property
+    def key(self) -> RecordKey:
+        """What arguments are compared by: short ones as JSON, long ones as text."""
+        self.settle()
+        if self._digest is not None:
+            return self._size, self._digest.digest()
+        canonical = _canonical(self._kept)
+        return self._kept if canonical is None else canonical
+
     def same_as(self, other: ArgumentsRecord) -> bool:
         """Whether both are the same JSON; long ones must be the same text."""
-        self.settle()
-        other.settle()
-        if self._digest is not None or other._digest is not None:
-            if self._digest is None or other._digest is None or self._size != other._size:
-                return False
-            return self._digest.digest() == other._digest.digest()
-        if self._kept == other._kept:
-            return True
-        mine = _canonical(self._kept)
-        return mine is not None and mine == _canonical(other._kept)
+        return self.key == other.key
 
     @classmethod
     def of(cls, text: str) -> ArgumentsRecord:

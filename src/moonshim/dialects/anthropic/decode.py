@@ -67,6 +67,8 @@ class MessagesDecoder:
     def __init__(self) -> None:
         self._usage = UsageReader()
         self._blocks: dict[int, _Block] = {}
+        self._unfilled: list[_Block] = []
+        """Calls that came to their stop before any input."""
         self._last: int = -1
         self._calls = 0
         self._began = False
@@ -207,7 +209,10 @@ class MessagesDecoder:
             self._thinks = False
             out.append(Paused())
         block.stopped = True
-        return out if block.call >= 0 and block.text.is_empty else out + self._close_call(block)
+        if block.call >= 0 and block.text.is_empty:
+            self._unfilled.append(block)
+            return out
+        return out + self._close_call(block)
 
     def _message_delta(self, payload: Json) -> list[Heard]:
         delta = _object(payload, "delta")
@@ -268,13 +273,16 @@ class MessagesDecoder:
         if block.call < 0:
             out.append(self._open_call(block, None, None, None))
             block.kind, block.open = "tool_use", True
+            if block.stopped:
+                self._unfilled.append(block)
         text = partial if isinstance(partial, str) else _written(partial)
         grown = block.text.feed(text)
         return [*out, CallPiece(block.call, arguments=grown)] if grown else out
 
     def _settle(self) -> list[Heard]:
         """The answer goes on: calls that came to their stop without any input are meant to have none."""
-        return [one for block in self._blocks.values() if block.stopped for one in self._close_call(block)]
+        unfilled, self._unfilled = self._unfilled, []
+        return [one for block in unfilled for one in self._close_call(block)]
 
     def _close_call(self, block: _Block, *, cut: bool = False) -> list[Heard]:
         was_open, block.open = block.open, False

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.events import (
     BlockClosed,
@@ -48,12 +49,18 @@ class SegmentBuilder:
     the tools that go by another name at the host.
     """
 
-    __slots__ = ("_kinds", "_names", "_numbers")
+    __slots__ = ("_growing", "_has_header", "_kinds", "_names", "_numbers", "_pieces")
 
     def __init__(self, numbers: Mapping[int, int], names: Mapping[str, str] | None = None) -> None:
         self._kinds: dict[int, BlockKind] = {}
         self._numbers = numbers
         self._names = names or {}
+        self._growing: dict[int, list[str]] = {}
+        """The arguments of each call in the last segment, by its number."""
+        self._has_header = False
+        """Whether the last segment has the header of a call from markers."""
+        self._pieces: list[tuple[Segment, int, list[str]]] = []
+        """All arguments: the segment, the place of the call in it, and the pieces."""
 
     def build(self, events: list[Event]) -> list[Segment]:
         segments: list[Segment] = []
@@ -63,8 +70,11 @@ class SegmentBuilder:
                     native = not event.is_from_markers
                     odd = "" if native else "read from markers"
                     name = self._names.get(name or "", name)
-                    piece = CallPiece(self._numbers[index], call_id, name, "", event.wire_extras or {}, odd)
-                    self._for_call(segments, native=native).calls.append(piece)
+                    number = self._numbers[index]
+                    piece = CallPiece(number, call_id, name, "", event.wire_extras or {}, odd)
+                    segment = self._for_call(segments, native=native)
+                    self._has_header |= not native
+                    self._add_call(segment, piece, grows=native)
                 case BlockOpened(index=index, kind=kind):
                     self._remember(index, kind)
                 case BlockDelta(index=index, text=text) if index in self._numbers:
@@ -72,11 +82,15 @@ class SegmentBuilder:
                 case BlockDelta(index=index, text=text):
                     self._speak(segments, self._kinds[index], text)
                 case Finished() | Failed():
-                    (segments[-1] if segments else _added(segments)).ending = event
+                    (segments[-1] if segments else self._added(segments)).ending = event
                 case BlockClosed() | Repaired() | Started() | BlockSigned() | Opaque():
                     pass
                 case _:
                     assert_never(event)
+        for segment, place, pieces in self._pieces:
+            if pieces:
+                segment.calls[place] = replace(segment.calls[place], arguments="".join(pieces))
+        self._growing, self._has_header, self._pieces = {}, False, []
         return segments
 
     def _remember(self, index: int, kind: BlockKind) -> None:
@@ -86,9 +100,9 @@ class SegmentBuilder:
             del self._kinds[next(iter(self._kinds))]
 
     def _speak(self, segments: list[Segment], kind: BlockKind, text: str) -> None:
-        last = segments[-1] if segments else _added(segments)
+        last = segments[-1] if segments else self._added(segments)
         if last.calls or (kind == "reasoning" and last.content):
-            last = _added(segments)
+            last = self._added(segments)
         if kind == "reasoning":
             last.reasoning += text
         else:
@@ -97,18 +111,27 @@ class SegmentBuilder:
     def _for_call(self, segments: list[Segment], *, native: bool) -> Segment:
         """The host's own entries stay together in one delta; a call from markers gets its own header."""
         if not segments or (not native and not segments[-1].says_nothing):
-            return _added(segments)
+            return self._added(segments)
         return segments[-1]
 
     def _grow_call(self, segments: list[Segment], number: int, text: str) -> None:
-        last = segments[-1] if segments else _added(segments)
-        for place, piece in enumerate(last.calls):
-            if piece.index == number and not (piece.odd and piece.id):
-                last.calls[place] = CallPiece(number, piece.id, piece.name, piece.arguments + text, piece.extras)
-                return
-        if any(piece.odd for piece in last.calls):
-            last = _added(segments)
-        last.calls.append(CallPiece(number, None, None, text))
+        last = segments[-1] if segments else self._added(segments)
+        if number not in self._growing:
+            if self._has_header:
+                last = self._added(segments)
+            self._add_call(last, CallPiece(number, None, None, ""), grows=True)
+        self._growing[number].append(text)
+
+    def _add_call(self, segment: Segment, piece: CallPiece, *, grows: bool) -> None:
+        if grows and piece.index is not None and piece.index not in self._growing:
+            self._growing[piece.index] = pieces = list[str]()
+            self._pieces.append((segment, len(segment.calls), pieces))
+        segment.calls.append(piece)
+
+    def _added(self, segments: list[Segment]) -> Segment:
+        self._growing, self._has_header = {}, False
+        segments.append(Segment(calls=[]))
+        return segments[-1]
 
 
 def _merged(events: list[Event]) -> list[Event]:
@@ -131,8 +154,3 @@ def _merged(events: list[Event]) -> list[Event]:
     if len(pieces) > 1 and isinstance(merged[-1], BlockDelta):
         merged[-1] = BlockDelta(merged[-1].index, "".join(pieces))
     return merged
-
-
-def _added(segments: list[Segment]) -> Segment:
-    segments.append(Segment(calls=[]))
-    return segments[-1]
