@@ -21,6 +21,8 @@ ADDRESSES = {
     "https://api.moonshot.ai/anthropic/v1/messages": "https://api.moonshot.ai/anthropic/v1/messages",
     "https://api.kimi.com/coding": f"https://api.kimi.com/coding/v1{CHAT}",
     "https://api.kimi.com/coding/v1": f"https://api.kimi.com/coding/v1{CHAT}",
+    "https://api.kimi.ai/coding": f"https://api.kimi.ai/coding/v1{CHAT}",
+    "https://api.kimi.ai/coding/v1": f"https://api.kimi.ai/coding/v1{CHAT}",
     "https://openrouter.ai": f"https://openrouter.ai/api/v1{CHAT}",
     "https://openrouter.ai/api": f"https://openrouter.ai/api/v1{CHAT}",
     "https://openrouter.ai/api/v1": f"https://openrouter.ai/api/v1{CHAT}",

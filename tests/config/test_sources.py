@@ -109,6 +109,12 @@ def test_without_a_key_there_is_no_configuration() -> None:
     )
 
 
+def test_the_international_address_of_kimi_code_is_kimi_code() -> None:
+    config = from_environment(KIMI_API_KEY="k", KIMI_BASE_URL="https://api.kimi.ai/coding/v1")
+    assert config.providers[0].models == from_environment(KIMI_API_KEY="k").providers[0].models
+    assert config.aliases["claude-*"] == ("kimi/kimi-for-coding",)
+
+
 @pytest.mark.parametrize("host", KNOWN_HOSTS, ids=lambda host: host.name)
 def test_a_key_is_enough_for_every_known_host(host: object) -> None:
     known = next(one for one in KNOWN_HOSTS if one is host)

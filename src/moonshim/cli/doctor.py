@@ -55,7 +55,7 @@ ADVICE: Final = {
     "other_path": "it answers here: {hint}",
     "other_dialect": "{hint}",
     "authentication": "it must be a key of this very host, whole and not expired; "
-    "api.moonshot.ai, api.moonshot.cn and api.kimi.com do not take each other's",
+    "api.moonshot.ai, api.moonshot.cn, api.kimi.com and api.kimi.ai do not take each other's",
     "permission": "the host knows the key, but does not let it do this: look at its account, or take another key",
     "agent_not_known": "this host answers only agents that it knows. The gateway passes on the User-Agent of your "
     "client: check with that (--user-agent)",

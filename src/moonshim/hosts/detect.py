@@ -26,6 +26,7 @@ _DOMAINS: Final[dict[str, str]] = {
     "moonshot.ai": "moonshot",
     "moonshot.cn": "moonshot",
     "kimi.com": "kimi-coding",
+    "kimi.ai": "kimi-coding",  # the international region of Kimi Code
     "openrouter.ai": "openrouter",
     "fireworks.ai": "fireworks",
     "together.xyz": "together",
