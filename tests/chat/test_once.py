@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from moonshim.simulator import Simulator
+from tests.chat.player import Player
 from tests.chat.talking import in_folder
 from tests.cli.command import MOONSHIM, Done, environment, moonshim_
 
@@ -53,6 +54,18 @@ def test_the_answer_as_one_object(host: Simulator, tmp_path: Path) -> None:
         *("system", "user", "assistant", "tool", "assistant", "user")
     ]
     assert asked["messages"][2]["reasoning_content"] == "I look.\nA shell can tell."
+
+
+def test_a_conversation_without_thoughts_goes_on_at_a_strict_host_that_nobody_knows(
+    host: Simulator, tmp_path: Path
+) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "how much is it", "--yolo", "--output", "json")
+    conversation = json.loads(done.out)["conversation"]
+    with Simulator(model=Player(), nature="moonshot", assume=("k3-needs-reasoning",)).running() as strict:
+        for model in ("kimi-k2.5", "kimi-k2.7-code", "kimi-k3"):
+            told = once(strict, tmp_path, "-p", "hello", "--resume", conversation, model=model)
+            assert (told.code, told.out) == (0, b"Hello yourself.\n"), (model, told.told)
+        assert not strict.refusals
 
 
 def test_every_step_as_a_line(host: Simulator, tmp_path: Path) -> None:

@@ -186,10 +186,16 @@ class _Desk:
                 if names == ["reasoning"] or (detailed and names in ([], ["reasoning_details"])):
                     return thought.field
                 return "reasoning_details" if detailed else "reasoning"
+            case "echo" if detailed and names and self._needs.reasoning_out == "reasoning_details":
+                # A text that the entries have too was only written beside them for the client.
+                told = any(one.get(key) == thought.text for one in thought.details for key in ("text", "summary"))
+                return "reasoning_details" if told else thought.field
             case "echo" if not detailed and "reasoning_content" not in names:
-                # A host that insists on reasoning insists on this name.
-                plain = "reasoning" in names and self._needs.lost_reasoning is None
-                return thought.field if plain else "reasoning_content"
+                # The name that the host itself uses. But a host that wants reasoning beside calls looks for a
+                # placeholder in `reasoning_content`, and one that answers with details never said `reasoning`.
+                wants = self._needs.lost_reasoning is not None
+                foreign = wants and (not thought.text or self._needs.reasoning_out == "reasoning_details")
+                return thought.field if "reasoning" in names and not foreign else "reasoning_content"
         return thought.field
 
     def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:

@@ -269,6 +269,10 @@ _CHECKED_ROWS: Final = (
     Row({"lost_reasoning": ""}, hosts=_OWN, generations=_K3, dialects=("anthropic",)),
     # KIMI 9: a report of July 2026 has it enforced for K3 on /coding.
     Row({"lost_reasoning": ""}, hosts=("kimi-coding",), generations=_K3),
+    # An unknown host may be a reseller that hands the request to Moonshot. Elsewhere an empty string does no harm:
+    # the templates write an empty thought for it all the same (KIMI 1a, 1b). OpenCode Go takes it, and refuses
+    # placeholders that have words (oh-my-pi#1483).
+    Row({"lost_reasoning": ""}, hosts=("generic",), generations=(*_THINKING_K2, *_K3)),
     # An empty string may be taken for none on the way to Moonshot (unverified); a blank is not.
     Row({"lost_reasoning": " "}, hosts=("openrouter",), generations=_THINKING_K2),
 )
