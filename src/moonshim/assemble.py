@@ -35,6 +35,14 @@ class _Growing:
         self.signed: BlockSigned | None = None
         self.pieces: list[str] = []
 
+    def sign(self, signed: BlockSigned) -> None:
+        """More of what the host wants back: what it said before still counts."""
+        known = self.signed
+        if known is not None:
+            signature, field = signed.signature or known.signature, signed.field or known.field
+            signed = BlockSigned(signed.index, signature, known.details + signed.details, field)
+        self.signed = signed
+
     def add(self, text: str) -> None:
         self.pieces.append(text)
         if len(self.pieces) >= _PIECES:
@@ -60,7 +68,7 @@ class Assembler:
                 self._blocks[index] = block
                 self._order.append(block)
             case BlockSigned(index=index):
-                self._blocks[index].signed = event
+                self._blocks[index].sign(event)
             case BlockClosed() | Repaired() | Started() | Opaque():
                 pass
             case Finished() | Failed():

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.assemble import Assembler
-from moonshim.conversation import Message, Usage
-from moonshim.dialects.openai_chat.decode import read_usage
+from moonshim.conversation import Message, Reasoning, Usage
+from moonshim.dialects.openai_chat.decode import ReasoningReader, read_usage
 from moonshim.dialects.openai_chat.delta import (
     REASONING_FIELDS,
     Speech,
@@ -123,6 +123,7 @@ class Choice:
         "made_role",
         "names",
         "observe",
+        "reader",
         "reasoning",
         "repeats_role",
     )
@@ -136,6 +137,7 @@ class Choice:
         self.builder = SegmentBuilder(self.answer.numbers, plan.names)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
+        self.reader = ReasoningReader()
         self.has_role = False
         self.made_role = False
         """The host told none before it spoke: it was told for it."""
@@ -150,7 +152,27 @@ class Choice:
     @property
     def message(self) -> Message:
         """What the choice has said so far, if anybody assembles it."""
-        return self.assembler.message if self.assembler is not None else Message("ai")
+        if self.assembler is None:
+            return Message("ai")
+        message, field = self.assembler.message, self.reader.field
+        if field is None or field == "reasoning_content":
+            return message
+        named = (
+            replace(part, field=field) if isinstance(part, Reasoning) and part.field is None else part
+            for part in message.parts
+        )
+        return replace(message, parts=tuple(named))
+
+    def read_reasoning(self, told: Mapping[str, Any], text: str) -> None:
+        """Note beside the text of a delta, or of a whole message, what the host wants back with it."""
+        if self.assembler is not None:
+            self.reader.feed(told, text)
+
+    def sign(self, slip: Slip) -> None:
+        """Something else begins: the message is to hold what the host wants back of its reasoning."""
+        for signed in self.reader.close():
+            if signed.details:
+                self.answer.sign(signed, slip)
 
 
 class ChunkMender(Generic[Origin]):
@@ -197,6 +219,12 @@ class ChunkMender(Generic[Origin]):
         return choice.answer.ending if choice is not None else self._no_answer
 
     @property
+    def reasoning_field(self) -> str | None:
+        """The field in which the first choice tells its reasoning."""
+        choice = self._choices.get(0)
+        return choice.reader.field if choice is not None else None
+
+    @property
     def saw_chunks(self) -> bool:
         return self._last_chunk is not None
 
@@ -219,7 +247,7 @@ class ChunkMender(Generic[Origin]):
         if self._queue or len(self._choices) != 1:
             return None
         (choice,) = self._choices.values()
-        return choice if choice.answer.calm and choice.carry.is_empty else None
+        return choice if choice.answer.calm and choice.carry.is_empty and not choice.reader.has_details else None
 
     def has_own_role(self, chunk: Mapping[str, Any]) -> bool:
         """Whether the role that this chunk tells must not be told again by others like it."""
@@ -311,6 +339,7 @@ class ChunkMender(Generic[Origin]):
         if not self._failed:
             frame = self._own_frame()
             for part in frame.parts:
+                part.state.sign(part.slip)
                 part.state.answer.finish(None, part.slip)
                 part.summary = self._summary(part)
             if frame.parts:
@@ -329,6 +358,7 @@ class ChunkMender(Generic[Origin]):
             return [*self._drained(None), Released(None, [error_chunk(STREAM_ENDED)])]
         frame = self._own_frame()
         for part in frame.parts:
+            part.state.sign(part.slip)
             part.state.answer.break_off(part.slip)
         self._queue.append(frame)
         return self._drained(None)
@@ -387,6 +417,9 @@ class ChunkMender(Generic[Origin]):
                 for field, text in said.conflicts:
                     part.slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
             self._say(part, "reasoning", said.reasoning, fed)
+        part.state.read_reasoning(delta, said.reasoning)
+        if said.content or delta.get("tool_calls") or part.raw_finish is not None:
+            part.state.sign(part.slip)
         if said.content:
             self._say(part, "text", said.content, fed)
         frame.size += len(said.reasoning) + len(said.content)

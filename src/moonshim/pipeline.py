@@ -245,6 +245,11 @@ class Mender:
         return self._chunks.ending(0)
 
     @property
+    def reasoning_field(self) -> str | None:
+        """The field in which a Chat host tells its reasoning: where it wants it back. None: none yet, or in copies."""
+        return self._chunks.reasoning_field
+
+    @property
     def usage(self) -> dict[str, Any] | None:
         """The usage as the host told it."""
         return self._chunks.usage

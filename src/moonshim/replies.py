@@ -91,6 +91,10 @@ class Reading(Protocol):
         """What was put right, in order: the first few hundred."""
 
     @property
+    def reasoning_field(self) -> str | None:
+        """The field in which a Chat host tells its reasoning; None: none yet, or in copies."""
+
+    @property
     def problem(self) -> Problem | None:
         """What went wrong, if the answer failed; once it is set, what the host still says is of no use."""
 
@@ -176,6 +180,10 @@ class _StreamReading:
         return self._mender.repairs
 
     @property
+    def reasoning_field(self) -> str | None:
+        return self._mender.reasoning_field
+
+    @property
     def problem(self) -> Problem | None:
         return self._mender.problem or _problem_of(self._mender.ending, over=self._flushed)
 
@@ -218,6 +226,7 @@ class _Outcome(Struct, frozen=True):
     repair_counts: dict[str, int] = {}
     repairs: list[Repaired] = []
     problem: Problem | None = None
+    reasoning_field: str | None = None
 
 
 class _WholeReading:
@@ -355,12 +364,18 @@ class _WholeReading:
         return self._outcome.repairs
 
     @property
+    def reasoning_field(self) -> str | None:
+        return self._outcome.reasoning_field
+
+    @property
     def problem(self) -> Problem | None:
         return self._problem or self._outcome.problem
 
 
 def _outcome(source: Reading | Mender | Mended, usage: Usage | None, problem: Problem | None) -> _Outcome:
-    return _Outcome(source.message, source.ending, usage, source.repair_counts, source.repairs, problem)
+    return _Outcome(
+        source.message, source.ending, usage, source.repair_counts, source.repairs, problem, source.reasoning_field
+    )
 
 
 # --- what went wrong --------------------------------------------------------------------------------------------

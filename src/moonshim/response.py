@@ -47,6 +47,8 @@ class Mended(Struct, frozen=True):
     """How often each rule acted; `repairs` keeps the first few hundred."""
     usage: Usage | None = None
     """What the answer cost, in numbers that mean the same for every host."""
+    reasoning_field: str | None = None
+    """The field in which a Chat host tells its reasoning: where it wants it back. None: none, or in copies."""
 
 
 def mend_response(
@@ -90,7 +92,8 @@ def mend_response(
         failures = [error_chunk(one.ending, one.choice) for one in mended if isinstance(one.ending, Failed)]
         out |= failures[0] if failures else {}
     message, ending = (first.message, first.ending) if first else (Message("ai"), None)
-    return Mended(out, log.repairs, message, ending, dict(log.counts), read_usage(body))
+    field = first.reasoning_field if first else None
+    return Mended(out, log.repairs, message, ending, dict(log.counts), read_usage(body), field)
 
 
 def _translated(body: dict[str, Any], plan: Plan) -> Mended:
@@ -103,7 +106,15 @@ def _translated(body: dict[str, Any], plan: Plan) -> Mended:
     if plan.client is plan.upstream and not isinstance(translator.ending(), Failed):
         written = keep_fields(body, written)
     log = translator.log
-    return Mended(written, log.repairs, translator.message(), translator.ending(), dict(log.counts), translator.counted)
+    return Mended(
+        written,
+        log.repairs,
+        translator.message(),
+        translator.ending(),
+        dict(log.counts),
+        translator.counted,
+        translator.reasoning_field,
+    )
 
 
 class _WholeChoice:
@@ -114,12 +125,13 @@ class _WholeChoice:
         self.changed = False
         self.message = Message("ai")
         self.ending: Finished | Failed | None = None
+        self.reasoning_field: str | None = None
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
             log.add(Repaired("not_a_chunk", "a choice without a message"), place)
             return
         state = Choice(place, plan, log, collect=True)
         self._mend(choice, choice["message"], state, mends_deltas=plan.options.repair_deltas)
-        self.message, self.ending = state.message, state.answer.ending
+        self.message, self.ending, self.reasoning_field = state.message, state.answer.ending, state.reader.field
 
     def _mend(self, choice: dict[str, Any], message: dict[str, Any], state: Choice, *, mends_deltas: bool) -> None:
         slip = Slip(state.observe)
@@ -127,6 +139,7 @@ class _WholeChoice:
         conflicts = said.conflicts if mends_deltas else ()
         for field, text in conflicts:
             slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
+        state.read_reasoning(message, said.reasoning)
         new_ids = _tell(state, said, pieces, slip)
         raw = choice.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
@@ -161,6 +174,7 @@ def _tell(state: Choice, said: Speech, pieces: list[CallPiece], slip: Slip) -> d
         text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush(slip))
         if text:
             answer.say(channel, text, slip)
+        state.sign(slip)
     for number, piece in enumerate(pieces):
         arguments = halves.join(number, piece.arguments, slip)
         native = replace(piece, index=number, arguments=arguments, odd=_oddity(piece))

@@ -160,6 +160,11 @@ class Translator(Generic[Origin]):
         return self._told_ending or self._choice.answer.ending
 
     @property
+    def reasoning_field(self) -> str | None:
+        """The field in which a Chat host tells its reasoning."""
+        return self._choice.reader.field
+
+    @property
     def finished(self) -> bool:
         """Whether the answer has ended well."""
         return isinstance(self._choice.answer.ending, Finished)
@@ -389,6 +394,12 @@ class Translator(Generic[Origin]):
     def _sign(self, signed: Signed, slip: Slip) -> None:
         """A signature says that a thought is as the host wrote it. One that had a call in it no longer is."""
         answer = self._choice.answer
+        if signed.field is not None:
+            self._choice.reader.field = signed.field
+        if signed.field == "reasoning_content":
+            if not signed.signature and not signed.details:
+                return  # what everybody expects needs no word
+            signed = replace(signed, field=None)
         if signed.signature and not signed.details and self._thought_at not in (None, answer.calls):
             slip.put(Repaired("signature_dropped", "a call was taken out of the thought that it signs"))
         else:

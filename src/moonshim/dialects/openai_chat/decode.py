@@ -5,8 +5,8 @@ Only the first choice is read: no other dialect can tell of several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 from moonshim.conversation import Usage, token_count
 from moonshim.dialects.openai_chat.delta import only_text, read_index, read_pieces, read_speech, reasoning_fields
@@ -14,9 +14,12 @@ from moonshim.dialects.openai_chat.patch import host_error
 from moonshim.dialects.openai_chat.usage import told_usage
 from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, OnlyText, Over, Signed, Spoke, Unread
 
-__all__ = ["ChatDecoder", "decode_response", "error_in", "read_usage"]
+__all__ = ["ChatDecoder", "ReasoningReader", "decode_response", "error_in", "read_usage"]
 
 Json: TypeAlias = dict[str, Any]
+
+_USUAL: Final = "reasoning_content"
+_GROWING: Final = ("text", "summary", "data", "encrypted")
 
 
 class ChatDecoder:
@@ -24,7 +27,7 @@ class ChatDecoder:
 
     def __init__(self) -> None:
         self._began = False
-        self._reasoning = _Reasoning()
+        self._reasoning = ReasoningReader()
 
     def feed(self, payload: Json) -> list[Heard]:
         """What this chunk says. What is no chunk is `Unread`."""
@@ -51,7 +54,7 @@ class ChatDecoder:
 
     def flush(self) -> list[Heard]:
         """The input is over."""
-        return self._reasoning.close()
+        return [*self._reasoning.close()]
 
     def only_text(self, payload: Json) -> OnlyText | None:
         """Where the text stands, if that is all this chunk says, and its like would be read as this was."""
@@ -60,14 +63,14 @@ class ChatDecoder:
             return None
         choice = payload["choices"][0]
         delta = choice["delta"]
-        # Entries are put together over all chunks, and a refusal is text: with either, a text is not all.
-        more = delta.get("reasoning_details") or (delta.get("refusal") and only.channel != "text")
-        return None if more or (read_index(choice.get("index")) or 0) != 0 else only
+        refusal = delta.get("refusal") and only.channel != "text"  # which is text: then one text is not all
+        return None if refusal or (read_index(choice.get("index")) or 0) != 0 else only
 
     def _choice(self, choice: Json, delta: Any) -> list[Heard]:
         delta = delta if isinstance(delta, dict) else {}
         speech = read_speech(delta)
-        out = self._reasoning.feed(delta, speech.reasoning)
+        out: list[Heard] = [Spoke("reasoning", speech.reasoning)] if speech.reasoning else []
+        self._reasoning.feed(delta, speech.reasoning)
         pieces = read_pieces(delta.get("tool_calls"))
         raw = choice.get("finish_reason") or delta.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
@@ -104,48 +107,59 @@ def _only_content(payload: Json) -> str | None:
     return content if type(content) is str and "usage" not in choice else None
 
 
-class _Reasoning:
-    """Follows the reasoning of one answer: its text, and the entries that the host wants back."""
+class ReasoningReader:
+    """Follows the reasoning of one answer: its field, and the entries that the host wants back."""
 
     def __init__(self) -> None:
-        self._field: str | None = None
+        self.field: str | None = None
+        """The field that the host told its reasoning in, the newest; None: none yet, or in copies."""
         self._details: dict[Any, Json] = {}
+        self._pieces: dict[tuple[Any, str], list[str]] = {}
+        """The growing texts of entries: adding up strings piece by piece is not linear."""
         self._open = False
 
     @property
     def is_open(self) -> bool:
         """Whether something has to be told of it when something else begins."""
-        return self._open or bool(self._details)
+        return self._open or self.has_details
 
-    def feed(self, delta: Json, text: str) -> list[Heard]:
+    @property
+    def has_details(self) -> bool:
+        """Whether there are entries that have not been told yet."""
+        return bool(self._details)
+
+    def feed(self, delta: Mapping[str, Any], text: str) -> None:
+        """A delta came, or a whole message, whose reasoning is this text."""
         details = delta.get("reasoning_details")
         for one in details if isinstance(details, list) else ():
             if isinstance(one, dict):
                 self._add(one)
         if text and not self._open:
             self._open = True
-            field = reasoning_fields(delta)[0]
-            self._field = field if field != "reasoning_content" else None
-        return [Spoke("reasoning", text)] if text else []
+            fields = reasoning_fields(delta)
+            self.field = None if fields[0] == _USUAL and len(fields) > 1 else fields[0]
 
-    def close(self) -> list[Heard]:
+    def close(self) -> list[Signed]:
         """The reasoning is over, as far as one can tell: something else begins."""
-        details, field = _wanted_back(self._details.values()), self._field
-        if details and not self._open:
-            # Without a text there is no other field that the host would know again.
-            field = "reasoning_details"
-        self._details, self._field, self._open = {}, None, False
+        for (key, name), pieces in self._pieces.items():
+            self._details[key][name] = "".join(pieces)
+        details = _wanted_back(self._details.values())
+        # Without a text there is no other field that the host would know again.
+        field = self.field if self._open else "reasoning_details" if details else None
+        self._details, self._pieces, self._open = {}, {}, False
         return [Signed(None, details, field)] if details or field else []
 
     def _add(self, entry: Json) -> None:
         """Entries grow piece by piece under their streaming index, which must not go back to the host."""
         key = entry.get("index", len(self._details))
         key = key if isinstance(key, (int, str)) else str(key)
-        rest = {name: value for name, value in entry.items() if name != "index"}
         known = self._details.setdefault(key, {})
-        for name, value in rest.items():
-            grows = name in ("text", "summary", "data", "encrypted") and isinstance(value, str)
-            known[name] = known[name] + value if grows and isinstance(known.get(name), str) else value
+        for name, value in entry.items():
+            if name in _GROWING and isinstance(value, str):
+                self._pieces.setdefault((key, name), []).append(value)
+                value = ""
+            if name != "index":
+                known[name] = value
 
 
 def _wanted_back(entries: Iterable[Json]) -> tuple[Json, ...]:

@@ -13,6 +13,7 @@ from moonshim.json_text import encode
 
 __all__ = [
     "REASONING_FIELDS",
+    "TEXT_KEYS",
     "Speech",
     "only_text",
     "read_index",
@@ -26,6 +27,10 @@ __all__ = [
 
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Where hosts put reasoning; of unequal copies the first one wins."""
+
+
+TEXT_KEYS: Final = {"reasoning.text": "text", "reasoning.summary": "summary", "summary": "summary", "text": "text"}
+"""Under which name the entries of `reasoning_details` have their text, by type."""
 
 
 class Speech(Struct, frozen=True):
@@ -74,6 +79,8 @@ def only_text(chunk: Mapping[str, Any]) -> OnlyText | None:
     delta = choice.get("delta") if isinstance(choice, dict) else None
     if not isinstance(delta, dict) or choice.get("finish_reason") or choice.get("usage") or delta.get("finish_reason"):
         return None
+    if delta.get("reasoning_details"):
+        return None  # entries are put together over all chunks: a text is not all
     said, entries = read_speech(delta), delta.get("tool_calls")
     if entries:
         pieces = read_pieces(entries)
@@ -86,7 +93,7 @@ def only_text(chunk: Mapping[str, Any]) -> OnlyText | None:
     if said.content and not said.reasoning:
         return OnlyText(("choices", 0, "delta", "content"), "text")
     fields = reasoning_fields(delta)
-    if said.reasoning and not said.content and len(fields) == 1 and fields[0] != "reasoning_details":
+    if said.reasoning and not said.content and len(fields) == 1:
         return OnlyText(("choices", 0, "delta", fields[0]), "reasoning")
     return None
 

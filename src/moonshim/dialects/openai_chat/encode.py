@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final, TypeAlias, assert_never
 
 from moonshim.conversation import Usage
 from moonshim.dialect import TEXT, Reply, Template
-from moonshim.dialects.openai_chat.delta import write_piece
+from moonshim.dialects.openai_chat.delta import TEXT_KEYS, write_piece
 from moonshim.dialects.openai_chat.patch import error_chunk
 from moonshim.events import (
     BlockClosed,
@@ -40,6 +41,8 @@ class ChatEncoder:
         self._kinds: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
         self._detailed = 0
+        self._thoughts: dict[int, list[str] | None] = {}
+        """The text of each open block of reasoning, which an entry of its details may repeat; None: not known."""
         self._custom: dict[int, InputReader] = {}
 
     def feed(self, event: Event) -> list[Json]:
@@ -51,13 +54,18 @@ class ChatEncoder:
                 return [*self._started(), *self._open_call(event)]
             case BlockOpened(index=index, kind=kind):
                 self._kinds[index] = _FIELDS[kind]
+                if kind == "reasoning":
+                    self._thoughts[index] = []
                 return self._started()
             case BlockDelta(index=index, text=text) if index in self._custom:
                 return self._grow_custom(index, self._custom[index].feed(text))
             case BlockDelta(index=index, text=text):
+                if (pieces := self._thoughts.get(index)) is not None:
+                    pieces.append(text)
                 return [self._grown(index, text)]
-            case BlockSigned():
-                details = [{"index": self._next_detail(), **one} for one in _details(event)]
+            case BlockSigned(index=index):
+                written = _details(event, self._thoughts.get(index))
+                details = [{"index": self._next_detail(), **one} for one in written]
                 return [self._chunk({"reasoning_details": details})] if details else []
             case BlockClosed(index=index):
                 return self._close(index)
@@ -72,6 +80,8 @@ class ChatEncoder:
 
     def template(self, index: int) -> Template | None:
         """How the next piece of this block is told."""
+        if index in self._thoughts:
+            self._thoughts[index] = None  # pieces that are written so are not heard of
         return None if index in self._custom else Template(self._grown(index, TEXT))
 
     def _grown(self, index: int, text: str) -> Json:
@@ -112,6 +122,7 @@ class ChatEncoder:
         ]
 
     def _close(self, index: int) -> list[Json]:
+        self._thoughts.pop(index, None)
         reader = self._custom.pop(index, None)
         return [] if reader is None else self._grow_custom(index, reader.close())
 
@@ -134,7 +145,8 @@ class ChatEncoder:
 
 def encode_response(events: Sequence[Event], reply: Reply) -> Json:
     """The whole response that these events tell; an answer that broke off is an error."""
-    started, texts, calls = Started(), {"content": list[str](), "reasoning_content": list[str]()}, list[Json]()
+    started, calls = Started(), list[Json]()
+    texts: dict[str, list[list[str]]] = {"content": [], "reasoning_content": []}
     where: dict[int, list[str]] = {}
     details: list[Json] = []
     ending: Finished | None = None
@@ -146,21 +158,22 @@ def encode_response(events: Sequence[Event], reply: Reply) -> Json:
                 where[event.index] = []
                 calls.append({"block": event.index, "opened": event})
             case BlockOpened(index=index, kind=kind):
-                where[index] = texts[_FIELDS[kind]]
+                where[index] = []
+                texts[_FIELDS[kind]].append(where[index])
             case BlockDelta(index=index, text=text):
                 where[index].append(text)
             case BlockSigned():
-                details += _details(event)
+                details += _details(event, where[event.index])
             case Finished():
                 ending = event
             case Failed():
                 return error_chunk(event)
             case _:
                 pass
-    content = "".join(texts["content"])
+    content, reasoning = ("".join(chain.from_iterable(texts[field])) for field in ("content", "reasoning_content"))
     message: Json = {"role": "assistant", "content": content if content or not calls else None}
-    if texts["reasoning_content"]:
-        message["reasoning_content"] = "".join(texts["reasoning_content"])
+    if reasoning:
+        message["reasoning_content"] = reasoning
     if details:
         message["reasoning_details"] = details
     if calls:
@@ -195,9 +208,19 @@ def _is_custom(name: str | None, reply: Reply) -> bool:
     return tool is not None and tool.kind == "custom"
 
 
-def _details(signed: BlockSigned) -> list[Json]:
-    """What the client has to hand back beside the reasoning, in the shape that OpenRouter made known."""
-    details = [dict(one) for one in signed.details]
+def _details(signed: BlockSigned, thought: list[str] | None) -> list[Json]:
+    """What the client has to hand back beside the reasoning, in the shape that OpenRouter made known.
+
+    An entry that the host sent with the text of the thought has that text again; where it is not known, there is
+    no such entry: nobody can use one without its text.
+    """
+    details = list[Json]()
+    for one in signed.details:
+        key = None if one.get("signature") else TEXT_KEYS.get(str(one.get("type")))
+        if key is None or key in one:
+            details.append(dict(one))
+        elif thought:
+            details.append({**one, key: "".join(thought)})
     if signed.signature is not None and not any("signature" in one for one in details):
         details.append({"type": "reasoning.text", "signature": signed.signature})
     return details

@@ -20,6 +20,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from moonshim.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
+from moonshim.dialects.openai_chat.delta import TEXT_KEYS
 from moonshim.dialects.openai_chat.message_calls import parse_calls, render_calls
 from moonshim.dialects.openai_chat.message_parts import DIALECT, Content, parse_content, render_content
 from moonshim.errors import CannotExpress, InvalidInput
@@ -44,8 +45,6 @@ _SPEAKERS: Final[dict[str, Speaker]] = {
 _ROLES: Final[dict[Speaker, str]] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 _PLAIN_ROLES: Final = frozenset(role for speaker, role in _ROLES.items() if speaker != "tool")
 _REASONING: Final = ("reasoning_content", "reasoning")
-_TEXT_KEYS: Final = {"reasoning.text": "text", "reasoning.summary": "summary", "summary": "summary", "text": "text"}
-"""Under which name the entries of `reasoning_details` have their text, by type."""
 
 
 # --- dicts -> canonical -----------------------------------------------------------------------------------------
@@ -338,7 +337,7 @@ def with_text(details: list[Json], text: str) -> list[Json]:
     if not text or any(isinstance(one.get(key), str) for one in details for key in ("text", "summary")):
         return details
     for place, one in enumerate(details):
-        if key := _TEXT_KEYS.get(str(one.get("type"))):
+        if key := TEXT_KEYS.get(str(one.get("type"))):
             return [*details[:place], {**one, key: text}, *details[place + 1 :]]
     return [{"type": "reasoning.text", "text": text}, *details]
 
