@@ -80,7 +80,7 @@ async def recalls(one: Scene, client: str, *, stream: bool = True) -> tuple[bool
     said = next(
         message for message in json.loads(one.host.asked[-1].body)["messages"] if message["role"] == "assistant"
     )
-    return said.get("reasoning") == "Hm.", reply.headers.get("x-moonshim-lost")
+    return said.get("reasoning_content") == "Hm.", reply.headers.get("x-moonshim-lost")
 
 
 def test_it_is_remembered_while_the_store_lives(redis: RedisServer) -> None:

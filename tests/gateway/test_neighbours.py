@@ -74,7 +74,7 @@ def test_people_with_keys_of_their_own_share_no_memory() -> None:
             await asks("alice-key", [*ASKED, said, result])
             bobs, alices = (json.loads(asked.body)["messages"][1] for asked in host.asked[1:])
             assert "ALICE" not in str(bobs)
-            assert alices["reasoning"] == "ALICE"
+            assert alices["reasoning_content"] == "ALICE"
             assert [asked.headers["authorization"] for asked in host.asked[:2]] == [
                 "Bearer alice-key",
                 "Bearer bob-key",

@@ -268,9 +268,9 @@ def conversation(client: str, *, stream: bool) -> Json:
 
 
 def chat_history(body: Json) -> tuple[str, str, str]:
-    """What was thought, in the field that vLLM reads, and the identifiers of the call and of its result."""
+    """What was thought, in the field that this host uses, or vLLM reads, and the identifiers of call and result."""
     said, result = body["messages"][-2:]
-    return said["reasoning"], said["tool_calls"][0]["id"], result["tool_call_id"]
+    return said.get("reasoning_content", said.get("reasoning")), said["tool_calls"][0]["id"], result["tool_call_id"]
 
 
 def messages_history(body: Json) -> tuple[str, str, str]:

@@ -46,6 +46,8 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     """None: nobody read the answer to its end."""
     attempts: int = 0
     """How often the host was asked."""
+    reasoning_field: str | None = None
+    """The field in which a Chat host told its reasoning."""
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -62,6 +64,8 @@ class Asking(Struct, frozen=True, kw_only=True):
     longest_wait: float
     random: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
+    correct: Callable[[Problem], tuple[Prepared, Call] | None]
+    """What to send instead of a request that the host refused for this reason; None: nothing better."""
     done: Callable[[Exchanged], None]
     """Told once, when the answer is over or nobody wants more of it."""
 
@@ -119,6 +123,7 @@ class _Exchange:
         self._reading: Reading | None = None
         self._ending: Finished | Failed | None = None
         self._attempts = 0
+        self._corrected = False
 
     @property
     def exchanged(self) -> Exchanged:
@@ -132,6 +137,7 @@ class _Exchange:
             message=_for_history(self._assembler.message),
             ending=self._ending,
             attempts=self._attempts,
+            reasoning_field=reading.reasoning_field if reading is not None else None,
         )
 
     # -- attempts --------------------------------------------------------------------
@@ -147,6 +153,8 @@ class _Exchange:
                         yield event
                 if self._ending is not None:
                     return
+                if self._correct():
+                    continue
                 pause = self._pause()
                 if pause is None:
                     break
@@ -156,6 +164,17 @@ class _Exchange:
         finally:
             if self._ending is None:
                 asking.done(self.exchanged)
+
+    def _correct(self) -> bool:
+        """Whether the host refused something that has been put right: asked again at once, and only once."""
+        assert self._problem is not None
+        better = None if self._corrected else self.asking.correct(self._problem)
+        if better is None:
+            return False
+        self._corrected = True
+        prepared, call = better
+        self.asking = replace(self.asking, prepared=prepared, call=call, attempts=self.asking.attempts + 1)
+        return True
 
     def _pause(self) -> float | None:
         """Seconds until the host is asked again; None: it is not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random as dice
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from inspect import signature
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,12 +22,14 @@ from moonshim.events import Failed
 from moonshim.formats import ToolFormat
 from moonshim.formats.prompting import as_text
 from moonshim.hosts.extra_body import check_extra_body
+from moonshim.hosts.learned import LearnedCells
+from moonshim.hosts.needs import Needs
 from moonshim.options import KimiOptions
 from moonshim.plan import check_options
 from moonshim.prepare import Asked, Prepared
 from moonshim.seal import Sealer
 from moonshim.stage import Transformer
-from moonshim.upstream import Upstream
+from moonshim.upstream import Call, Upstream
 from moonshim.values import copied
 
 __all__ = ["AnswerFailed", "Provider"]
@@ -142,6 +145,7 @@ class Provider:
         self._options, self._transformers = options, tuple(transformers)
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
         self._sleep = sleep
+        self._learned = LearnedCells()
         self.last = Exchanged()
         """What the newest answer came to. Where several tasks ask at once, `exchanged` of each stream has its own."""
 
@@ -196,6 +200,7 @@ class Provider:
         changed = Provider(**(self._given | changes))
         if changes.get("upstream") is None:
             changed._connections = self._connections
+        changed._learned = self._learned
         return changed
 
     def __repr__(self) -> str:
@@ -220,12 +225,23 @@ class Provider:
         history = read_messages(messages)
         if not history:
             raise InvalidInput("there is nothing to say: messages is empty", field="messages")
+        choice = read_choice(tool_choice, declared)
         try:
-            prepared = self._prepare(history, declared, read_choice(tool_choice, declared))
+            prepared = self._prepare(history, declared, choice)
             call, known_ids = self._destination.call(prepared.body), frozenset(_ids_in(history))
         except _WRONG_VALUES as error:
             # Python checks no hints: canonical values may hold anything, and dicts what is no JSON.
             raise InvalidInput(f"messages or tools cannot be sent: {in_words(error)}", field="messages") from error
+
+        def correct(problem: Problem) -> tuple[Prepared, Call] | None:
+            def changes(cells: dict[str, Any]) -> bool:
+                return self._prepare(history, declared, choice, cells).body != prepared.body
+
+            if not self._learned.refused(self._place, prepared.needs, problem, changes):
+                return None
+            better = self._prepare(history, declared, choice)
+            return better, self._destination.call(better.body)
+
         return AnswerStream(
             Asking(
                 upstream=self._connections.current,
@@ -237,7 +253,8 @@ class Provider:
                 longest_wait=self._longest_wait,
                 random=self._random,
                 sleep=self._sleep,
-                done=self._note,
+                correct=correct,
+                done=partial(self._note, prepared.needs),
             )
         )
 
@@ -255,8 +272,20 @@ class Provider:
                     raise AnswerFailed(event, stream.exchanged)
             return stream.exchanged.message
 
-    def _prepare(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], choice: ToolChoice | None) -> Prepared:
+    @property
+    def _place(self) -> tuple[str, str, str]:
+        """What is learned of a host holds for one address and model."""
+        return self.base_url, self.model, self.dialect
+
+    def _prepare(
+        self,
+        messages: tuple[Message, ...],
+        tools: tuple[Tool, ...],
+        choice: ToolChoice | None,
+        learned: dict[str, Any] | None = None,
+    ) -> Prepared:
         destination = self._destination
+        learned = self._learned.of(self._place) if learned is None else learned
         put: dict[str, Any] = {} if tools else {"tools": None}  # hosts refuse an empty list
         if destination.is_text:
             messages = as_text(messages, tools, destination.format, choice=choice)
@@ -278,14 +307,15 @@ class Provider:
             upstream=destination.needs.dialect,
             host=destination.needs.host,
             options=self._options,
-            overrides=destination.overrides,
+            overrides=learned | destination.overrides,
             transformers=self._transformers,
             extra_body=self._extra_body,
             reply_id="moonshim",
         )
 
-    def _note(self, exchanged: Exchanged) -> None:
+    def _note(self, needs: Needs, exchanged: Exchanged) -> None:
         self.last = exchanged
+        self._learned.answered(self._place, needs, exchanged.reasoning_field)
 
     # -- its connections -------------------------------------------------------------
 

@@ -154,6 +154,11 @@ class Attempts:
         """It answered, and its answer is being read."""
         self._breakers.succeeded(attempt.target.provider.name)
 
+    def corrected(self, attempt: Attempt) -> None:
+        """It refused a request that has been put right: the same is asked again at once, beyond the usual attempts."""
+        self._breakers.succeeded(attempt.target.provider.name)
+        self._tries, self._wait = self._tries - 1, 0.0
+
     def failed(self, attempt: Attempt, problem: Problem, now: float, *, another_key: bool = False) -> None:
         """It did not. `another_key`: the provider has a key that was not refused, so it is asked again with that."""
         name = attempt.target.provider.name

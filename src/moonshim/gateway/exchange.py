@@ -16,7 +16,7 @@ import time
 import uuid
 from collections import Counter
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -90,16 +90,25 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
     attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
     asking: _Asking | None = None
     failures: list[tuple[Target, Problem]] = []
+    corrected: set[tuple[str, str]] = set()
+    """The targets that were asked again with the reasoning that they missed."""
     while (attempt := attempts.next(gate.clock())) is not None:
         try:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
             prepared = await call.worked(_prepared, view, call, asked, attempt.target, recalled)
-            asking = _Asking(gate, call, asked, attempt.target, prepared)
+            asking = _Asking(gate, view, call, asked, attempt.target, prepared)
             await asking.run()
         except HostFailed as failure:
-            failures.append((attempt.target, failure.problem))
-            attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
+            place = _place(attempt.target)
+            if place not in corrected and await call.worked(
+                _learned, view, call, asked, attempt.target, recalled, prepared, failure.problem
+            ):
+                corrected.add(place)
+                attempts.corrected(attempt)
+            else:
+                failures.append((attempt.target, failure.problem))
+                attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
             gate.failed_attempt(record, attempt, failure.problem)
         except MoonshimError as error:
             return await _tell(call, asking, error)
@@ -142,16 +151,47 @@ def _of_provider(problem: Problem, provider: str) -> Problem:
     return replace(problem, message=f"{problem.message} (said by the provider {provider!r} of its own key)")
 
 
-def _prepared(view: View, call: ClientCall, asked: Asked, target: Target, recalled: dict[int, Reasoning]) -> Prepared:
-    """The request, made right for one target."""
+def _place(target: Target) -> tuple[str, str]:
+    """Who is asked: what is learned of a host holds for one provider and model."""
+    return target.provider.name, target.model
+
+
+def _learned(
+    view: View,
+    call: ClientCall,
+    asked: Asked,
+    target: Target,
+    recalled: dict[int, Reasoning],
+    sent: Prepared,
+    problem: Problem,
+) -> bool:
+    """Whether the host refused something that the next request to it can put right."""
+    return view.learned.refused(
+        _place(target),
+        sent.needs,
+        problem,
+        lambda cells: _prepared(view, call, asked, target, recalled, cells).body != sent.body,
+    )
+
+
+def _prepared(
+    view: View,
+    call: ClientCall,
+    asked: Asked,
+    target: Target,
+    recalled: dict[int, Reasoning],
+    learned: dict[str, Any] | None = None,
+) -> Prepared:
+    """The request, made right for one target, with what is known of it."""
     provider, chain = target.provider, view.chain(target)
+    learned = view.learned.of(_place(target)) if learned is None else learned
     return asked.prepare(
         upstream=provider.dialect,
         host=provider.host,
         base_url=provider.api_base_url,
         model=target.model,
         options=chain.options,
-        overrides=provider.cells_for(target.model) or None,
+        overrides=learned | provider.cells_for(target.model) or None,
         recalled=recalled,
         transformers=chain.transformers,
         extra_body=provider.body_for(target.model),
@@ -164,8 +204,10 @@ def _prepared(view: View, call: ClientCall, asked: Asked, target: Target, recall
 class _Asking:
     """One target, asked: the request made right for it, its answer read, mended and sent."""
 
-    def __init__(self, gate: Gate, call: ClientCall, asked: Asked, target: Target, prepared: Prepared) -> None:
-        self._gate, self._call, self._asked, self._target = gate, call, asked, target
+    def __init__(
+        self, gate: Gate, view: View, call: ClientCall, asked: Asked, target: Target, prepared: Prepared
+    ) -> None:
+        self._gate, self._learned, self._call, self._asked, self._target = gate, view.learned, call, asked, target
         self._record, self._outlet = call.record, call.outlet
         self.prepared = prepared
         provider = target.provider
@@ -410,6 +452,7 @@ class _Asking:
         if not self._filed:
             self._filed = True
             message = reading.message
+            self._learned.answered(_place(self._target), self.prepared.needs, reading.reasoning_field)
             if any(isinstance(part, Reasoning) for part in message.parts):
                 await self._gate.recollections.remember(call.tenant, self._asked.turns(), message, self._record)
         if call.keeps_response and (response := completed_in(out)) is not None:

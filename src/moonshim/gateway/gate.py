@@ -28,6 +28,7 @@ from moonshim.gateway.responses_state import ResponsesState
 from moonshim.gateway.routing import Router
 from moonshim.gateway.secret import minting_secret
 from moonshim.gateway.stream_log import StreamLog, StreamLogs
+from moonshim.hosts.learned import LearnedCells
 from moonshim.plan import Plan
 from moonshim.prepare import Prepared
 from moonshim.replies import Form
@@ -48,6 +49,8 @@ class View:
         self.config = config
         self.router = Router(config)
         self.keyring = KeyRing(config.keys)
+        self.learned = LearnedCells()
+        """What hosts have shown of themselves since this configuration was loaded, by provider and model."""
         self._passes_keys = any(provider.passes_client_key for provider in config.providers)
         self._chains: dict[tuple[str, str], Chain] = {}
         # A plug-in that cannot be loaded is an error of the configuration, not of a request.

@@ -12,7 +12,8 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
@@ -24,6 +25,7 @@ from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
 from moonshim.events import Failed
 from moonshim.formats import is_kimi_model
 from moonshim.hosts.detect import needs_for
+from moonshim.hosts.learned import LearnedCells
 from moonshim.hosts.problem_body import masked_bytes
 from moonshim.hosts.problems import read_problem, without
 from moonshim.integrations.kept_responses import KeptResponses
@@ -89,6 +91,8 @@ class Reply(Struct, frozen=True):
     status: int
     headers: list[Header]
     body: bytes
+    sends_again: bool = False
+    """The host refused something that its exchange has put right: it is to be sent once more."""
 
 
 class Tending:
@@ -113,6 +117,7 @@ class Tending:
         self.host, self.options, self.overrides, self.transformers = host, options, overrides, tuple(transformers)
         self.memory = Memory() if memory is None else memory
         self.responses = KeptResponses(self.memory)
+        self.learned = LearnedCells()
 
     def take(
         self, route: Route, url: str, headers: Mapping[str, str], content: bytes, query: str = ""
@@ -131,25 +136,42 @@ class Tending:
         space = blake2b("\n".join((*secrets, query)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         whole = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
         asked = read_request(whole, dialect=route.dialect)
-        prepared = asked.prepare(
+        prepare = partial(
+            asked.prepare,
             upstream=route.upstream,
             host=self.host,
             base_url=url,
             options=self.options,
-            overrides=self.overrides,
             recalled=self.memory.recall(space, asked),
             transformers=self.transformers,
             reply_id=uuid.uuid4().hex,
             created=int(time.time()),
             clock=time.time,
         )
+        place = (url, asked.request.model)
+        prepared = prepare(overrides=self._cells(self.learned.of(place)))
         if prepared.needs.dialect != route.upstream:
             raise InvalidInput(
                 f"{prepared.needs.host} is spoken to in Messages: use the anthropic package, or an address without"
                 " /anthropic in it",
                 field="base_url",
             )
-        return Exchange(self, body, asked, prepared, space, secrets)
+        return Exchange(self, body, asked, prepared, space, secrets, place, prepare)
+
+    def _cells(self, learned: dict[str, Any]) -> Mapping[str, Any] | None:
+        """The cells of a row that are otherwise here, as somebody said, or as the host has shown."""
+        return learned | dict(self.overrides or {}) if learned else self.overrides
+
+    def correct(self, exchange: Exchange, problem: Problem) -> Prepared | None:
+        """What to send instead of a request that the host refused for this reason; None: nothing better."""
+        sent, place, prepare = exchange.prepared, exchange.place, exchange.prepare
+
+        def changes(cells: dict[str, Any]) -> bool:
+            return prepare(overrides=self._cells(cells)).body != sent.body
+
+        if not self.learned.refused(place, sent.needs, problem, changes):
+            return None
+        return prepare(overrides=self._cells(self.learned.of(place)))
 
     def _is_ours(self, model: object, url: str, upstream: str) -> bool:
         if not isinstance(model, str):
@@ -160,7 +182,9 @@ class Tending:
         return needs.generation != "other" or needs.host in _MOONSHOTS
 
 
-def told(problem: Problem | MoonshimError, dialect: str, headers: Sequence[Header] = ()) -> Reply:
+def told(
+    problem: Problem | MoonshimError, dialect: str, headers: Sequence[Header] = (), *, sends_again: bool = False
+) -> Reply:
     """An error in the words of a dialect."""
     if isinstance(problem, MoonshimError):
         problem = problem_of(problem)
@@ -168,7 +192,7 @@ def told(problem: Problem | MoonshimError, dialect: str, headers: Sequence[Heade
         headers = [header for header in headers if header[0].lower() not in _RETRYING]
         headers += problem.retry_headers.items()
     own = [("content-type", _CONTENT_TYPES["json"])]
-    return Reply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)))
+    return Reply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)), sends_again)
 
 
 class Exchange:
@@ -182,10 +206,14 @@ class Exchange:
         prepared: Prepared,
         space: str,
         secrets: tuple[str, ...],
+        place: tuple[str, str],
+        prepare: Callable[..., Prepared],
     ) -> None:
-        self.body = encode(prepared.body)
-        """What is sent."""
-        self._tending, self._came, self._asked, self._prepared = tending, body, asked, prepared
+        self.prepared = prepared
+        self.place, self.prepare = place, prepare
+        """Who is asked, and how the request is made right for other cells."""
+        self._corrected = False
+        self._tending, self._came, self._asked = tending, body, asked
         self._space, self._secrets = space, secrets
         self._goes: Form = "sse" if asked.request.stream is True else "json"
         self._reading: Reading | None = None
@@ -193,13 +221,18 @@ class Exchange:
         self.spent = False
         """What the host still says is of no use: only `end` is left."""
 
+    @property
+    def body(self) -> bytes:
+        """What is sent."""
+        return encode(self.prepared.body)
+
     # --- the host's answer -------------------------------------------------------------------------------------
 
     def answered(self, content_type: str | None) -> None:
         """The host has accepted the request; its answer follows."""
         comes = form_of(content_type)
         limit = MAX_ANSWER_BYTES if "json" in (comes, self._goes) else MAX_EVENT_BYTES
-        self._reading = read_reply(self._prepared.plan, comes=comes, goes=self._goes, limit=limit)
+        self._reading = read_reply(self.prepared.plan, comes=comes, goes=self._goes, limit=limit)
 
     def feed(self, data: bytes) -> bytes:
         """More bytes of the host came; those that the package is given."""
@@ -234,6 +267,7 @@ class Exchange:
         if not self._filed:
             self._filed = True
             tending.memory.remember(self._space, self._asked, self.reading.message)
+            tending.learned.answered(self.place, self.prepared.needs, self.reading.reasoning_field)
         if self._asked.dialect == "openai_responses" and (response := completed_in(out)) is not None:
             tending.responses.keep(self._space, self._came, response)
 
@@ -242,16 +276,22 @@ class Exchange:
     def failed(self) -> Reply | None:
         """An answer that is an error, though its host said 200: to be asked for while nothing of it is out."""
         problem = self.reading.problem
-        return None if problem is None else told(without(problem, self._secrets), self._asked.dialect)
+        return None if problem is None else self._told(without(problem, self._secrets))
 
     def refused(self, status: int, headers: Sequence[Header], body: bytes) -> Reply:
         """The host's error, whatever its shape, in the words of the package."""
-        problem = read_problem(status, body, dict(headers), self._prepared.needs, secrets=self._secrets)
-        return told(problem, self._asked.dialect, _passed(headers))
+        problem = read_problem(status, body, dict(headers), self.prepared.needs, secrets=self._secrets)
+        return self._told(problem, _passed(headers))
+
+    def _told(self, problem: Problem, headers: Sequence[Header] = ()) -> Reply:
+        better = None if self._corrected else self._tending.correct(self, problem)
+        if better is not None:
+            self.prepared, self._corrected = better, True
+        return told(problem, self._asked.dialect, headers, sends_again=better is not None)
 
     def headers(self, headers: Sequence[Header]) -> list[Header]:
         """Those of an answer that begins: the host's, except for what is of its own body, and what was put right."""
-        rules = Counter(change.rule for change in self._prepared.changes) + Counter(self.reading.repair_counts)
+        rules = Counter(change.rule for change in self.prepared.changes) + Counter(self.reading.repair_counts)
         said = ", ".join(f"{rule}={count}" for rule, count in sorted(rules.items())) or "none"
         own = [("content-type", _CONTENT_TYPES[self._goes]), ("x-moonshim-repairs", said)]
         return [*own, *_passed(headers)]

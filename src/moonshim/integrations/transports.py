@@ -205,19 +205,21 @@ class MendingTransport(_Mending):
             return self._inner.handle_request(request)
         if isinstance(exchange, Reply):
             return self._reply(exchange)
-        answer = self._inner.handle_request(self._sent(request, route, exchange))
-        if answer.has_redirect_location:
-            return self._elsewhere(answer, route)
-        stream = _on_top(MendedStream, self._http.SyncByteStream)(self._http, exchange, answer)
-        try:
-            failed = stream.open()
-        except BaseException:
+        while True:
+            answer = self._inner.handle_request(self._sent(request, route, exchange))
+            if answer.has_redirect_location:
+                return self._elsewhere(answer, route)
+            stream = _on_top(MendedStream, self._http.SyncByteStream)(self._http, exchange, answer)
+            try:
+                failed = stream.open()
+            except BaseException:
+                stream.close()
+                raise
+            if failed is None:
+                return stream.response()
             stream.close()
-            raise
-        if failed is None:
-            return stream.response()
-        stream.close()
-        return self._reply(failed)
+            if not failed.sends_again:
+                return self._reply(failed)
 
     def close(self) -> None:
         self._inner.close()
@@ -243,19 +245,21 @@ class MendingAsyncTransport(_Mending):
             return await self._inner.handle_async_request(request)
         if isinstance(exchange, Reply):
             return self._reply(exchange)
-        answer = await self._inner.handle_async_request(self._sent(request, route, exchange))
-        if answer.has_redirect_location:
-            return self._elsewhere(answer, route)
-        stream = _on_top(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, answer)
-        try:
-            failed = await stream.open()
-        except BaseException:
+        while True:
+            answer = await self._inner.handle_async_request(self._sent(request, route, exchange))
+            if answer.has_redirect_location:
+                return self._elsewhere(answer, route)
+            stream = _on_top(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, answer)
+            try:
+                failed = await stream.open()
+            except BaseException:
+                await stream.aclose()
+                raise
+            if failed is None:
+                return stream.response()
             await stream.aclose()
-            raise
-        if failed is None:
-            return stream.response()
-        await stream.aclose()
-        return self._reply(failed)
+            if not failed.sends_again:
+                return self._reply(failed)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
