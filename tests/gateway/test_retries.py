@@ -406,6 +406,27 @@ class TestEmptyAnswers:
 
         run(test())
 
+    def test_what_was_thought_in_the_second_answer_comes_back_to_the_host(self) -> None:
+        async def test() -> None:
+            good = sending(answer_of("openai_chat", "Hi.", calls=0, thought="R"))
+
+            async def second_time(peer: Peer, asked: Asked) -> None:
+                await (sending(EMPTY) if len(peer.host.asked) == 1 else good)(peer, asked)
+
+            given = {"retry_empty_answer": True, "models": ("kimi-k2.6",)}
+            async with without_pauses(second_time, **given) as one:
+                for stream in (True, False):
+                    one.host.asked.clear()
+                    body = body_of("openai_chat", f"hi {stream}", stream=stream, model="kimi-k2.6")
+                    assert heard("openai_chat", await one.ask("openai_chat", body)).text == "Hi."
+                    dropped = [{"role": "assistant", "content": "Hi."}, {"role": "user", "content": "And?"}]
+                    body["messages"] += dropped
+                    await one.ask("openai_chat", body)
+                    sent = json.loads(one.host.asked[-1].body)["messages"][1]
+                    assert "Q\nR" in sent.values(), stream
+
+        run(test())
+
     def test_it_is_asked_for_once_only_and_an_empty_answer_stays_one(self) -> None:
         async def test() -> None:
             async with without_pauses(sending(EMPTY), retry_empty_answer=True) as one:

@@ -373,6 +373,7 @@ class _Asking:
             return first  # then the empty answer has to do
         first.close()
         reading.again()
+        self._filed = False  # what was filed of the first answer is not all
         self._record.attempts += 1
         try:
             await self._relay(second, reading)
