@@ -39,7 +39,13 @@ def gateway_key_of(name: str, text: str) -> GatewayKey:
 
 def _read_key(table: Table) -> GatewayKey | None:
     name, digest = table.text("name"), table.text("digest")
-    models = table.texts("models") or ()
+    models = table.texts("models")
+    if models == () and table.raw("models") == []:
+        table.error(
+            "models",
+            "an empty list allows no model, and such a key has no use: leave `models` out to allow all, or take the "
+            "key away (`moonshim keys revoke`) to allow none",
+        )
     expires = _expires(table)
     limits = {limit: table.whole(limit) for limit in _LIMITS}
     plain = next((key for key in ("key", "api_key", "secret", "token") if key in table), None)
@@ -56,7 +62,7 @@ def _read_key(table: Table) -> GatewayKey | None:
     table.close()
     if name is None or digest is None:
         return None
-    return GatewayKey(name=name, digest=digest.strip().lower(), models=models, expires=expires, **limits)
+    return GatewayKey(name=name, digest=digest.strip().lower(), models=models or (), expires=expires, **limits)
 
 
 def _expires(table: Table) -> datetime | None:
