@@ -35,5 +35,5 @@ def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pyt
             assert gateway.post("/v1/chat/completions", asked)[0] == 401
             assert gateway.post("/v1/chat/completions", asked, authorization=f"Bearer {key}")[0] == 200
             assert gateway.stop() == 0
-        file.write_text(file.read_text() + '\n[gateway]\nhost = "0.0.0.0"\n')
+        file.write_text(file.read_text().replace("[gateway]\n", '[gateway]\nhost = "0.0.0.0"\n'))
         assert moonshim_("config", "check", cwd=tmp_path).code == 0, "with a key, others may reach it"

@@ -95,13 +95,17 @@ def test_a_period_is_counted_from_now(run: Runner, file: Path) -> None:
 def test_comments_and_order_of_a_toml_file_stay_when_keys_come_and_go(run: Runner, file: Path) -> None:
     for name in ("a", "b", "c"):
         assert run("new", name).code == 0
-    assert file.read_text().startswith(TOML)
+    required = "[gateway]\nrequire_keys = true\n\n"
+    assert file.read_text().startswith(required + TOML)
     assert [key.name for key in keys_in(file)] == ["a", "b", "c"]
     assert run("revoke", "b").code == 0
     assert [key.name for key in keys_in(file)] == ["a", "c"]
     assert run("revoke", "c").code == 0
     assert run("revoke", "a").code == 0
-    assert file.read_text() == TOML
+    assert file.read_text() == "keys = []\n\n" + required + TOML, "that there is none is said, not lost"
+    assert run("new", "d").code == 0
+    assert file.read_text().startswith(required + TOML)
+    assert [key.name for key in keys_in(file)] == ["d"]
 
 
 WITH_KEYS = """\
@@ -272,8 +276,8 @@ def test_without_a_configuration_file_it_says_so(run: Runner, arguments: list[st
 def test_the_first_and_the_last_key_say_what_they_change(run: Runner, file: Path) -> None:
     assert "every request needs a key" in run("new", "alice").told
     assert "every request needs a key" not in run("new", "bob").told
-    assert "without keys" not in run("revoke", "alice").told
-    assert "without keys only this machine is served" in run("revoke", "bob").told
+    assert "last one" not in run("revoke", "alice").told
+    assert "every request is refused" in run("revoke", "bob").told
     assert "has no keys" in run("list").told
 
 

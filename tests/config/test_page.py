@@ -76,7 +76,7 @@ def test_every_field_of_the_structs_can_be_configured() -> None:
     made_of = {"keys", "key_sources", "model_cells", "model_bodies", "transformers", "model_transformers"}
     assert fields(Provider) - made_of <= set(keys_of_page("Providers"))
     assert fields(GatewayKey) == set(keys_of_page("Gateway keys"))
-    tables = {"providers", "aliases", "keys", "prices", "limits", "retries", "source", "notes"}
+    tables = {"providers", "aliases", "keys", "prices", "limits", "retries", "source", "notes", "keys_emptied"}
     assert fields(Config) - tables | {"secret_env"} == set(keys_of_page("Gateway")) == set(GATEWAY_KEYS)
 
 

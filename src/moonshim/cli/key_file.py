@@ -6,12 +6,12 @@ import json
 import os
 import re
 import tomllib
-from contextlib import suppress
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Final, TypeAlias
+
+from moonshim.config.locked_files import replace_file
 
 __all__ = ["CannotEdit", "Entry", "KeyFile", "block_of", "create_file"]
 
@@ -22,6 +22,9 @@ _JSON_SUFFIXES: Final = (".json", ".jsonc", ".json5")
 _JSON_BEGINS: Final = re.compile(r"\s*(?:\{|\[\s*\{)")
 _HEADER: Final = re.compile(r"\s*\[")
 _KEYS_HEADER: Final = re.compile(r"""\s*\[\[\s*(?:keys|"keys"|'keys')\s*\]\]\s*(?:#.*)?$""")
+_GATEWAY_HEADER: Final = re.compile(r"""\s*\[\s*(?:gateway|"gateway"|'gateway')\s*\]\s*(?:#.*)?$""")
+_NO_KEYS: Final = re.compile(r"\s*keys\s*=\s*\[\s*\]\s*(?:#.*)?$")
+_NOT_REQUIRED: Final = re.compile(r"\A(\s*require_keys\s*=\s*)false\b")
 _SAYS_NOTHING: Final = re.compile(r"\s*(?:#.*)?$")
 _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -38,11 +41,14 @@ class KeyFile:
         self._path = path.resolve()  # a link stays a link: what it leads to is replaced
         try:
             self._data = self._path.read_bytes()
-            self._text = self._data.decode()
+            text = self._data.decode()
         except OSError as error:
             raise CannotEdit(f"{path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise CannotEdit(f"{path}: this is not UTF-8") from None
+        self._text = text.removeprefix(_BYTE_ORDER_MARK)
+        self._mark = _BYTE_ORDER_MARK if self._text != text else ""
+        self._newline = "\r\n" if "\r\n" in text else "\n"
         self.is_json = path.suffix.lower() in _JSON_SUFFIXES or (
             path.suffix.lower() != ".toml" and _JSON_BEGINS.match(self._text) is not None
         )
@@ -58,41 +64,73 @@ class KeyFile:
         return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
     def add(self, entry: Entry) -> None:
-        """With one key more, behind the others."""
-        after = _whole(self._value)
-        after["keys"] = [*self.entries, _plain(entry) if self.is_json else entry]
+        """With one key more, behind the others; from now on a key is required, even if all of them get lost."""
+        after = self._requiring({"keys": [*self.entries, _plain(entry) if self.is_json else entry]})
         if self.is_json:
             self._replace(self._rewritten(after), after)
             return
-        newline = "\r\n" if "\r\n" in self._text else "\n"
-        gap = "" if not self._text else newline if self._text.endswith("\n") else 2 * newline
-        block = block_of(entry, in_json=False).replace("\n", newline)
-        self._replace(self._text + gap + block, after)
+        lines = self._requiring_lines()
+        empty = next((at for at, line in enumerate(lines) if _NO_KEYS.match(line.rstrip("\r\n"))), None)
+        if empty is not None and not self.entries:
+            del lines[empty : empty + (1 if "".join(lines[empty + 1 : empty + 2]).strip() else 2)]
+        if lines[-1].strip():
+            lines = [*lines, self._newline]
+        self._replace("".join(lines) + block_of(entry, in_json=False).replace("\n", self._newline), after)
 
     def remove(self, name: str) -> None:
-        """Without the key of that name, which must be there."""
+        """Without the key of that name, which must be there. Where it was the last one, the file says so."""
         place = next((at for at, entry in enumerate(self.entries) if entry.get("name") == name), None)
-        if place is None:
-            self._remove_router_key(name)
-            return
-        after = _whole(self._value)
-        after["keys"] = [entry for at, entry in enumerate(self.entries) if at != place]
-        if not after["keys"]:
-            del after["keys"]
+        left = [entry for at, entry in enumerate(self.entries) if at != place]
+        after = _whole(self._value) | {"keys": left} if left else self._requiring({"keys": left})
+        if place is None:  # claude-code-router's only key is a field of its own: `APIKEY`
+            after.pop(name, None)
         if self.is_json:
             self._replace(self._rewritten(after), after)
-        else:
-            self._replace(self._without_block(place), after)
-
-    def _remove_router_key(self, name: str) -> None:
-        """Of claude-code-router's file, whose only key is a field of its own: `APIKEY`."""
-        if not self.is_json:
+        elif place is None:
             raise CannotEdit(f"{self._path}: take out the line with {name} by hand")
-        after = {field: value for field, value in self._value.items() if field != name}
-        self._replace(self._rewritten(after), after)
+        elif left:
+            self._replace("".join(self._without_block(self._lines, place)), after)
+        else:
+            lines = self._without_block(self._requiring_lines(), place)
+            self._replace("".join(self._before_tables(lines, "keys = []\n\n")), after)
+
+    def _requiring(self, change: dict[str, Any]) -> dict[str, Any]:
+        """What the file is to say: the change, and that a key is required."""
+        after = _whole(self._value)
+        gateway = after.get("gateway", {})
+        if not isinstance(gateway, dict):
+            raise CannotEdit(f"{self._path}: `gateway` must be a table")
+        return after | change | {"gateway": gateway | {"require_keys": True}}
+
+    @property
+    def _lines(self) -> list[str]:
+        lines = self._text.splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines[-1] += self._newline
+        return lines
+
+    def _requiring_lines(self) -> list[str]:
+        """The lines of a TOML file, with `require_keys = true`: near its beginning, where a cut does not reach it."""
+        lines = self._lines
+        gateway = self._value.get("gateway", {})
+        if gateway.get("require_keys") is True:
+            return lines
+        if "require_keys" in gateway:
+            return [_NOT_REQUIRED.sub(r"\1true", line) for line in lines]
+        place = next((at for at, line in enumerate(lines) if _GATEWAY_HEADER.match(line.rstrip("\r\n"))), None)
+        if place is None:
+            return self._before_tables(lines, "[gateway]\nrequire_keys = true\n\n")
+        return [*lines[: place + 1], f"require_keys = true{self._newline}", *lines[place + 1 :]]
+
+    def _before_tables(self, lines: list[str], text: str) -> list[str]:
+        """With this before the first table and its comment."""
+        place = next((at for at, line in enumerate(lines) if _HEADER.match(line)), len(lines))
+        while place > 0 and lines[place - 1].lstrip().startswith("#"):
+            place -= 1
+        added = text.replace("\n", self._newline).splitlines(keepends=True)
+        return [*lines[:place], *added, *lines[place:]]
 
     def _parsed(self, text: str) -> Any:
-        text = text.removeprefix(_BYTE_ORDER_MARK)
         try:
             return json.loads(text) if self.is_json else tomllib.loads(text)
         except RecursionError:
@@ -111,9 +149,11 @@ class KeyFile:
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         return text + "\n" if self._text.endswith("\n") else text
 
-    def _without_block(self, place: int) -> str:
-        """The lines of a `[[keys]]` table, from its header to its last value. Comments behind that belong to others."""
-        lines = self._text.splitlines(keepends=True)
+    def _without_block(self, lines: list[str], place: int) -> list[str]:
+        """Without the lines of a `[[keys]]` table, from its header to its last value.
+
+        Comments behind that belong to others.
+        """
         starts = [at for at, line in enumerate(lines) if _KEYS_HEADER.match(line.rstrip("\r\n"))]
         if place >= len(starts):
             raise CannotEdit(f"{self._path}: the key stands in a form that is not known here; take it out by hand")
@@ -126,7 +166,7 @@ class KeyFile:
         if end == len(lines):
             while start > 0 and not lines[start - 1].strip():
                 start -= 1
-        return "".join(lines[:start] + lines[end:])
+        return lines[:start] + lines[end:]
 
     def _replace(self, text: str, expected: Any) -> None:
         try:
@@ -134,11 +174,14 @@ class KeyFile:
         except CannotEdit:
             right = False
         if not right:
-            raise CannotEdit(f"{self._path}: the keys stand in a form that is not known here; change it by hand")
+            raise CannotEdit(
+                f"{self._path}: `keys` or `gateway` stands in a form that is not known here; change it by hand: "
+                "`moonshim keys new NAME --print` shows a key, and `require_keys = true` belongs under `[gateway]`"
+            )
         try:
             if self._path.read_bytes() != self._data:
                 raise CannotEdit(f"{self._path}: somebody else changed it just now; try again")
-            _write(self._path, text.encode())
+            replace_file(self._path, (self._mark + text).encode())
         except OSError as error:
             raise CannotEdit(f"{self._path}: cannot be written: {error.strerror}") from None
 
@@ -146,8 +189,6 @@ class KeyFile:
 def create_file(path: Path) -> KeyFile:
     """A configuration file with nothing in it yet, for its owner alone."""
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(mode=0o700, parents=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write("{}\n" if path.suffix.lower() in _JSON_SUFFIXES else "")
     except OSError as error:
@@ -164,24 +205,6 @@ def _whole(value: Any) -> dict[str, Any]:
     if "api_base_url" in value and "providers" not in value:
         return {"providers": [value]}
     return dict(value)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing, with the mode that the file had: a gateway that watches it never reads half of it."""
-    before = path.stat()
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            Path(file.name).chmod(before.st_mode & 0o7777)
-            if hasattr(os, "fchown"):
-                with suppress(PermissionError):  # only root may give a file away
-                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 def _plain(entry: Entry) -> Entry:

@@ -7,7 +7,8 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 from moonshim.cli import console
 from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of, create_file
 from moonshim.config import ConfigError, GatewayKey, find_config, load_keys, new_config_path
+from moonshim.config.locked_files import locked
 from moonshim.gateway.auth import new_key
 
 __all__ = ["main"]
@@ -75,23 +77,28 @@ def _new(given: argparse.Namespace) -> int:
         key, entry["digest"] = new_key()
         in_json = found is not None and KeyFile(found).is_json
         print(f"{key}\n\n{block_of(entry, in_json=in_json)}", end="", flush=True)
-        console.say("moonshim keys: the first line is the key, shown this once; the rest is for the configuration")
+        console.say(
+            "moonshim keys: the first line is the key, shown this once; the rest is for the configuration. It "
+            "should also say `require_keys = true` under `[gateway]`"
+        )
         return console.DONE
-    names = [] if found is None else [known.name for known in load_keys(found, os.environ)]
-    if given.name.lower() in map(str.lower, names):
-        raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
-    key, entry["digest"] = new_key()
-    file = create_file(path) if found is None else KeyFile(path)
-    file.add(entry)
+    with _editing(path):
+        created = not path.exists()
+        names = [] if created else [known.name for known in load_keys(path, os.environ)]
+        if given.name.lower() in map(str.lower, names):
+            raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
+        key, entry["digest"] = new_key()
+        file = create_file(path) if created else KeyFile(path)
+        file.add(entry)
     # Behind the writing: a key that nobody could store must not be handed out.
     print(key, flush=True)
     console.say(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
-    if found is None:
+    if created:
         console.say(
             f"moonshim keys: {path} was created; `moonshim serve` reads it, and takes hosts from the environment"
         )
     if not names:
-        console.say("moonshim keys: it is the first one: from now on every request needs a key")
+        console.say("moonshim keys: it is the first one: from now on every request needs a key (`require_keys = true`)")
     return console.DONE
 
 
@@ -99,7 +106,7 @@ def _list(given: argparse.Namespace) -> int:
     path = _existing(given)
     keys = load_keys(path, os.environ)
     if not keys:
-        console.say(f"moonshim keys: {path} has no keys: only this machine is served, and needs none")
+        console.say(f"moonshim keys: {path} has no keys")
         return console.DONE
     rows = [("NAME", "MODELS", "EXPIRES", "REQ/MIN", "TOK/MIN", "STREAMS", "DIGEST"), *map(_row, keys)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -127,16 +134,31 @@ def _row(key: GatewayKey) -> tuple[str, ...]:
 
 def _revoke(given: argparse.Namespace) -> int:
     path = _existing(given)
-    names = [key.name for key in load_keys(path, os.environ)]
-    if given.name not in names:
-        near = difflib.get_close_matches(given.name, names, n=3)
-        hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
-        raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
-    KeyFile(path).remove(given.name)
+    with _editing(path):
+        names = [key.name for key in load_keys(path, os.environ)]
+        if given.name not in names:
+            near = difflib.get_close_matches(given.name, names, n=3)
+            hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
+            raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
+        KeyFile(path).remove(given.name)
     console.say(f"moonshim keys: the key {given.name!r} is gone from {path}")
     if len(names) == 1:
-        console.say("moonshim keys: it was the last one: without keys only this machine is served, and needs none")
+        console.say(
+            "moonshim keys: it was the last one: every request is refused until there is another. To serve "
+            "this machine without keys, take `require_keys` and `keys` out of the file and restart the gateway"
+        )
     return console.DONE
+
+
+@contextmanager
+def _editing(path: Path) -> Iterator[None]:
+    """Nobody else changes the keys in this file meanwhile."""
+    try:
+        with locked(path):
+            yield
+    except OSError as error:
+        what = "changed" if path.exists() else "created"
+        raise CannotEdit(f"{path}: cannot be {what}: {error.strerror}") from None
 
 
 def _found(given: argparse.Namespace) -> Path | None:

@@ -74,6 +74,7 @@ api_key_env = "OPENROUTER_API_KEY"
 # allowed_hosts = ["gateway.internal"]
 # allowed_origins = ["https://chat.example.com"]
 # open_without_keys = false
+# require_keys = true                         # no request without a key, even when none is left
 # log_dir = "logs"
 # log_level = "info"
 

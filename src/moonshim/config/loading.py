@@ -128,6 +128,7 @@ class _Reading:
             providers=providers,
             aliases=(router.aliases | own) or defaults_of_clients,
             keys=keys,
+            keys_emptied=root.raw("keys") == [],
             prices=prices,
             limits=limits,
             retries=retries,

@@ -221,6 +221,10 @@ class Config(Struct, frozen=True, kw_only=True):
     """Web pages that may call the gateway."""
     open_without_keys: bool = False
     """Whether an address other than loopback may be served without keys."""
+    require_keys: bool = False
+    """Whether every request needs a key, even where there is none left."""
+    keys_emptied: bool = False
+    """Whether the file says `keys = []`: all keys were taken away, and none got lost."""
     limits: Limits = Limits()
     retries: Retries = Retries()
     host: str | None = None
@@ -234,6 +238,11 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where this came from, for people: a path, or `environment`."""
     notes: tuple[str, ...] = ()
     """What was left aside while it was read. `warnings_of` has these and more."""
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether a request without a key is refused."""
+        return self.require_keys or bool(self.keys)
 
     def __repr__(self) -> str:
         return f"Config(from {self.source!r}, providers={self.providers!r})"

@@ -31,6 +31,7 @@ GATEWAY_KEYS: Final = (
     "allowed_hosts",
     "allowed_origins",
     "open_without_keys",
+    "require_keys",
 )
 _STORES: Final = re.compile(r"memory:|sqlite:.+|(?:rediss?|valkeys?|unix)://.+")
 SHORTEST_SECRET: Final = 16
@@ -55,6 +56,7 @@ def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
         "allowed_hosts": table.texts("allowed_hosts"),
         "allowed_origins": table.texts("allowed_origins"),
         "open_without_keys": table.flag("open_without_keys"),
+        "require_keys": table.flag("require_keys"),
     }
     if given["log_dir"] is not None:
         given["log_dir"] = placed(given["log_dir"], folder)

@@ -23,7 +23,9 @@ def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
         for key in config.keys
         if key.expires is not None and key.expires <= moment
     ]
-    if config.open_without_keys and not config.keys:
+    if config.require_keys and not config.keys:
+        lines.append("require_keys: there is no key, so every request is refused; `moonshim keys new NAME` makes one")
+    if config.open_without_keys and not config.needs_keys:
         lines.append("open_without_keys: whoever reaches the gateway can spend your keys")
     return lines
 

@@ -57,17 +57,20 @@ class KeyRing:
     Headers are given by their lower-case names.
     """
 
-    def __init__(self, keys: Sequence[GatewayKey], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, keys: Sequence[GatewayKey], *, required: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
         self._keys = [(key.digest.lower().encode("utf-8", "surrogatepass"), key) for key in keys]
+        self._required = required
         self._clock = clock
 
     def __bool__(self) -> bool:
-        """Whether there are keys: without any, the gateway is open to all who reach it."""
-        return bool(self._keys)
+        """Whether a key is needed: else the gateway is open to all who reach it."""
+        return self._required or bool(self._keys)
 
     def identify(self, headers: Mapping[str, str]) -> GatewayKey | None:
         """Whose request this is; None where nobody needs a key. Raises `Refused` (401)."""
-        if not self._keys:
+        if not self:
             return None
         shown = [text for name in _KEY_HEADERS if (text := _shown_in(headers, name)) is not None]
         if not shown:

@@ -48,7 +48,7 @@ class View:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.router = Router(config)
-        self.keyring = KeyRing(config.keys)
+        self.keyring = KeyRing(config.keys, required=config.require_keys)
         self.learned = LearnedCells()
         """What hosts have shown of themselves since this configuration was loaded, by provider and model."""
         self._passes_keys = any(provider.passes_client_key for provider in config.providers)

@@ -8,6 +8,9 @@ requests to it. Three things give such a page away:
 - `Origin` is the page itself. Browsers send it with every POST, and no page can change it.
 - `Sec-Fetch-Site` is sent even where `Origin` is not, with an image or a script that a page asks for.
 
+A reverse proxy on the same machine makes everybody look like this machine, unless it says whom it forwards for: without
+keys such requests are refused.
+
 Programs that are no browsers send neither of the last two, and are not bothered.
 """
 
@@ -36,6 +39,12 @@ _USUAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _ANY: Final = "*"
 _STRANGERS: Final = frozenset({"cross-site", "same-site"})
 """What `Sec-Fetch-Site` says of other pages. Another port of localhost is `same-site`, and somebody else's program."""
+_FORWARDED: Final = re.compile(
+    r"forwarded|via|x-forwarded(?:-.+)?|x-real-ip|x-client-ip|x-cluster-client-ip|x-original-forwarded-for"
+    r"|cf-connecting-ip|true-client-ip|fly-client-ip",
+    re.ASCII,
+)
+"""Headers that a proxy adds to say for whom it asks."""
 _FORM_TYPES: Final = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
 """What a page may send anywhere without asking first (a "simple" request). No client that speaks JSON means these."""
 _TOKENS: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(?:\s*,\s*[a-z0-9!#$%&'*+.^_`|~-]+)*", re.ASCII | re.IGNORECASE)
@@ -59,11 +68,14 @@ class _Place(Struct, frozen=True):
 
 
 def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -> None:
-    """Raises `Refused` when this request was sent by, or through, a web page that is not listed."""
+    """Raises `Refused` when this request was sent by, or through, a web page that is not listed, or through a proxy
+    without keys."""
+    if not config.needs_keys and not config.open_without_keys:
+        _check_not_forwarded(headers)
     host = _place(headers.get("host", ""))
     if "host" in headers and host is None:
         raise _refused(400, "the Host header is not one host: " + _quoted(headers["host"]))
-    if bound_to_loopback and not config.keys and not _is_ours(host, config):
+    if bound_to_loopback and not config.needs_keys and not _is_ours(host, config):
         raise _refused(
             403,
             f"the Host header says {_quoted(headers.get('host', ''))}, and without keys the gateway answers only to "
@@ -79,6 +91,16 @@ def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in _FORM_TYPES:
         raise _refused(415, f"a web page has to send JSON as application/json, not as {kind}")
+
+
+def _check_not_forwarded(headers: Headers) -> None:
+    through = next((name for name in headers if _FORWARDED.fullmatch(name)), None)
+    if through is not None:
+        raise _refused(
+            403,
+            f"this request came through a proxy (it has the header {through}), and there are no keys: anybody behind "
+            "the proxy could spend yours. Make a key with `moonshim keys new NAME`",
+        )
 
 
 def cors_headers(config: Config, headers: Headers) -> Answer:
@@ -130,7 +152,7 @@ def _origin(text: str) -> tuple[str, _Place] | None:
 
 
 def _is_listed(origin: str, config: Config) -> bool:
-    if _ANY in config.allowed_origins and config.keys:
+    if _ANY in config.allowed_origins and config.needs_keys:
         return True  # only with keys: otherwise every page in the world could spend them
     asking = _origin(origin)
     return asking is not None and any(_origin(listed) == asking for listed in config.allowed_origins)
@@ -144,7 +166,7 @@ def _is_same(origin: str, host: _Place | None, config: Config) -> bool:
     asking = _origin(origin)
     if asking is None or host is None or asking[0] not in _PORTS or host.behind(asking[0]) != asking[1]:
         return False
-    return bool(config.keys) or _is_ours(host, config) or _address(host.name) is not None
+    return config.needs_keys or _is_ours(host, config) or _address(host.name) is not None
 
 
 def _is_ours(host: _Place | None, config: Config) -> bool:

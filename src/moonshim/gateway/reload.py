@@ -49,6 +49,7 @@ class Reloader:
         tell: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._begun_with, self._load, self._use, self._refuse, self._tell = current, load, use, refuse, tell
+        self._in_use = current
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self, why: str) -> bool:
@@ -57,9 +58,10 @@ class Reloader:
             try:
                 # In a thread: a key may lie in a file on a slow disk, and streams are running.
                 config = await asyncio.to_thread(self._load)
-                if (reason := self._refuse(config)) is not None:
+                if (reason := keys_lost(self._in_use, config) or self._refuse(config)) is not None:
                     raise _Unusable(reason)
                 self._use(config)
+                self._in_use = config
             except Exception as error:  # whatever it is: the gateway serves, and somebody has to know
                 self._tell(False)
                 problem = (
@@ -73,6 +75,22 @@ class Reloader:
             if kept:
                 logs.event("restart_needed", level="warning", settings=kept)
             return True
+
+
+def keys_lost(before: Config, after: Config) -> str | None:
+    """Why a running gateway must not take this file: it would let in who was kept out, or its keys got lost.
+
+    >>> keys_lost(Config(require_keys=True), Config()).partition(":")[0]
+    'it no longer asks for keys'
+    """
+    if before.needs_keys and (not after.needs_keys or before.require_keys > after.require_keys):
+        return (
+            "it no longer asks for keys: restart `moonshim serve` if that is meant, or put `require_keys = true` back "
+            "under `[gateway]`"
+        )
+    if before.keys and not after.keys and not after.keys_emptied:
+        return "all keys are gone from it: restart `moonshim serve` if that is meant, or say `keys = []` in it"
+    return None
 
 
 class _Unusable(MoonshimError):

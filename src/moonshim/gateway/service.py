@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from moonshim.config import Config, Limits, config_from_environment, load_config, warnings_of
 from moonshim.gateway import logs
 from moonshim.gateway.app import build_app
 from moonshim.gateway.gate import Gate
-from moonshim.gateway.reload import Reloader, watch
+from moonshim.gateway.reload import Reloader, keys_lost, watch
 from moonshim.gateway.settings import ServeSettings, refusal
 
 __all__ = ["GatewayService", "open_service"]
@@ -24,6 +26,9 @@ async def open_service(
     """What `moonshim serve` serves, in this process. `load`: where the configuration is, when it is in no file."""
     load = load or (lambda: _load(settings))
     config = load()
+    if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
+        config = replace(config, require_keys=True)
+        logs.event("configuration_kept", level="error", why="a worker started", problem=keys_lost(config, Config()))
     gate = await Gate.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
     for warning in warnings_of(config) if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)

@@ -41,6 +41,8 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     graceful_seconds: float = GRACEFUL_SECONDS
     loopback: bool = True
     """Whether the address can be reached from this machine only."""
+    needs_keys: bool = False
+    """Whether the configuration asked for keys at the start: a worker that is started again must not open the door."""
 
     @classmethod
     def of(cls, config: Config, /, **given: Any) -> ServeSettings:
@@ -49,6 +51,7 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
         Raises `CannotListen` for a host name without an address.
         """
         fields = {name: getattr(config, name) for name in ("host", "port", "workers", "log_dir", "log_level")}
+        fields |= {"needs_keys": config.needs_keys}
         fields |= {name: value for name, value in given.items() if value is not None}
         settings = cls(**{name: value for name, value in fields.items() if value is not None})
         folder = None if settings.log_dir is None else str(Path(settings.log_dir).absolute())
@@ -73,7 +76,7 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
     >>> refusal(Config(), ServeSettings(workers=4)).split(":")[0]
     '4 workers cannot share `memory'
     """
-    if not settings.loopback and not config.keys and not config.open_without_keys:
+    if not settings.loopback and not config.needs_keys and not config.open_without_keys:
         return (
             f"{settings.host} can be reached from other machines, and there are no gateway keys: anybody could spend "
             "your keys. Make one with `moonshim keys new NAME`, or say `open_without_keys = true` in the configuration"
