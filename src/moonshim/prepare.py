@@ -15,9 +15,10 @@ from moonshim.conversation import Change, Message, Reasoning, Request, Tool, Too
 from moonshim.dialect import Dialect, Reply
 from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
 from moonshim.formats import is_kimi_model
-from moonshim.hosts.condition import Conditioned, condition
+from moonshim.hosts.condition import condition, condition_foreign
 from moonshim.hosts.detect import needs_for
 from moonshim.hosts.extra_body import check_extra_body, merge_extra_body
+from moonshim.hosts.history_ids import policy_of
 from moonshim.hosts.legacy_functions import declare_functions
 from moonshim.hosts.lost_reasoning import put_back
 from moonshim.hosts.needs import IdPolicy, Needs
@@ -141,6 +142,8 @@ class Asked:
         if transformers:
             request = _transformed(request, transformers)
             needs = find(model=request.model)
+        if options is not None and "history_ids" not in (overrides or ()):
+            needs = replace(needs, history_ids=policy_of(options, needs, request.model))
         speaks = dialect_named(needs.dialect)
         if speaks is not client:
             request, left = client.left_behind(request)
@@ -148,7 +151,7 @@ class Asked:
         request, modern = _modern(request, needs)
         changes = [*changes, *modern]
         if options is None and not overrides and _passes(client, needs):
-            made = Conditioned(request, [], {})
+            made = condition_foreign(request, needs)
         else:
             made = condition(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
         out, unsaid = speaks.render_request(made.request)

@@ -85,7 +85,7 @@ async def plan(todos: list[Todo], note: str) -> str:
 TOOLS: Final = [look, read_file, plan]
 _HOSTS: Final = {
     ("selfhost", "openai_chat"): ("/v1", None),
-    ("selfhost", "anthropic"): ("/anthropic", None),
+    ("selfhost", "anthropic"): ("/anthropic", "vllm"),
     ("moonshot", "openai_chat"): ("/v1", "moonshot"),
     ("moonshot", "anthropic"): ("/anthropic", "moonshot-anthropic"),
 }

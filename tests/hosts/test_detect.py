@@ -144,15 +144,16 @@ def test_messages_have_rows_of_their_own() -> None:
     assert row == needs_for(host="moonshot-anthropic", model="kimi-k2.6")
     assert needs_for(host="kimi-coding", model="k3", upstream="anthropic").thinking == "output_config"
     assert needs_for(host="generic", model="claude-sonnet-5", upstream="anthropic").merges_roles
-    # The pattern of Messages has no dots, but whoever serves K2 himself shows it the identifiers as they are.
+    # The pattern of Messages has no dots, but vLLM and SGLang show K2 the identifiers as they are.
     everywhere = {host: needs_for(host=host, model="kimi-k2.6", upstream="anthropic") for host in HOSTS}
-    assert {host for host, row in everywhere.items() if row.history_ids == "k2"} == {"generic", "vllm", "sglang"}
-    assert {row.history_ids for row in everywhere.values()} == {"anthropic", "k2"}
+    assert {host for host, row in everywhere.items() if row.history_ids == "k2"} == {"vllm", "sglang"}
+    assert everywhere["generic"].history_ids == "k2_messages"
+    assert {row.history_ids for row in everywhere.values()} == {"anthropic", "k2", "k2_messages"}
 
 
-def test_a_foreign_model_at_an_unknown_host_passes_as_it_is() -> None:
+def test_of_a_foreign_model_at_an_unknown_host_only_identifiers_are_looked_at() -> None:
     row = needs_for(model="gpt-5")
-    assert (row.thinking, row.history_ids, row.id_policy, row.grammar) == ("passed", "keep", "keep", None)
+    assert (row.thinking, row.history_ids, row.id_policy, row.grammar) == ("passed", "standard", "keep", None)
 
 
 def test_a_name_without_a_generation_lets_the_first_marker_decide() -> None:

@@ -25,7 +25,11 @@ IDS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["functions.ls:0", "functions.cat:1", "functions.ls:2", "functions.ls:3"],
     ),
     "unique: only what repeats": ({"host": "moonshot"}, ["a", "b", "a_2", "functions.x:9"]),
-    "keep: as they came": ({"host": "generic", "model": "gpt-5"}, ["a", "b", "a", "functions.x:9"]),
+    "keep: as they came": ({"overrides": {"history_ids": "keep"}}, ["a", "b", "a", "functions.x:9"]),
+    "standard: what OpenAI takes, and unique": (
+        {"host": "generic", "model": "gpt-5"},
+        ["a", "b", "a_2", "call_functionsx9"],
+    ),
     "anthropic: legal and unique": (
         {"overrides": {"history_ids": "anthropic"}},
         ["a", "b", "a_2", "toolu_functions-x-9"],
@@ -46,7 +50,7 @@ def test_calls_and_their_results_get_the_ids_of_the_policy(where: dict[str, Any]
 def test_what_is_unique_already_is_not_touched() -> None:
     given = body(*ROUNDS[:4])
     assert rules(made(given).changes) == []
-    assert made(given, "generic", "gpt-5").request.messages == made(given).request.messages
+    assert made(given, "generic", "some-model").request.messages == made(given).request.messages
 
 
 @pytest.mark.parametrize("id", [None, "", 7])
@@ -65,7 +69,7 @@ def test_a_made_id_does_not_meet_one_that_was_given() -> None:
         Message("tool", (ToolResult("hist_tool_1"),)),
         Message("tool", (ToolResult("hist_tool_a"),)),
     )
-    for policy in ("keep", "unique", "anthropic"):
+    for policy in ("keep", "unique", "standard", "anthropic", "mistral"):
         parts = made(Request(model="x", messages=messages), overrides={"history_ids": policy}).request.messages[1].parts
         ids = [part.wire_id for part in parts if isinstance(part, ToolCall)]
         assert len(set(ids)) == 2, policy

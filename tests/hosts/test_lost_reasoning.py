@@ -45,7 +45,13 @@ FIELDS: dict[str, tuple[Json, dict[str, Any], Json]] = {
         {"reasoning_details": ROUTED},
     ),
     "plain text for OpenRouter": ({"reasoning_content": "hm"}, {"host": "openrouter"}, {"reasoning": "hm"}),
-    "an echo": ({"reasoning": "hm"}, {"host": "generic", "model": "gpt-5"}, {"reasoning": "hm"}),
+    "an echo": ({"reasoning": "hm"}, {"host": "generic", "model": "some-model"}, {"reasoning": "hm"}),
+    "a model that has no field for it": ({"reasoning": "hm"}, {"host": "generic", "model": "gpt-5"}, {}),
+    "a model that has, though a part of its name says otherwise": (
+        {"reasoning_content": "hm"},
+        {"host": "generic", "model": "DeepSeek-R1-Distill-Llama-70B"},
+        {"reasoning_content": "hm"},
+    ),
     "Kimi's details, without the index of the stream": (
         {"reasoning_details": DETAILS},
         {"host": "kimi-coding", "model": "k3"},
@@ -58,7 +64,7 @@ FIELDS: dict[str, tuple[Json, dict[str, Any], Json]] = {
     ),
     "OpenRouter's details at a host that nobody knows": (
         {"reasoning_details": ROUTED},
-        {"host": "generic", "model": "gpt-5"},
+        {"host": "generic", "model": "some-model"},
         {"reasoning_details": ROUTED},
     ),
     "a token of ours in the details": (

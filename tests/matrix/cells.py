@@ -41,13 +41,13 @@ class SimulatedHost(Struct, frozen=True):
     nature: str
     wires: tuple[Wire, ...] = ("openai_chat",)
     row: str | None = None
-    """The row of the host table; None: found from the address, as for any self-host."""
+    """The row of the host table; None: found from the address, as for any self-host over Chat."""
     messages_row: str | None = None
 
 
 HOSTS: Final[dict[str, SimulatedHost]] = {
     "moonshot": SimulatedHost("moonshot", ("openai_chat", "anthropic"), "moonshot", "moonshot-anthropic"),
-    "selfhost": SimulatedHost("selfhost", ("openai_chat", "anthropic")),
+    "selfhost": SimulatedHost("selfhost", ("openai_chat", "anthropic"), None, "vllm"),
     "kimi-coding": SimulatedHost("kimi-coding", ("openai_chat", "anthropic"), "kimi-coding", "kimi-coding"),
     "vllm": SimulatedHost("vllm", ("openai_chat",), "vllm"),
     "sglang": SimulatedHost("sglang", ("openai_chat",), "sglang"),

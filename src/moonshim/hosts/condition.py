@@ -34,7 +34,7 @@ from moonshim.hosts.system_prompts import condition_roles, strip_billing, system
 from moonshim.hosts.tools import ToolDesk
 from moonshim.options import KimiOptions
 
-__all__ = ["Conditioned", "condition"]
+__all__ = ["Conditioned", "condition", "condition_foreign"]
 
 OPENING = "[The conversation begins with the assistant]"
 
@@ -72,7 +72,7 @@ def condition(
     desk = ToolDesk(needs, changes)
     tools = None if request.tools is None else desk.declare(request.tools)
     messages, more = declare_in_messages(messages, desk, changes, accepted=needs.dynamic_tools)
-    messages = _conditioned(messages, needs, desk, mend_arguments, changes)
+    messages = _conditioned(messages, needs, desk, mend_arguments, options, changes)
     # In Messages the system prompt is no message.
     if not any(needs.dialect == CHAT or one.message.speaker != "system" for one in messages):
         raise InvalidInput("there is nothing to send: no message says anything", field="messages")
@@ -94,11 +94,25 @@ def condition(
     return Conditioned(made, changes + found, desk.by_name)
 
 
+def condition_foreign(request: Request, needs: Needs) -> Conditioned:
+    """Only what another model may have left in the history: its identifiers and its reasoning.
+
+    For a host and a model of which nothing is known, and whose client may know better in everything else.
+    """
+    changes: list[Change] = []
+    messages = placed(request)
+    if needs.reasoning_in is None or needs.signed_reasoning:
+        messages = condition_reasoning(messages, needs, changes)
+    messages = condition_ids(messages, needs.history_ids, changes)
+    return Conditioned(back_in(request, messages) if changes else request, changes, {})
+
+
 def _conditioned(
     messages: list[Placed],
     needs: Needs,
     desk: ToolDesk,
     mend: Mend | None,
+    options: KimiOptions,
     changes: list[Change],
 ) -> list[Placed]:
     messages = condition_functions(messages, changes)
@@ -123,7 +137,7 @@ def _conditioned(
         # Only now it is known which message is the last.
         messages = condition_shapes(messages, changes)
     if calls:
-        messages = condition_ids(messages, needs.history_ids, changes)
+        messages = condition_ids(messages, needs.history_ids, changes, prefix=options.id_prefix)
     return join_roles(_opened(messages, changes), changes) if needs.merges_roles else messages
 
 

@@ -3,8 +3,11 @@
 | `history_ids` | what a call gets, and its result with it |
 |---|---|
 | `k2` | `functions.name:n`, made anew from its position among all calls |
+| `k2_messages` | `functions_name_n`, from its position too: legal in Messages, and read back where K2 imitates it |
 | `unique` | the one it came with; one that repeats gets `_2`, `_3`, in order |
+| `standard` | the same, if models of other families take it (at most 40 characters), otherwise `call_*` |
 | `anthropic` | the same, if it is legal in Messages, otherwise `toolu_*` |
+| `mistral` | the same, if it is nine letters and digits, otherwise nine others |
 | `keep` | the one it came with, also where it repeats |
 
 One that came without any gets `call_*`. What a call gets depends on it and on those before it.
@@ -21,20 +24,49 @@ from msgspec.structs import replace
 
 from moonshim.conversation import Change, Message, Part, ToolCall, ToolResult
 from moonshim.history import CallSeen
-from moonshim.hosts.needs import HistoryIds
+from moonshim.hosts.detect import family_of
+from moonshim.hosts.needs import HistoryIds, Needs
 from moonshim.hosts.placed import Placed
 from moonshim.ids.pairing import Pairing, pair
-from moonshim.ids.spelling import ANTHROPIC_LIMIT, Distinct, anthropic_id, k2_id, standard_id
+from moonshim.ids.spelling import (
+    ANTHROPIC_LIMIT,
+    STANDARD_LIMIT,
+    Distinct,
+    anthropic_id,
+    k2_id,
+    mistral_id,
+    standard_id,
+)
+from moonshim.options import KimiOptions
 
-__all__ = ["condition_ids"]
+__all__ = ["condition_ids", "policy_of"]
 
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9_-]+")
+# LiteLLM keeps the thought signature of Gemini in the identifier, and Gemini refuses a call without it.
+_STANDARD: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{STANDARD_LIMIT}}}|.*__thought__.*", re.DOTALL)
+_ANTHROPIC: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{ANTHROPIC_LIMIT}}}")
+_MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-def condition_ids(messages: list[Placed], policy: HistoryIds, changes: list[Change]) -> list[Placed]:
-    """Give calls and results the identifiers of this policy. Every result stands behind its call by now."""
+def policy_of(options: KimiOptions, needs: Needs, model: str) -> HistoryIds:
+    """The policy that options name, which holds in requests as it does in replies.
+
+    What Messages, or a model that is known to be no Kimi, would refuse is not sent all the same.
+    """
+    policy = needs.history_ids
+    if policy in _SPELLINGS and not (policy == "standard" and family_of(model) == "other"):
+        return policy
+    if options.id_normalization:
+        return "k2"
+    return options.id_policy if options.repair_on_mismatch else "keep"
+
+
+def condition_ids(
+    messages: list[Placed], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
+) -> list[Placed]:
+    """Give calls and results the identifiers of this policy; `prefix` is that of K2's."""
     pairing = pair(one.message for one in messages)
-    ids = _ASSIGN[policy](_calls(pairing))
+    calls = _calls(pairing)
+    ids = _from_position(calls, prefix) if policy == "k2" else _ASSIGN[policy](calls)
     at = {(seen.position, seen.place): ids[slot] for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True)}
     if not at:
         return messages
@@ -75,8 +107,8 @@ def _came(call: ToolCall) -> str:
     return call.wire_id or standard_id(call.id)
 
 
-def _from_position(calls: list[ToolCall]) -> list[str]:
-    return [k2_id(call.name, number) for number, call in enumerate(calls)]
+def _from_position(calls: list[ToolCall], prefix: str) -> list[str]:
+    return [k2_id(call.name, number, prefix) for number, call in enumerate(calls)]
 
 
 def _as_they_came(calls: list[ToolCall]) -> list[str]:
@@ -102,16 +134,29 @@ def _marked(call: ToolCall, mark: str) -> str:
     return _came(call) + mark
 
 
-def _for_messages(call: ToolCall, mark: str) -> str:
-    marked = _came(call) + mark if call.wire_id else ""
-    if _LEGAL.fullmatch(marked) and len(marked) <= ANTHROPIC_LIMIT:
-        return marked
-    return anthropic_id(call.wire_id or call.id, mark)
+def _legal(legal: re.Pattern[str], spell: Callable[[str, str], str]) -> Callable[[list[ToolCall]], list[str]]:
+    """As it came where that is legal, otherwise spelled anew."""
+
+    def one(call: ToolCall, mark: str) -> str:
+        marked = call.wire_id + mark if call.wire_id else ""
+        return marked if legal.fullmatch(marked) else spell(call.wire_id or call.id, mark)
+
+    return _distinct(one)
 
 
+def _readable(calls: list[ToolCall]) -> list[str]:
+    ids = (f"functions_{call.name}_{number}" for number, call in enumerate(calls))
+    return [one if _ANTHROPIC.fullmatch(one) else anthropic_id(one) for one in ids]
+
+
+_SPELLINGS: Final[dict[HistoryIds, Callable[[list[ToolCall]], list[str]]]] = {
+    "standard": _legal(_STANDARD, standard_id),
+    "anthropic": _legal(_ANTHROPIC, anthropic_id),
+    "mistral": _legal(_MISTRAL, mistral_id),
+    "k2_messages": _readable,
+}
 _ASSIGN: Final[dict[HistoryIds, Callable[[list[ToolCall]], list[str]]]] = {
-    "k2": _from_position,
     "unique": _distinct(_marked),
-    "anthropic": _distinct(_for_messages),
     "keep": _as_they_came,
+    **_SPELLINGS,
 }

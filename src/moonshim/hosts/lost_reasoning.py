@@ -85,10 +85,13 @@ class _Desk:
             return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
         # What the host does not take is lost, whoever has lost it.
         thoughts = [self.taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
+        if needs.signed_reasoning:
+            thoughts = [thought for thought in thoughts if thought.signature or thought.details]
         if calling and not any(map(_says, thoughts)):
             thoughts = self._found(one, thoughts)
         if not thoughts:
-            return message
+            unsigned = any(isinstance(part, Reasoning) for part in message.parts)
+            return self._dropped(one, "the model takes no reasoning but its own") if unsigned else message
         named = [self._named(thought, message, one.place) for thought in thoughts]
         return self._put(message, named, first=calling and needs.lost_reasoning is not None, place=one.place)
 

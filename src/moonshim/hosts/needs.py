@@ -22,7 +22,7 @@ __all__ = [
 Generation: TypeAlias = Literal["k2", "k2-thinking", "k2.5", "k2.6", "k2.7", "k3", "k3.1", "other"]
 UpstreamDialect: TypeAlias = Literal["openai_chat", "anthropic"]
 IdPolicy: TypeAlias = Literal["k2", "unique", "keep"]
-HistoryIds: TypeAlias = Literal["k2", "unique", "keep", "anthropic"]
+HistoryIds: TypeAlias = Literal["k2", "k2_messages", "unique", "keep", "standard", "anthropic", "mistral"]
 ReasoningIn: TypeAlias = Literal["reasoning_content", "reasoning", "reasoning_details", "echo", "thinking"]
 ReasoningOut: TypeAlias = Literal["reasoning_content", "reasoning", "reasoning_details", "thinking"]
 ThinkingStyle: TypeAlias = Literal[
@@ -77,8 +77,10 @@ class Needs(Struct, frozen=True, kw_only=True):
     id_policy: IdPolicy
     """What the identifiers in a reply get: `k2`: `functions.name:n`; `unique`: only what repeats is changed; `keep`."""
     history_ids: HistoryIds
-    """What the identifiers in the history get: `k2`: made anew from their position; `unique`: only what repeats is
-    changed; `keep`: nothing; `anthropic`: legal for Messages, and unique."""
+    """What the identifiers in the history get: `k2`: made anew from their position; `k2_messages`: the same, with
+    characters that Messages allows; `unique`: only what repeats is changed; `keep`: nothing; `standard`, `anthropic`,
+    `mistral`: legal for such models (at most 40 letters, digits, `_` and `-`; at most 64 of them; nine letters and
+    digits), and unique."""
 
     # --- reasoning in the history
     reasoning_in: ReasoningIn | None
@@ -93,6 +95,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     """Which assistant messages are sent with their reasoning: all of them, those with calls, or none."""
     signature_pattern: str | None
     """What the signature of reasoning must match to be sent back: the form of the host's own. None: any is."""
+    signed_reasoning: bool
+    """Whether reasoning is sent back only with a signature: Claude refuses a thinking block that has none."""
     indexed_details: bool
     """Whether OpenRouter's entries of `reasoning_details` are sent back with the `index` they have in a stream."""
 

@@ -42,6 +42,11 @@ _K3: Final = ("k3", "k3.1")
 _K2: Final = tuple(name for name in _KIMI if name not in _K3)
 _THINKING_K2: Final = ("k2-thinking", "k2.5", "k2.6", "k2.7")
 _NEW_K2: Final = ("k2.5", "k2.6", "k2.7")
+_MISTRAL: Final = ("mistral", "ministral", "magistral", "devstral", "codestral", "mixtral", "pixtral", "voxtral")
+_NO_REASONING: Final = ("gpt", "o1-", "o3-", "o4-", "claude", "gemini", "llama", "gemma", "command", *_MISTRAL)
+"""Models whose hosts have no field for the reasoning of former turns in Chat."""
+_REASONING: Final = ("deepseek", "qwen", "qwq", "gpt-oss")
+"""Those that read it, though another family's name may be part of theirs (DeepSeek-R1-Distill-Llama)."""
 _ALL_MODES: Final = frozenset({"auto", "none", "required", "tool"})
 
 # KIMI 3: low, high and max exist. Kimi Code's documents map medium and xhigh like this; `none` is the nearest to
@@ -84,6 +89,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "lost_reasoning": None,
     "keeps_reasoning": "all",
     "signature_pattern": None,
+    "signed_reasoning": False,
     "indexed_details": True,
     "thinking": "passed",
     "thinking_default": None,
@@ -177,8 +183,13 @@ _GENERATION_ROWS: Final = (
         generations=_K3,
     ),
     Row({"context_window": 262_144, "output_limit": 262_144}, generations=_K3, models=("256k",)),
+    # Another family of models may go on with what a Kimi has begun. OpenAI has refused identifiers of more than 40
+    # characters; and hosts of models that know no field for reasoning refuse it.
+    Row({"history_ids": "standard"}, generations=("other",)),
+    Row({"reasoning_in": None}, generations=("other",), models=_NO_REASONING),
+    Row({"reasoning_in": "echo"}, generations=("other",), models=_REASONING),
     # A Kimi model whose name tells no generation: the first marker decides.
-    Row({"grammar": "kimi"}, generations=("other",), models=("kimi",)),
+    Row({"grammar": "kimi", "history_ids": "keep", "reasoning_in": "echo"}, generations=("other",), models=("kimi",)),
     Row({"grammar": "kimi"}, models=("kimi-for-coding", "kimi-latest")),
 )
 
@@ -196,6 +207,15 @@ _DIALECT_ROWS: Final = (
         },
         dialects=("anthropic",),
     ),
+    # Claude refuses thinking without a signature, and any signature but its own, which is plain base64.
+    Row(
+        {"signed_reasoning": True, "signature_pattern": r"^[A-Za-z0-9+/]+={0,2}$"},
+        generations=("other",),
+        dialects=("anthropic",),
+        models=("claude",),
+    ),
+    # "must be a-z, A-Z, 0-9, with a length of 9", whatever the dialect.
+    Row({"history_ids": "mistral"}, generations=("other",), models=_MISTRAL),
     # The field is not optional. KIMI 3: the default of K2.5 and K2.6. For other models the dialect has a number.
     Row({"default_max_tokens": 32_768}, generations=_KIMI, dialects=("anthropic",)),
     Row(
@@ -307,6 +327,14 @@ _OWN_ROWS: Final = (
 )
 
 _HOST_ROWS: Final = (
+    # OpenRouter knows which model takes reasoning, and gives signed thoughts to their own; the templates of vLLM and
+    # SGLang leave out what they do not know.
+    Row(
+        {"reasoning_in": "echo"},
+        hosts=("openrouter", "vllm", "sglang"),
+        generations=("other",),
+        dialects=("openai_chat",),
+    ),
     # KIMI 3: OpenRouter has `reasoning` and `reasoning_details`; `reasoning: {effort, enabled}` asks for it.
     Row(
         {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details", "indexed_details": True},
@@ -361,8 +389,9 @@ _HOST_ROWS: Final = (
     # Groq serves K2 only; what it takes at most is from its model page (unverified).
     Row({"tool_limit": 128, "output_limit": 16_384}, hosts=("groq",), generations=_KIMI),
     # vLLM gives K2's own ids out over Messages (vllm#46344), and writes what comes back into the prompt like SGLang:
-    # for whoever hosts a model himself, KIMI 1a holds in both dialects.
-    Row({"history_ids": "k2"}, hosts=("generic", "vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
+    # there KIMI 1a holds in both dialects. Other hosts may insist on the protocol, which forbids dots and colons.
+    Row({"history_ids": "k2_messages"}, hosts=("generic",), generations=_K2, dialects=("anthropic",)),
+    Row({"history_ids": "k2"}, hosts=("vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
     # KIMI 1b: its renderer knows tools declared later.
     Row({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
 )

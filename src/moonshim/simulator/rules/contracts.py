@@ -112,7 +112,7 @@ HOSTS: Final[dict[str, Host]] = {
     "nim": Host(),
     "vllm": Host(self_hosted=True, reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
     "sglang": Host(self_hosted=True, switches=_OPEN),
-    "generic": Host(self_hosted=True, reasoning=_ANY_REASONING),
+    "generic": Host(reasoning=_ANY_REASONING),
 }
 
 
