@@ -159,6 +159,8 @@ def test_an_error_names_the_field_and_says_what_would_be_right(case: str) -> Non
         ("id_prefix", 7),
         ("tool_tokens", {"call_end": ""}),
         ("tool_tokens", {"call_start": "x"}),
+        ("tool_tokens", {"call_begin": "~~", "call_end": "~~"}),
+        ("tool_tokens", {"section_begin": "<|tool_call_begin|>"}),
     ],
 )
 @pytest.mark.parametrize("make", [KimiOptions, KimiOptions.mending])

@@ -161,9 +161,15 @@ def _tokens(given: object) -> ToolTokens:
         return given
     values = msgspec.to_builtins(given) if isinstance(given, ToolTokens) else given
     try:
-        return msgspec.convert(_camel_tokens(values), ToolTokens)
+        tokens = msgspec.convert(_camel_tokens(values), ToolTokens)
     except msgspec.ValidationError as error:
         raise InvalidOption(f"bad tool_tokens: {error}", field="tool_tokens") from None
+    names: dict[str, str] = {}
+    for name in tokens.__struct_fields__:
+        other = names.setdefault(getattr(tokens, name), name)
+        if other != name:
+            raise InvalidOption(f"tool_tokens {other} and {name} must differ", field="tool_tokens")
+    return tokens
 
 
 _USUAL: Final = ToolTokens()
