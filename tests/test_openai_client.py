@@ -12,7 +12,7 @@ from openai import APIError, OpenAI
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from moonshim import KimiOptions, Mender
+from moonshim import KimiOptions, Mender, mend_response, prepare_request
 from tests.streams import HeardCall, chunk, cut, sse
 from tests.vector_checks import Run, check_calls, same
 from tests.vector_files import Vector, cases, name_of
@@ -194,3 +194,89 @@ def test_the_package_reads_every_mended_vector(host: Host, vector: Vector, field
     same("finish", answer.finish, expect.finish)
     if expect.usage is not None:
         same("usage", answer.usage, expect.usage)
+
+
+# -- frames that the package fails on ------------------------------------------------------------------------------
+
+
+def prepared_mender() -> Mender:
+    body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    return Mender(plan=prepare_request(body).plan)
+
+
+def for_client(*frames: bytes) -> bytes:
+    mender = prepared_mender()
+    return b"".join(map(mender.feed, frames)) + mender.flush()
+
+
+def without(field: str, one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "choices": [{key: value for key, value in one["choices"][0].items() if key != field}]}
+
+
+def with_field(field: str, value: Any, one: dict[str, Any]) -> dict[str, Any]:
+    return {**one, "choices": [{**one["choices"][0], field: value}]}
+
+
+HELLO: Final = [chunk({"role": "assistant", "content": "Hel"}), chunk({"content": "l"}), chunk({"content": "o"})]
+END: Final = sse([chunk({}, "stop")])
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [*HELLO, with_field("delta", None, chunk({}))],
+        [*HELLO, without("delta", chunk({}))],
+        [without("index", one) for one in HELLO],
+        [with_field("index", None, one) for one in HELLO],
+        [with_field("index", "0", one) for one in HELLO],
+    ],
+    ids=["delta null", "no delta", "no index", "index null", "index as text"],
+)
+def test_every_choice_has_an_index_and_a_delta(host: Host, chunks: list[dict[str, Any]]) -> None:
+    frames = [sse([one], done=False) for one in chunks]
+    parsed_chunks = list(host.stream(for_client(*frames, END)))
+    choices = [choice for one in parsed_chunks for choice in one.choices]
+    assert "".join(choice.delta.content or "" for choice in choices) == "Hello"
+    assert {choice.index for choice in choices} == {0}
+
+
+def test_the_finish_of_a_choice_without_a_delta_arrives(host: Host) -> None:
+    last = with_field("delta", None, chunk({}, "stop"))
+    *_, end = host.stream(for_client(sse(HELLO, done=False), sse([last])))
+    assert end.choices[0].finish_reason == "stop"
+
+
+def test_comments_after_an_event_with_an_id_do_not_break_the_package(host: Host) -> None:
+    frames = [b"id: 7\n" + sse([one], done=False) + b": still here\n\n" for one in HELLO]
+    answer = Answer(list(host.stream(for_client(*frames, b": beat\nid: 9\n\n", b": beat\n\n", END))))
+    assert answer.content == "Hello"
+
+
+def test_done_reaches_the_client_once() -> None:
+    assert for_client(sse(HELLO, done=False), END, b"data: [DONE]\n\n").count(b"[DONE]") == 1
+    assert Mender(model="kimi-k2.5").feed(sse(HELLO) + b"data: [DONE]\n\n").count(b"[DONE]") == 1
+
+
+def test_an_error_that_is_a_bare_string_is_raised_with_its_words(host: Host) -> None:
+    body = for_client(sse(HELLO, done=False), b'data: {"error": "the engine is overloaded"}\n\n')
+    with pytest.raises(APIError, match="the engine is overloaded"):
+        list(host.stream(body))
+
+
+MOONSHOT_USAGE: Final = {**USAGE, "cached_tokens": 8}
+
+
+def test_cached_tokens_of_moonshot_are_where_the_package_has_them(host: Host) -> None:
+    body = for_client(sse(HELLO, done=False), sse([chunk({}, "stop", usage=MOONSHOT_USAGE)]))
+    usage = next(one.usage for one in host.stream(body) if one.usage is not None)
+    assert usage.prompt_tokens_details is not None
+    assert usage.prompt_tokens_details.cached_tokens == 8
+    assert usage.model_extra == {"cached_tokens": 8}
+
+
+def test_cached_tokens_of_a_whole_answer_are_there_too() -> None:
+    message = {"role": "assistant", "content": "Hello"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    plan = prepare_request({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hi"}]}).plan
+    whole = mend_response({"id": "a", "choices": [choice], "usage": MOONSHOT_USAGE}, plan=plan)
+    assert whole.body["usage"] == {**MOONSHOT_USAGE, "prompt_tokens_details": {"cached_tokens": 8}}

@@ -15,6 +15,7 @@ from moonshim.dialects.openai_chat.decode import ReasoningReader, read_usage
 from moonshim.dialects.openai_chat.delta import (
     REASONING_FIELDS,
     Speech,
+    has_index,
     read_index,
     read_pieces,
     read_speech,
@@ -26,6 +27,7 @@ from moonshim.dialects.openai_chat.patch import (
     error_chunk,
     host_error,
     patch_chunk,
+    patch_entries,
     says_nothing,
     summary_message,
 )
@@ -123,6 +125,7 @@ class Choice:
         "made_role",
         "names",
         "observe",
+        "odd",
         "reader",
         "reasoning",
         "repeats_role",
@@ -142,6 +145,8 @@ class Choice:
         self.made_role = False
         """The host told none before it spoke: it was told for it."""
         self.repeats_role = False
+        self.odd: set[str] = set()
+        """What was wrong with the shape of the choice, each reported once."""
 
     @property
     def only_reasoned(self) -> bool:
@@ -189,7 +194,7 @@ class ChunkMender(Generic[Origin]):
         self._choices: dict[int, Choice] = {}
         self._tells_role = plan.options.repair_deltas and plan.client is not None and after is None
         """Whether a role that the host does not tell is told: to a client, not where a recording is mended."""
-        self._usage = UsageKeeper(enabled=plan.options.repair_deltas)
+        self._usage = UsageKeeper(enabled=plan.options.repair_deltas, for_client=plan.client is not None)
         self._first_chunk: Mapping[str, Any] | None = None
         self._last_chunk: Mapping[str, Any] | None = None
         self._failed = False
@@ -289,7 +294,7 @@ class ChunkMender(Generic[Origin]):
         frame.changed |= without_choices
         if self._plan.hides_usage and not choices and frame.usage is not None:
             return []
-        frame.parts += [self._read(choice, frame, fed) for choice in choices]
+        frame.parts += [self._read(choice, place, frame, fed) for place, choice in enumerate(choices)]
         return self._queued(frame)
 
     def adopt(self, chunk: Mapping[str, Any], origin: Origin, channel: Channel, share: int) -> None:
@@ -307,8 +312,12 @@ class ChunkMender(Generic[Origin]):
 
     def _hear_error(self, error: Any, origin: Origin) -> list[Released[Origin]]:
         """The host told an error in the middle of its answer: it passes, behind what was held back."""
-        which = error.get("choice") if isinstance(error, dict) else None
-        return self._abandon(host_error(error), which) + self._queued(_Frame(origin, None))
+        if not isinstance(error, dict):
+            # OpenAI's clients show only the message of an object.
+            failed = host_error(error)
+            self.log.add(Repaired("error_shape", failed.message), 0)
+            return [*self._abandon(failed), Released(origin, [error_chunk(failed)])]
+        return self._abandon(host_error(error), error.get("choice")) + self._queued(_Frame(origin, None))
 
     def fail(self, failed: Failed) -> list[Released[Origin]]:
         """The host is gone: what was held back goes out, and the error as the last chunk."""
@@ -371,11 +380,20 @@ class ChunkMender(Generic[Origin]):
 
     # -- one choice of a chunk -------------------------------------------------------
 
-    def _read(self, choice: Mapping[str, Any], frame: _Frame[Origin], fed: Fed | str | None) -> _Part:
-        state = self.choice(read_index(choice.get("index")) or 0)
-        part = _Part(choice, state)
+    def _read(self, choice: Mapping[str, Any], place: int, frame: _Frame[Origin], fed: Fed | str | None) -> _Part:
+        index = read_index(choice.get("index"))
+        state = self.choice(place if index is None else index)
         delta = choice.get("delta")
-        delta = delta if isinstance(delta, dict) else {}
+        odd = "" if has_index(choice) else f"index: {choice.get('index')} "
+        if not isinstance(delta, dict):
+            odd, delta = f"{odd}delta: {delta}", {}
+        if odd and self._plan.options.repair_deltas:
+            # OpenAI's clients read both without looking.
+            frame.changed, choice = True, {**choice, "index": state.index, "delta": delta}
+        part = _Part(choice, state)
+        if odd and frame.changed and odd not in state.odd:
+            state.odd.add(odd)
+            part.slip.put(Repaired("choice_shape", odd))
         raw = choice.get("finish_reason")
         if not raw and delta.get("finish_reason"):
             raw = delta["finish_reason"]
@@ -435,7 +453,8 @@ class ChunkMender(Generic[Origin]):
             part.slip.put(Repaired("tool_delta", "an entry that is no object"))
         watch = part.state.answer.watch
         if watch is not None:
-            part.entries, part.patched_entries = _watched(watch, entries, part)
+            ids = [watch.feed(piece, part.slip) for piece in part.pieces]
+            part.entries, part.patched_entries = patch_entries(entries, part.pieces, ids, part.state.names)
             return
         for piece in part.pieces:
             arguments = part.state.carry.join(("arguments", piece.index), piece.arguments, part.slip)
@@ -459,9 +478,8 @@ class ChunkMender(Generic[Origin]):
         brings_call = False
         if frame.waiting:
             events = [event for part in frame.parts for event in part.slip.events]
-            # What it has to tell besides its own text waits with it.
-            decided = sum(len(event.text) for event in events if isinstance(event, BlockDelta))
-            frame.size += decided if decided > frame.size else 0
+            # What came before it, and goes out with it, waits with it.
+            frame.size = max(frame.size, sum(part.slip.size for part in frame.parts))
             # A call from markers: it cannot leave as it came, so there is nothing to wait for.
             brings_call = any(isinstance(event, BlockOpened) and event.is_from_markers for event in events)
         self._queue.append(frame)
@@ -549,25 +567,6 @@ def _without_role(delta: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tells(part: _Part) -> bool:
     return any(isinstance(event, (BlockOpened, BlockDelta)) for event in part.slip.events)
-
-
-def _watched(watch: Any, entries: Any, part: _Part) -> tuple[list[Any], bool]:
-    """The host's own entries, with only the identifiers put right."""
-    patched, changed = [], False
-    pieces = iter(part.pieces)
-    for entry in entries if isinstance(entries, list) else []:
-        if not isinstance(entry, dict):
-            patched.append(entry)
-            continue
-        piece = next(pieces)
-        new_id = watch.feed(piece, part.slip)
-        new_name = part.state.names.get(piece.name or "")
-        changes: dict[str, Any] = {} if new_id is None else {"id": new_id}
-        if new_name is not None:
-            changes["function"] = {**entry["function"], "name": new_name}
-        patched.append({**entry, **changes} if changes else entry)
-        changed = changed or bool(changes)
-    return patched, changed
 
 
 def _is_unchanged(part: _Part, segments: Sequence[Segment]) -> bool:

@@ -327,6 +327,8 @@ class Mender:
                 if not self._chunks.complete:
                     self._break_off(_too_large(self._limit), out)
                 return
+        if frame.head and self._plan.client is not None:
+            frame = self._without_id(frame)
         data = frame.data
         if self._done and data is not None and "after_done" not in self._faults:
             self._faults.add("after_done")
@@ -336,7 +338,7 @@ class Mender:
         elif data is None or self._done:
             # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
             readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
-            if self._goes == self._comes and readable:
+            if self._goes == self._comes and readable and (data is None or data.strip() != _DONE):
                 self._send(self._chunks.passing(frame), out)
         elif data.strip() == _DONE:
             if data != _DONE or self._goes != self._comes:
@@ -346,6 +348,20 @@ class Mender:
             self._done = True
         else:
             self._patch(self._chunks, frame, data, out)
+
+    def _without_id(self, frame: Frame) -> Frame:
+        """The frame without `id:` lines: the openai package fails on any comment after one."""
+        lines = frame.head.splitlines(keepends=True)
+        kept = [line for line in lines if line.partition(b":")[0].rstrip(b"\n") != b"id"]
+        if len(kept) == len(lines):
+            return frame
+        if "id" not in self._faults:
+            self._faults.add("id")
+            self._chunks.log.add(Repaired("framing", "id"), 0)
+        head = b"".join(kept)
+        if frame.data is None:
+            return Frame(head + b"\n" if head else b"", None, head, frame.fault)
+        return Frame(render_sse(frame.data, head), frame.data, head, frame.fault)
 
     def _patch(self, chunks: ChunkMender[Frame], frame: Frame, data: bytes, out: bytearray) -> None:
         sent = frame

@@ -81,7 +81,9 @@ def mend_response(
         log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
         return Mended(body, log.repairs, repair_counts=dict(log.counts))
     body = named_for_client(body, plan)
-    usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas).read(body, log)
+    usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas, for_client=plan.client is not None).read(
+        body, log
+    )
     mended = [_WholeChoice(choice, place, plan, log) for place, choice in enumerate(choices)]
     first = mended[0] if mended else None
     out = body

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.dialects.openai_chat.delta import only_text
+from moonshim.dialects.openai_chat.delta import has_index, only_text
 from moonshim.dialects.openai_chat.patch import ChoicePart, patch_chunk
 from moonshim.dialects.openai_chat.segments import Segment
 from moonshim.events import CallPiece
@@ -112,7 +112,7 @@ def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice
     """The shape of this chunk, if all it tells is one text in one place."""
     only = only_text(chunk)
     around = None if only is None else _around(raw, data, chunk, only.path)
-    if only is None or around is None:
+    if only is None or around is None or not has_index(chunk["choices"][0]):
         return None
     head, tail, frame = around
     shape = Shape(head, tail, frame, chunk, state)

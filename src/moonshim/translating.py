@@ -309,6 +309,8 @@ class Translator(Generic[Origin]):
         return self._queued(frame, over)
 
     def _queued(self, frame: HostFrame[Origin], over: bool) -> list[Released[Origin]]:
+        if frame.slip.waiting:
+            frame.size = max(frame.size, frame.slip.size)
         self._queue.append(frame)
         self._parked += frame.size
         released = [] if over else self._leave()

@@ -219,3 +219,17 @@ def test_a_mender_that_buffers_would_be_found_out(name: str, size: int) -> None:
         check(passages, [size], model, Mender(model=model, tools=list(TOOLS)))
         with pytest.raises(AssertionError, match="characters late"):
             check(passages, [size], model, Hoarder(Mender(model=model, tools=list(TOOLS)), frames))
+
+
+@pytest.mark.parametrize("lead", ["", "\n", " \n "])
+def test_white_space_after_a_call_does_not_let_more_text_wait(lead: str) -> None:
+    call = '<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
+    marker = "<|tool_call_section_begin|>"
+    for text in (f"{lead}some words {marker[:size]}" for size in range(2, len(marker))):
+        for cut in range(len(lead) + 2):
+            mender, listener = Mender(model="kimi-k2.5", tools=list(TOOLS)), Listener()
+            sent = [chunk({"content": piece}) for piece in (call, text[:cut], text[cut:])]
+            for value in parsed(read_sse(mender.feed(sse(sent, done=False)))):
+                listener.hear(value)
+            late = len(text) - len(listener[0].content)
+            assert late <= _MARKER, f"{late} characters late: {text[:cut]!r}, {text[cut:]!r}"

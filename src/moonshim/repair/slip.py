@@ -22,12 +22,19 @@ Listener = Callable[[int, str], None]
 class Slip:
     """The events that one frame gave for one choice; it is final when nothing is `waiting`."""
 
-    __slots__ = ("_observe", "events", "waiting")
+    __slots__ = ("_observe", "events", "held", "waiting")
 
     def __init__(self, observe: Observer | None = None) -> None:
         self.events: list[Event] = []
         self.waiting = 0
+        self.held = 0
+        """How many characters of its frame are held back."""
         self._observe = observe
+
+    @property
+    def size(self) -> int:
+        """How many characters its frame would keep waiting: what it says, which may have come before it, and holds."""
+        return self.held + sum(len(event.text) for event in self.events if isinstance(event, BlockDelta))
 
     def put(self, event: Event) -> None:
         self.events.append(event)
@@ -66,8 +73,10 @@ class Parking:
                 say(said[released - unbooked : released - unbooked + share], waiting)
                 unbooked -= share
             left = size - share
+            waiting.held -= size
             if left > 0 and still:
                 self._parked.append((waiting, left))
+                waiting.held += left
             else:
                 waiting.waiting -= 1
         if len(said) > released - unbooked:
@@ -79,6 +88,7 @@ class Parking:
     def park(self, slip: Slip, share: int) -> None:
         """The slip's frame waits for so many of its characters."""
         slip.waiting += 1
+        slip.held += share
         self._parked.append((slip, share))
 
     def leave(self) -> None:

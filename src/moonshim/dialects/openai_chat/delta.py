@@ -188,6 +188,11 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def has_index(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice has its index as a number."""
+    return type(choice.get("index")) is int
+
+
 def read_index(value: Any) -> int | None:
     """An index that came as a number or as its text."""
     if isinstance(value, int):

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from moonshim.dialects.openai_chat.delta import REASONING_FIELDS, text_of, write_piece, write_reasoning
 from moonshim.dialects.openai_chat.segments import Segment
-from moonshim.events import Failed, Finished
+from moonshim.events import CallPiece, Failed, Finished
 
-__all__ = ["ChoicePart", "error_chunk", "host_error", "patch_chunk", "says_nothing", "summary_message"]
+__all__ = ["ChoicePart", "error_chunk", "host_error", "patch_chunk", "patch_entries", "says_nothing", "summary_message"]
 
 _IDENTITY: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier", "provider")
 _FINAL: Final = frozenset(
@@ -67,6 +67,26 @@ def patch_chunk(chunk: Mapping[str, Any], parts: Sequence[ChoicePart], usage: An
     if chunks and (usage is not None or "usage" in chunk):
         chunks[-1]["usage"] = usage
     return chunks + failures
+
+
+def patch_entries(
+    entries: Any, pieces: Sequence[CallPiece], ids: Sequence[str | None], names: Mapping[str, str]
+) -> tuple[list[Any], bool]:
+    """The host's own entries, with only these identifiers and the client's names; whether any of them changed."""
+    patched, changed = [], False
+    read = iter(zip(pieces, ids, strict=True))
+    for entry in entries if isinstance(entries, list) else []:
+        if not isinstance(entry, dict):
+            patched.append(entry)
+            continue
+        piece, new_id = next(read)
+        new_name = names.get(piece.name or "")
+        changes: dict[str, Any] = {} if new_id is None else {"id": new_id}
+        if new_name is not None:
+            changes["function"] = {**entry["function"], "name": new_name}
+        patched.append({**entry, **changes} if changes else entry)
+        changed = changed or bool(changes)
+    return patched, changed
 
 
 def says_nothing(chunk: Mapping[str, Any]) -> bool:

@@ -15,17 +15,29 @@ class _Log(Protocol):
 
 
 class UsageKeeper:
-    """Moves `choices[i].usage` to the top, and keeps a later chunk from resetting what was told."""
+    """Moves `choices[i].usage` to the top, and keeps a later chunk from resetting what was told.
 
-    __slots__ = ("_enabled", "_promoted", "usage")
+    `for_client`: cached tokens are also where OpenAI's clients look for them.
+    """
 
-    def __init__(self, *, enabled: bool) -> None:
+    __slots__ = ("_enabled", "_for_client", "_promoted", "usage")
+
+    def __init__(self, *, enabled: bool, for_client: bool = False) -> None:
         self._enabled = enabled
+        self._for_client = for_client
         self._promoted = False
         self.usage: dict[str, Any] | None = None
 
     def read(self, chunk: Mapping[str, Any], log: _Log) -> tuple[Any, bool]:
         """The usage this chunk should carry at its top, and whether that is a change."""
+        usage, changed = self._placed(chunk, log)
+        if self._for_client and self._enabled and _hides_cached(usage):
+            details = usage.get("prompt_tokens_details") or {}
+            cached = {"cached_tokens": usage["cached_tokens"]}
+            return {**usage, "prompt_tokens_details": {**details, **cached}}, True
+        return usage, changed
+
+    def _placed(self, chunk: Mapping[str, Any], log: _Log) -> tuple[Any, bool]:
         top = chunk.get("usage")
         inner = _inner(chunk)
         if not self._enabled:
@@ -40,6 +52,14 @@ class UsageKeeper:
             return None, True
         self.usage = _told(top) or self.usage
         return top, inner is not None
+
+
+def _hides_cached(usage: Any) -> bool:
+    """Whether cached tokens are counted beside `prompt_tokens_details`, as Moonshot does, and not in it."""
+    if not isinstance(usage, dict) or type(usage.get("cached_tokens")) is not int:
+        return False
+    details = usage.get("prompt_tokens_details")
+    return details is None or (isinstance(details, dict) and details.get("cached_tokens") is None)
 
 
 def _told(usage: Any) -> dict[str, Any] | None:
