@@ -416,7 +416,10 @@ class KimiK2Grammar:
             return self._close(marker, out)
         if self._unfinished_at(text, pos):
             return len(text)
-        if text[pos] in '{["':
+        if text[pos] == '"' and pos + 1 == len(text):
+            self._held = '"'
+            return len(text)
+        if text[pos] in "{[" or text.startswith(('"{', '"['), pos):
             # Some hosts send the arguments twice: that, too, is for whoever mends them.
             self._drop_gap()
             self._state = _VALUE
