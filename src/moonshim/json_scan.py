@@ -7,8 +7,11 @@ from typing import Final
 
 __all__ = ["ValueScanner"]
 
-_OUTSIDE: Final = re.compile(r'["{}\[\]<]')
+_OUTSIDE: Final = re.compile(r"""[{\[,:][ \t\r\n]*+'|["{}\[\]<]""")
 _INSIDE: Final = re.compile(r'["\\]')
+_INSIDE_SINGLE: Final = re.compile(r"['\\]")
+_SINGLE_OPENS: Final = re.compile(r"[ \t\r\n]*+'")
+_SPACE: Final = " \t\r\n"
 
 
 class ValueScanner:
@@ -16,7 +19,8 @@ class ValueScanner:
 
     Containers and strings are values; bare words (`null`, `12`) are not, as nothing
     marks their end. Brackets are counted, not matched: the text may be wrong, and
-    where it ends must be known all the same.
+    where it ends must be known all the same. For the same reason a single quote opens
+    a string where JSON has a string; anywhere else it means nothing.
 
     >>> scanner = ValueScanner()
     >>> scanner.scan('{"a": "}', 0), scanner.inside
@@ -25,12 +29,16 @@ class ValueScanner:
     (2, False)
     """
 
-    __slots__ = ("depth", "escaped", "in_string")
+    __slots__ = ("_opens", "_single", "depth", "escaped", "in_string")
 
     def __init__(self) -> None:
         self.depth = 0
         self.in_string = False
         self.escaped = False
+        self._single = False
+        """Whether a single-quoted string is open."""
+        self._opens = False
+        """Whether a string may begin here: the last character that counts was a bracket, a comma or a colon."""
 
     @property
     def inside(self) -> bool:
@@ -43,6 +51,18 @@ class ValueScanner:
         That is just after the value that ended, or at a `<` outside of strings (which
         JSON never has there, so it may begin a marker), or the end of the text.
         """
+        if self._opens and (found := _SINGLE_OPENS.match(text, start)):
+            self._single = True
+            stop = self._scan(text, found.end())
+        else:
+            stop = self._scan(text, start)
+        if self.in_string or self._single or not self.depth:
+            self._opens = False
+        elif last := text[start:stop].rstrip(_SPACE)[-1:]:
+            self._opens = last in "{[,:"
+        return stop
+
+    def _scan(self, text: str, start: int) -> int:
         pos, end = start, len(text)
         while pos < end:
             if self.escaped:
@@ -61,6 +81,14 @@ class ValueScanner:
                 if not self.depth:
                     return pos
                 continue
+            if self._single:
+                found = _INSIDE_SINGLE.search(text, pos)
+                if found is None:
+                    return end
+                pos = found.end()
+                self.escaped = text[pos - 1] == "\\"
+                self._single = self.escaped
+                continue
             found = _OUTSIDE.search(text, pos)
             if found is None:
                 return end
@@ -68,6 +96,9 @@ class ValueScanner:
             match text[pos - 1]:
                 case '"':
                     self.in_string = True
+                case "'":
+                    self.depth += text[found.start()] in "{["
+                    self._single = self.depth > 0
                 case "{" | "[":
                     self.depth += 1
                 case "<":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from moonshim.conversation import Message, Tool
@@ -124,7 +125,8 @@ class Plan:
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
-        return Answer(self._declared, options, ids, grammars, hear, observe)
+        after_arguments = partial(self._grammar, "text") if grammars and self._calls else None
+        return Answer(self._declared, options, ids, grammars, hear, observe, after_arguments)
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens

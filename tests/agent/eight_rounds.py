@@ -31,7 +31,6 @@ CLEAN: Final = "no-fault"
 ONCE: Final = frozenset(fault.name for fault in FAULTS.values() if fault.fatal or fault.lost) | {
     "finish-length",  # the host says that it stopped too early, and nothing tells that it did not
     "pause",  # takes a second
-    "cumulative-arguments",  # not mended: each piece repeats all before it, and the answer ends in an error
 }
 """Faults that come once in each stage of the conversation; all others are there all the time."""
 _CALLS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (

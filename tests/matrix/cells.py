@@ -18,8 +18,6 @@ __all__ = ["BROKEN_ROUND", "CLEAN", "CLIENTS", "HOSTS", "MODELS", "Cell", "Simul
 CLEAN: Final = "no fault"
 BROKEN_ROUND: Final = 4
 """Where in the conversation the faults come that nobody can mend."""
-NOT_YET: Final = frozenset({"cumulative-arguments"})
-"""What could be mended, and is not: until then it has to end in an error, and never in half a call."""
 SAID_TO_BE_CUT: Final = frozenset({"finish-length"})
 """The host says that it stopped too early; nothing tells that it did not, and clients are told what it says."""
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
@@ -88,7 +86,7 @@ class Cell(Struct, frozen=True):
     @property
     def cannot_be_mended(self) -> bool:
         fault = FAULTS.get(self.fault)
-        return fault is not None and (fault.fatal or self.is_silent or self.fault in NOT_YET)
+        return fault is not None and (fault.fatal or self.is_silent)
 
     @property
     def is_silent(self) -> bool:

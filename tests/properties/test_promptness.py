@@ -140,6 +140,9 @@ class Clock:
             return _TAG if "<|close|>" in source or "<|open|>" in source else _ESCAPE
         if "\\" in decided[-_ESCAPE - 1 :]:
             return _MARKER if native else _ESCAPE
+        if decided.rstrip().endswith(","):
+            # A closing bracket may follow, which makes the comma one too many.
+            return _MARKER if native else len(decided) - len(decided.rstrip()) + 1
         if decided == "{}":
             # An object may follow, which is then the one that was meant. A native frame waits as a whole.
             return 2 if native else 1

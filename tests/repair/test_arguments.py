@@ -117,6 +117,44 @@ MENDED: dict[str, tuple[str, str, list[str]]] = {
 }
 
 
+MENDED |= {
+    "a comma before a brace": ('{"a": "x",}', '{"a": "x"}', ["arguments_trailing_comma"]),
+    "commas before brackets": ('{"a": [1, 2 , ] ,\n}', '{"a": [1, 2  ] \n}', ["arguments_trailing_comma"]),
+    "single quotes": ("{'a': 'x'}", '{"a": "x"}', ["arguments_single_quotes"]),
+    "both kinds of quotes": (
+        """{'a': "it's", 'b': 'say "hi"'}""",
+        '{"a": "it\'s", "b": "say \\"hi\\""}',
+        ["arguments_single_quotes"],
+    ),
+    "escapes in single quotes": (
+        r"{'a': 'it\'s \x41 \" \n \u00e9'}",
+        '{"a": "it\'s \\u0041 \\" \\n \\u00e9"}',
+        ["arguments_single_quotes"],
+    ),
+    "a raw newline in single quotes": (
+        "{'a': 'b\nc'}",
+        '{"a": "b\\nc"}',
+        ["arguments_single_quotes", "arguments_control_character"],
+    ),
+    "Python's literals": (
+        '{"a": None, "b": [True, False]}',
+        '{"a": null, "b": [true, false]}',
+        ["arguments_python_literal"],
+    ),
+    "a Python dict": (
+        "{'a': None, 'b': ['c', True,],}",
+        '{"a": null, "b": ["c", true]}',
+        ["arguments_single_quotes", "arguments_python_literal", "arguments_trailing_comma"],
+    ),
+    "a Python dict as a string": (
+        json.dumps("{'a': None}"),
+        '{"a": null}',
+        ["arguments_stringified", "arguments_single_quotes", "arguments_python_literal"],
+    ),
+    "None alone": ("None", "{}", ["arguments_empty"]),
+}
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("case", MENDED)
 def test_what_has_one_meaning_is_mended_and_told(case: str, size: int) -> None:
@@ -140,6 +178,51 @@ def test_a_second_object_is_told_whole() -> None:
     arguments = safe()
     run(arguments, '{"a": 1}{"b": "two"}', 3)
     assert [repair.detail for repair in arguments.drain()] == ['{"b": "two"}']
+
+
+INVALID: dict[str, tuple[str, str]] = {
+    "brackets that do not match": ("{]", "{"),
+    "a bracket of the other kind": ('{"a": [1}}', '{"a": [1'),
+    "a key without quotes": ("{a: 1}", "{"),
+    "a key without a value": ('{"a"}', '{"a"'),
+    "a colon without a value": ('{"a":}', '{"a":'),
+    "two commas": ('{"a": 1,,}', '{"a": 1,'),
+    "only a comma": ("{,}", "{"),
+    "no comma": ('{"a": 1 "b": 2}', '{"a": 1 '),
+    "a comma before the other bracket": ('{"a": [1,}', '{"a": [1'),
+    "a word": ('{"a": yes}', '{"a": '),
+    "a longer word than Python's": ('{"a": Nonesuch}', '{"a": null'),
+    "half a word": ('{"a": tru}', '{"a": tru'),
+    "half a word of Python": ('{"a": Tru}', '{"a": '),
+    "a number with a leading zero": ('{"a": 01}', '{"a": 0'),
+    "half a number": ('{"a": 1.}', '{"a": 1.'),
+    "a number and a word": ('{"a": 12abc}', '{"a": 12'),
+    "no number": ('{"a": NaN}', '{"a": '),
+    "an apostrophe in single quotes": ("{'a': 'it's'}", '{"a": "it"'),
+    "a set": ("{1, 2}", "{"),
+    "a tuple": ('{"a": (1, 2)}', '{"a": '),
+    "a comment": ('{"a": /* one */ 1}', '{"a": '),
+    "a marker": ('{"a": <|tool_call_end|>}', '{"a": '),
+    "one comma and too much white space": ('{"a": 1,' + " " * 300 + "}", '{"a": 1,' + " " * 300),
+    "an endless number": ('{"a": ' + "1" * 5000 + "}", '{"a": ' + "1" * 4096),
+    "too deep": ('{"a": ' + "[" * 1000 + "]" * 1000 + "}", '{"a": ' + "[" * 999),
+    "words": ("I cannot do that", ""),
+    "no JSON as a string": (json.dumps("{a: 1}"), "{"),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", INVALID)
+def test_what_is_neither_json_nor_has_one_reading_stops_at_the_error_and_is_told(case: str, size: int) -> None:
+    text, begins = INVALID[case]
+    arguments = safe()
+    assert run(arguments, text, size) == begins
+    assert not arguments.complete
+    assert arguments.invalid
+    told = [repair for repair in arguments.drain() if repair.rule != "arguments_stringified"]
+    assert told[-1].rule == "arguments_invalid"
+    if len(told) == 1 and "string" not in case:
+        assert begins + told[0].detail == text
 
 
 CUT: dict[str, str] = {
@@ -217,14 +300,17 @@ def test_what_is_held_is_what_came_and_has_not_gone(text: str, held: str) -> Non
     assert gone + held == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["word " * 1000, '{"a": 1}' + " junk" * 1000],
-    ids=["words without an object", "junk behind the object"],
-)
 @pytest.mark.parametrize("size", [7, 100_000])
-def test_over_the_limit_what_is_held_goes_out_as_it_came_and_so_does_the_rest(text: str, size: int) -> None:
+def test_text_after_the_object_is_reported_up_to_the_limit(size: int) -> None:
     arguments = safe(limit=1024)
+    assert run(arguments, '{"a": 1}' + "junk" * 1000, size) == '{"a": 1}'
+    assert [(repair.rule, repair.detail) for repair in arguments.drain()] == [("arguments_trailing", "junk" * 256)]
+    assert arguments.complete
+
+
+@pytest.mark.parametrize("size", [7, 100_000])
+def test_over_the_limit_words_without_an_object_go_out_as_they_came_and_so_does_the_rest(size: int) -> None:
+    arguments, text = safe(limit=1024), "word " * 1000
     assert run(arguments, text, size) == text
     assert rules(arguments) == ["buffer_limit"]
 

@@ -54,12 +54,14 @@ class Answer:
         grammars: dict[Channel, Grammar],
         hear: Listener | None = None,
         observe: Observer | None = None,
+        after_arguments: Callable[[], Grammar] | None = None,
     ) -> None:
+        """`after_arguments` makes the grammar that reads what follows the arguments of a native call."""
         self._options = options
         self._grammars = grammars
         self._blocks = Blocks()
         self._desk = CallDesk(declared, options, ids, self._blocks)
-        self._native = NativeCalls(self._desk, declared)
+        self._native = NativeCalls(self._desk, declared, after_arguments)
         self.watch = (
             None
             if options.repair_deltas
@@ -233,6 +235,7 @@ class Answer:
             raw,
             calls=self.calls > 0,
             cut_off=self._desk.cut_off or (self.watch is not None and self.watch.cut_off),
+            invalid=self._desk.invalid,
             enforce=self._options.enforce_finish_reason_loop,
         )
         self._end(ending, slip)
@@ -351,12 +354,7 @@ class Answer:
                 case Said():
                     self._blocks.say(one.channel, one.text, slip)
                 case CallBegan():
-                    call = Call("markers", one.channel, one.header or None, one.name)
-                    self._open[channel] = call
-                    self._desk.begin(call, slip, opened=one.opened)
-                    if not one.opened and call.name is not None:
-                        slip.put(Repaired("arguments_empty", one.header))
-                        self._desk.grow(call, "{}", slip)
+                    self._open[channel] = self._desk.begin_found(one, "markers", slip)
                 case CallGrew():
                     self._desk.grow(self._open[channel], one.text, slip, mended)
                 case CallEnded():

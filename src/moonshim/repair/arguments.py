@@ -13,38 +13,28 @@ from typing import Final, Protocol
 from moonshim.events import Repaired
 from moonshim.json_scan import ValueScanner
 from moonshim.options import DEFAULT_BUFFER_LIMIT
+from moonshim.repair.json_value import (
+    CODE_UNIT,
+    CODE_UNIT_PART,
+    LOW_HALF,
+    LOW_HALF_PART,
+    SCALAR,
+    SPACE_LIMIT,
+    JsonValue,
+)
 from moonshim.repair.record import ArgumentsRecord
 
 __all__ = ["Arguments", "PlainArguments", "SafeArguments"]
 
 _NOT_SPACE: Final = re.compile(r"[^ \t\r\n]")
-_IN_STRING: Final = re.compile(r'["\\\x00-\x1f]')
-_OUT_OF_STRING: Final = re.compile(r'["{}\[\]]')
 _QUOTED_END: Final = re.compile(r'["\\]')
-_ESCAPE: Final = re.compile(r'["\\/bfnrt]')
-_UNICODE: Final = re.compile(r"u[0-9a-fA-F]{4}")
-_UNICODE_PART: Final = re.compile(r"u[0-9a-fA-F]{0,3}\Z")
-_HIGH: Final = re.compile(r"u[dD][89abAB]")
-_LOW: Final = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_LOW_PART: Final = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z")
-_NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _UNESCAPED: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
-_SCALAR_END: Final = re.compile(
-    r"([:,\[])[ \t\r\n]*+(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)[ \t\r\n]*+\Z"
-)
-_CLOSERS: Final = {"{": "}", "[": "]"}
-_NESTING: Final = 256
-"""How deep a value may be nested whose brackets are still matched, and not only counted."""
-_TAIL: Final = 40
-"""How much of what stands between strings is remembered, to know what a text ends in."""
-_SPACE_LIMIT: Final = 256
-"""How much white space may wait for what follows it."""
-
 # Where in the arguments the next character stands.
-_START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW = range(10)
+_START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW, _INVALID = range(11)
 
-
+_REPORTED: Final = 4096
+"""How many characters of invalid arguments are reported."""
 _RECORD_PIECES: Final = ArgumentsRecord.PIECES
 # Possessive, as what is taken is never given back: otherwise the engine notes every step, 150 bytes a character.
 _STRING_BODY: Final = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+')
@@ -65,9 +55,13 @@ class Arguments(Protocol):
     @property
     def complete(self) -> bool: ...
     @property
+    def invalid(self) -> bool: ...
+    @property
     def record(self) -> ArgumentsRecord: ...
     def feed(self, text: str) -> str: ...
     def settle(self) -> str: ...
+    def take_trail(self) -> str: ...
+    def add_trail(self, text: str) -> None: ...
     def close(self, *, cut: bool = False, over: bool = False) -> str: ...
     def drain(self) -> list[Repaired]: ...
 
@@ -77,6 +71,7 @@ class PlainArguments:
 
     __slots__ = ("_scanner", "record")
     held = ""
+    invalid = False
 
     def __init__(self, record: ArgumentsRecord) -> None:
         self.record = record
@@ -100,6 +95,12 @@ class PlainArguments:
     def settle(self) -> str:
         return ""
 
+    def take_trail(self) -> str:
+        return ""
+
+    def add_trail(self, text: str) -> None:
+        pass
+
     def close(self, *, cut: bool = False, over: bool = False) -> str:
         return ""
 
@@ -118,20 +119,16 @@ class SafeArguments:
     """
 
     __slots__ = (
-        "_after_backslash",
-        "_before",
-        "_closers",
-        "_depth",
         "_held",
-        "_in_string",
         "_inner",
+        "_json",
         "_kept",
         "_kept_size",
         "_limit",
         "_repairs",
         "_state",
-        "_tail",
         "complete",
+        "invalid",
         "record",
     )
 
@@ -139,33 +136,36 @@ class SafeArguments:
         self.record = record
         self.complete = False
         """Whether the value has ended."""
+        self.invalid = False
+        """Whether what came is neither JSON nor has exactly one reading as JSON: nobody can run the call."""
         self._limit = limit
         self._state = _START
         self._held = ""
-        self._depth = 0
-        self._in_string = False
-        self._after_backslash = False
-        self._closers: list[str] | None = []
-        """What would close the brackets that are open; None when they do not match, or are too many."""
-        self._tail = ""
-        """The last that came outside of strings."""
-        self._before = ""
-        """What stood before the last string."""
         self._inner: SafeArguments | None = None
         self._kept: list[str] = []
         self._kept_size = 0
         self._repairs: list[Repaired] = []
+        self._json = JsonValue(record, self._repairs)
 
     @property
     def held(self) -> str:
         return self._held
 
+    @property
+    def trails(self) -> bool:
+        """Whether something other than white space has come after the value."""
+        return self._state == _TRAIL
+
     def drain(self) -> list[Repaired]:
+        if not self._repairs:
+            return []
         repairs, self._repairs = self._repairs, []
+        if self._json is not _READ:
+            self._json.repairs = self._repairs
         return repairs
 
     def feed(self, text: str) -> str:
-        if self._in_string and not self._held and not self._after_backslash and _is_string_body(text):
+        if self._json.flowing and _is_string_body(text):
             pieces = self.record.pieces
             pieces.append(text)
             if len(pieces) >= _RECORD_PIECES:
@@ -187,6 +187,20 @@ class SafeArguments:
         self.record.add("}")
         return held
 
+    def take_trail(self) -> str:
+        """What came after the value and is no value itself, for somebody else to read."""
+        first = "".join(self._kept[:2])[:2]
+        if self._state != _TRAIL or first in ("", '"') or first[0] in "{[" or first in ('"{', '"['):
+            return ""
+        trail, self._kept, self._kept_size = "".join(self._kept), [], 0
+        return trail
+
+    def add_trail(self, text: str) -> None:
+        """Text after the value is no part of it; what is over the limit is not even reported."""
+        if self._kept_size <= self._limit:
+            self._kept.append(text)
+            self._kept_size += len(text)
+
     def close(self, *, cut: bool = False, over: bool = False) -> str:
         """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added.
 
@@ -195,26 +209,34 @@ class SafeArguments:
         """
         held, self._held = self._held, ""
         kept, self._kept = "".join(self._kept), []
+        if self._state == _INVALID:
+            more = self._kept_size - len(kept)
+            self._report("arguments_invalid", f"{kept} ... and {more} more characters" if more else kept)
+            return ""
         if cut and not self.complete:
-            return kept + held if self._inner is None else self._inner.close(cut=True) + held
+            return self._finish_inner(cut=True) + held if self._inner is not None else kept + held
         match self._state:
             case 0:
                 self._report("arguments_empty", held)
                 return self._settled("{}")
             case 2:
                 self.record.add("}")
-            case 3 if kept.strip() == "null":
+            case 3 if kept.strip() in ("null", "None"):
                 self._report("arguments_empty", kept)
                 return self._settled("{}")
-            case 3:
+            case 3 if SCALAR.fullmatch(kept.strip()):
                 return self._settled(kept)
+            case 3:
+                self.invalid = True
+                self._report("arguments_invalid", kept)
+                return ""
             case 5:
                 return self._inner_text(held) + self._finish_inner()
-            case 6 if over and (missing := self._missing()):
+            case 6 if over and not held and (missing := self._json.missing()):
                 self._report("arguments_unclosed", missing)
-                return held + self._settled(missing)
-            case 8:
-                self._judge_trail(kept)
+                return self._settled(missing)
+            case 8 if kept:
+                self._judge_trail(kept[: self._limit])
         return held
 
     def _settled(self, text: str) -> str:
@@ -222,22 +244,6 @@ class SafeArguments:
         self.complete = True
         self.record.add(text)
         return text
-
-    def _missing(self) -> str:
-        """The brackets that are all that an object lacks; nothing where more than these may be missing."""
-        closers = self._closers
-        if self._in_string or self._after_backslash or not closers or closers[0] != "}":
-            return ""
-        in_list = closers[-1] == "]"
-        last = self._tail.rstrip()[-1:]
-        if last == '"':
-            whole = self._before == ":" or (in_list and self._before in ("[", ","))
-        elif last in ("}", "]"):
-            whole = True
-        else:
-            found = _SCALAR_END.search(self._tail)
-            whole = found is not None and (found[1] == ":" or in_list)
-        return "".join(reversed(closers)) if whole else ""
 
     def _keep(self, text: str, out: list[str], what: str) -> None:
         """Hold text for as long as it takes; over the limit it goes out, and so does all that follows."""
@@ -280,20 +286,20 @@ class SafeArguments:
 
     def _brace(self, text: str, pos: int, out: list[str]) -> int:
         """`{` has gone out. If `}` follows, an object behind it may be the one that was meant."""
-        self._depth, self._closers, self._tail = 1, ["}"], "{"
         found = _NOT_SPACE.search(text, pos)
         at = found.start() if found else len(text)
         self._put(text[pos:at], out)
         if found and text[at] == "}":
-            self._state, self._depth, self.complete = _EMPTY, 0, True
+            self._state, self.complete = _EMPTY, True
             return at
         if found:
             self._state = _VALUE
+            self._json.open_object()
         return at
 
     def _empty(self, text: str, pos: int, out: list[str]) -> int:
-        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + _SPACE_LIMIT)
-        if found is None and len(text) - pos <= _SPACE_LIMIT:
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + SPACE_LIMIT)
+        if found is None and len(text) - pos <= SPACE_LIMIT:
             return self._hold(text, pos)
         if found is not None and text[found.start()] == "{":
             self._report("arguments_leading_empty", "{}")
@@ -319,8 +325,8 @@ class SafeArguments:
     # -- the whole object as a JSON string -------------------------------------------
 
     def _quote(self, text: str, pos: int, out: list[str]) -> int:
-        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + _SPACE_LIMIT)
-        if found is None and len(text) - pos <= _SPACE_LIMIT:
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + SPACE_LIMIT)
+        if found is None and len(text) - pos <= SPACE_LIMIT:
             return self._hold(text, pos)
         if found is None or text[found.start()] != "{":
             # An honest string, or words: whatever it is, it goes out as it came.
@@ -342,12 +348,12 @@ class SafeArguments:
             out.append(self._finish_inner())
             self._state = _AFTER
             return at + 1
-        if at + 1 == len(text) or (text[at + 1] == "u" and _UNICODE_PART.match(text, at + 1)):
+        if at + 1 == len(text) or (text[at + 1] == "u" and CODE_UNIT_PART.match(text, at + 1)):
             return self._hold(text, at)
         if plain := _UNESCAPED.get(text[at + 1]):
             out.append(self._inner_text(plain))
             return at + 2
-        if _UNICODE.match(text, at + 1):
+        if CODE_UNIT.match(text, at + 1):
             return self._quoted_unit(text, at, out)
         out.append(self._inner_text(text[at : at + 2]))
         return at + 2
@@ -355,11 +361,11 @@ class SafeArguments:
     def _quoted_unit(self, text: str, at: int, out: list[str]) -> int:
         code = int(text[at + 2 : at + 6], 16)
         if 0xD800 <= code <= 0xDBFF:
-            if _LOW.match(text, at + 6):
+            if LOW_HALF.match(text, at + 6):
                 code = 0x10000 + ((code - 0xD800) << 10) + int(text[at + 8 : at + 12], 16) - 0xDC00
                 out.append(self._inner_text(chr(code)))
                 return at + 12
-            if _LOW_PART.match(text, at + 6):
+            if LOW_HALF_PART.match(text, at + 6):
                 return self._hold(text, at)
         if 0xD800 <= code <= 0xDFFF:
             self._report("arguments_lone_surrogate", text[at : at + 6])
@@ -371,106 +377,26 @@ class SafeArguments:
         assert self._inner is not None
         return self._inner.feed(text)
 
-    def _finish_inner(self) -> str:
+    def _finish_inner(self, *, cut: bool = False) -> str:
         assert self._inner is not None
-        rest = self._inner.close()
+        rest = self._inner.close(cut=cut)
         self._repairs += self._inner.drain()
-        self.complete = self._inner.complete
+        self.complete, self.invalid = self._inner.complete, self._inner.invalid
         return rest
 
     # -- the value -------------------------------------------------------------------
 
     def _value(self, text: str, pos: int, out: list[str]) -> int:
-        start, end, ended = pos, len(text), False
-        first = pos
-        while pos < end and not ended:
-            if self._after_backslash:
-                self._put(text[start:pos], out)
-                pos = start = self._escape(text, pos, out)
-            elif self._in_string:
-                found = _IN_STRING.search(text, pos)
-                if found is None:
-                    pos = end
-                    break
-                pos = found.end()
-                char = text[pos - 1]
-                if char == '"':
-                    self._in_string = False
-                    ended = not self._depth
-                elif char == "\\":
-                    self._after_backslash = True
-                else:
-                    self._put(text[start : pos - 1], out)
-                    self._put(_NAMED.get(char) or f"\\u{ord(char):04x}", out)
-                    self._report("arguments_control_character", repr(char))
-                    start = pos
-            else:
-                found = _OUT_OF_STRING.search(text, pos)
-                if found is None:
-                    pos = end
-                    break
-                pos = found.end()
-                match text[pos - 1]:
-                    case '"':
-                        self._in_string = True
-                        between = text[max(first, pos - _TAIL) : pos - 1]
-                        self._before = (self._tail + between if len(between) < _TAIL else between).rstrip()[-1:]
-                    case "{" | "[" as bracket:
-                        self._depth += 1
-                        if self._closers is not None:
-                            self._closers.append(_CLOSERS[bracket])
-                            if self._depth > _NESTING:
-                                self._closers = None
-                    case bracket:
-                        self._depth -= 1
-                        ended = self._depth <= 0
-                        if self._closers is not None and (not self._closers or self._closers.pop() != bracket):
-                            self._closers = None
-        if not self._in_string:
-            self._tail = (self._tail + text[max(first, pos - _TAIL) : pos])[-_TAIL:]
-        self._put(text[start:pos], out)
-        if ended:
-            self._state, self.complete = _AFTER, True
-        return pos
-
-    def _escape(self, text: str, pos: int, out: list[str]) -> int:
-        """The backslash has gone out: what follows makes it an escape, or one more backslash makes it a letter."""
-        char = text[pos]
-        if char != "u":
-            if not _ESCAPE.match(char):
-                self._put("\\", out)
-                self._report("arguments_invalid_escape", "\\" + char)
-                if char < " ":
-                    # A raw control character behind a backslash: the backslash is a letter, the rest mends itself.
-                    self._after_backslash = False
-                    return pos
-            self._after_backslash = False
-            self._put(char, out)
-            return pos + 1
-        if _UNICODE.match(text, pos):
-            return self._code_unit(text, pos, out)
-        if _UNICODE_PART.match(text, pos):
+        value = self._json
+        pos = value.read(text, pos, out)
+        if value.ended:
+            # Calls are remembered for longer than they are read.
+            self._state, self.complete, self._json = _AFTER, True, _READ
+        elif value.broken:
+            self._state, self.invalid = _INVALID, True
+        elif pos < len(text):
             return self._hold(text, pos)
-        self._after_backslash = False
-        self._report("arguments_invalid_escape", "\\u")
-        self._put("\\u", out)
-        return pos + 1
-
-    def _code_unit(self, text: str, pos: int, out: list[str]) -> int:
-        unit = text[pos : pos + 5]
-        if _HIGH.match(unit):
-            if _LOW.match(text, pos + 5):
-                self._put(text[pos : pos + 11], out)
-                self._after_backslash = False
-                return pos + 11
-            if _LOW_PART.match(text, pos + 5):
-                return self._hold(text, pos)
-        self._after_backslash = False
-        if unit[1] in "dD" and unit[2] in "89abcdefABCDEF":
-            self._report("arguments_lone_surrogate", "\\" + unit)
-            unit = "ufffd"
-        self._put(unit, out)
-        return pos + 5
+        return pos
 
     def _put(self, text: str, out: list[str]) -> None:
         if text:
@@ -488,7 +414,7 @@ class SafeArguments:
         return at
 
     def _trailing(self, text: str, pos: int, out: list[str]) -> int:
-        self._keep(text[pos:], out, "text behind the arguments")
+        self.add_trail(text[pos:])
         return len(text)
 
     def _judge_trail(self, trail: str) -> None:
@@ -501,10 +427,19 @@ class SafeArguments:
         out.append(text[pos:])
         return len(text)
 
+    def _withhold(self, text: str, pos: int, out: list[str]) -> int:
+        """What has gone out is the beginning of JSON, which every client can read; the rest is only reported."""
+        if self._kept_size < _REPORTED:
+            self._kept.append(text[pos : pos + _REPORTED - self._kept_size])
+        self._kept_size += len(text) - pos
+        return len(text)
+
     def _report(self, rule: str, detail: str) -> None:
         self._repairs.append(Repaired(rule, detail))
 
 
+_READ: Final = JsonValue(ArgumentsRecord(), [])
+"""Stands for every value that has been read."""
 # In the order of the states.
 _STEPS: Final = (
     SafeArguments._start,
@@ -517,4 +452,5 @@ _STEPS: Final = (
     SafeArguments._after,
     SafeArguments._trailing,
     SafeArguments._raw,
+    SafeArguments._withhold,
 )

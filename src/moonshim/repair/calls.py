@@ -13,11 +13,12 @@ import msgspec
 
 from moonshim.conversation import Tool
 from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Repaired
-from moonshim.grammar.events import Channel
+from moonshim.grammar.events import CallBegan, Channel
 from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
 from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
 from moonshim.repair.blocks import Blocks
+from moonshim.repair.cumulative import CumulativeDeltas
 from moonshim.repair.duplicates import DuplicateWatch, Source
 from moonshim.repair.names import Declared, unwrap
 from moonshim.repair.record import ArgumentsRecord
@@ -44,6 +45,7 @@ class Call:
         "block",
         "channel",
         "complete",
+        "deltas",
         "ended",
         "extras",
         "held",
@@ -67,7 +69,10 @@ class Call:
         self.host_index: int | None = None
         """The index under which the host sends a native call."""
         self.extras: dict[str, Any] | None = None
+        """Unknown fields of the host's own deltas; None for a call that was found in markers."""
         self.arguments: Arguments
+        self.deltas: CumulativeDeltas | None = None
+        """Set for native calls, until it is clear how their deltas add up."""
         self.whole = False
         """Held until it is whole."""
         self.raw: list[str] | None = None
@@ -85,6 +90,12 @@ class Call:
     def record(self) -> ArgumentsRecord:
         return self.arguments.record
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether frames wait for it."""
+        parked = self.parking is not None and self.parking.is_awaited
+        return parked or (self.deltas is not None and self.deltas.waits)
+
 
 class CallDesk:
     """Delivers the calls of one choice, in order, each once."""
@@ -101,6 +112,8 @@ class CallDesk:
         self.delivered = 0
         self.cut_off = False
         """Whether some call broke off in the middle of its arguments."""
+        self.invalid = False
+        """Whether the arguments of some call are not JSON."""
         self.cut = False
         """Set when the answer was truncated: what is missing is then not made up."""
         self.over = False
@@ -129,8 +142,31 @@ class CallDesk:
         if not call.whole:
             self._deliver(call, slip)
 
+    def begin_found(self, found: CallBegan, source: Source, slip: Slip) -> Call:
+        """A grammar found the header of a call."""
+        call = Call(source, found.channel, found.header or None, found.name)
+        self.begin(call, slip, opened=found.opened)
+        if not found.opened and call.name is not None:
+            slip.put(Repaired("arguments_empty", found.header))
+            self.grow(call, "{}", slip)
+        return call
+
+    def deltas(self) -> CumulativeDeltas | None:
+        """How the deltas of a native call are added up; None: as they come, where arguments are left alone."""
+        options = self._options
+        return None if options.repair_arguments == "off" else CumulativeDeltas(options.buffer_limit)
+
     def grow(self, call: Call, text: str, slip: Slip, mended: str | None = None) -> None:
         """The arguments grow; `mended` is what has already become of this text, if anything has."""
+        if call.deltas is None:
+            self._grow(call, text, slip, mended)
+            return
+        for new, owner in call.deltas.feed(text, slip):
+            self._grow(call, new, owner)
+        if call.deltas.settled or call.arguments.complete:
+            call.deltas = None
+
+    def _grow(self, call: Call, text: str, slip: Slip, mended: str | None = None) -> None:
         if call.spilled:
             self._blocks.say(call.channel, text, slip)
             return
@@ -176,6 +212,9 @@ class CallDesk:
         """The call is over; `closed` when the host or a marker said so."""
         if call.ended:
             return
+        if call.deltas is not None:
+            for new, owner in call.deltas.finish(slip):
+                self._grow(call, new, owner)
         call.ended = True
         if call.spilled:
             return
@@ -188,7 +227,9 @@ class CallDesk:
         self._tell(call, slip)
         self._pass_on(call, before, rest, slip)
         call.complete = call.arguments.complete
-        if not call.complete:
+        if call.arguments.invalid:
+            self.invalid = True
+        elif not call.complete:
             # Whoever said that the call is over: nobody can run it.
             slip.put(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
             self.cut_off = True
@@ -250,7 +291,7 @@ class CallDesk:
         if not call.whole:
             self._deliver(call, slip)
         if raw:
-            self.grow(call, "".join(raw), slip)
+            self._grow(call, "".join(raw), slip)
 
     def _arguments_for(self, name: str | None) -> Arguments:
         options, record = self._options, ArgumentsRecord()

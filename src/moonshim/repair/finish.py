@@ -28,14 +28,23 @@ _CUT_OFF: Final = Failed(
     "The answer ended in the middle of a tool call's arguments, so the call cannot be run. Send the request again.",
 )
 
+_INVALID: Final = Failed(
+    "arguments_invalid",
+    "The arguments of a tool call are not valid JSON, so the call cannot be run. Send the request again.",
+)
+
 
 def is_error(reason: str | None) -> bool:
     """Whether a finish reason is an error in disguise (`engine_overloaded`)."""
     return reason is not None and reason not in CUT_SHORT and _ERROR.search(reason) is not None
 
 
-def mended_finish(raw: str | None, *, calls: bool, cut_off: bool, enforce: bool) -> Finished | Failed:
+def mended_finish(
+    raw: str | None, *, calls: bool, cut_off: bool, enforce: bool, invalid: bool = False
+) -> Finished | Failed:
     """The end of an answer that said `raw`, with or without whole calls, broken off in a call or not.
+
+    `invalid`: the arguments of a call are not JSON.
 
     >>> mended_finish("stop", calls=True, cut_off=False, enforce=True).reason
     'tool_calls'
@@ -48,6 +57,8 @@ def mended_finish(raw: str | None, *, calls: bool, cut_off: bool, enforce: bool)
         return Finished(raw, raw)
     if cut_off:
         return _CUT_OFF
+    if invalid:
+        return _INVALID
     if not enforce and raw is not None:
         return Finished(raw, raw)
     if calls:

@@ -7,20 +7,25 @@ arguments concatenate.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from moonshim.events import CallPiece, Repaired
+from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
 from moonshim.repair.calls import Call, CallDesk
 from moonshim.repair.names import Declared
 from moonshim.repair.slip import Parking, Slip
 
 __all__ = ["NativeCalls"]
 
+_REPORTED: Final = 1024
+"""How many characters of text beside calls in the arguments of another call are reported."""
+
 
 class _Slot:
     """A call as far as its deltas have told."""
 
-    __slots__ = ("call", "extras", "header", "id", "index", "late_name", "name", "told")
+    __slots__ = ("after", "call", "extras", "header", "id", "index", "inner", "late_name", "name", "told", "unread")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
@@ -33,12 +38,20 @@ class _Slot:
         self.header: Slip | None = None
         """The frame that brought the name, while that may still grow."""
         self.call: Call | None = None
+        self.after: Grammar | None = None
+        """Reads what follows the arguments, once something does."""
+        self.inner: Call | None = None
+        """The call that was found there, while it is open."""
+        self.unread = ""
+        """What was found beside such calls, as far as it is reported."""
 
 
 class NativeCalls:
     """Tells which call each delta belongs to, and passes it on as soon as its name is certain."""
 
-    def __init__(self, desk: CallDesk, declared: Declared) -> None:
+    def __init__(
+        self, desk: CallDesk, declared: Declared, after_arguments: Callable[[], Grammar] | None = None
+    ) -> None:
         self._desk = desk
         self._declared = declared
         self._by_index: dict[int, _Slot] = {}
@@ -51,6 +64,9 @@ class NativeCalls:
         """Calls that frames wait for."""
         self._stopped: Call | None = None
         """The host has said that it is whole, and it is not: it may be the last, and cut off."""
+        self._after_arguments = after_arguments
+        self._read_on: dict[_Slot, None] = {}
+        """Those whose arguments are followed by something."""
 
     def feed(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
         slot = self._slot_for(piece, slip)
@@ -70,8 +86,8 @@ class NativeCalls:
                 slot.header = slip
                 slip.waiting += 1
         if piece.arguments and slot.call is not None:
-            self._desk.grow(slot.call, piece.arguments, slip, mended)
-            if slot.call.parking is not None and slot.call.parking.is_awaited:
+            self._grow(slot, slot.call, piece.arguments, slip, mended)
+            if slot.call.is_awaited:
                 self._awaited[slot.call] = None
 
     @property
@@ -86,7 +102,10 @@ class NativeCalls:
         slot = self._by_index.get(index)
         if slot is None or slot is not self._last or slot.call is None:
             return None
-        return slot.call if slot.call.block >= 0 and not slot.call.ended else None
+        call = slot.call
+        if slot.after is not None:
+            return None
+        return call if call.block >= 0 and not call.ended and call.deltas is None else None
 
     def close(self, index: int, slip: Slip, *, said: bool) -> None:
         """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
@@ -97,6 +116,7 @@ class NativeCalls:
         call = slot.call
         if call is None or call.raw is not None:
             return
+        self._end_after(slot, slip)
         self._desk.settle(call, slip)
         if call.arguments.complete and call in self._open:
             del self._open[call]
@@ -107,6 +127,8 @@ class NativeCalls:
     def finish(self, slip: Slip) -> None:
         """No more deltas: every call is as whole as it will be."""
         self.settle_names(slip)
+        for slot in [*self._read_on]:
+            self._end_after(slot, slip)
         for call in self._open:
             self._desk.end(call, slip, closed=False)
         self._open.clear()
@@ -124,6 +146,8 @@ class NativeCalls:
         for call in self._awaited:
             if call.parking is not None:
                 call.parking.leave()
+            if call.deltas is not None:
+                call.deltas.leave()
         self._awaited.clear()
 
     @staticmethod
@@ -131,6 +155,59 @@ class NativeCalls:
         if what not in slot.told:
             slot.told.add(what)
             slip.put(Repaired("tool_delta", what))
+
+    # -- its arguments, and what follows them ----------------------------------------
+
+    def _grow(self, slot: _Slot, call: Call, text: str, slip: Slip, mended: str | None) -> None:
+        """Where the model forgot to end a call, some hosts send the next one, in markers, as part of its arguments."""
+        if slot.after is None:
+            self._desk.grow(call, text, slip, mended)
+            if self._after_arguments is None or not call.arguments.complete:
+                return
+            text = call.arguments.take_trail()
+            if not text:
+                return
+            slot.after = self._after_arguments()
+            self._read_on[slot] = None
+        self._follow(slot, call, slot.after.feed(text), slip)
+
+    def _follow(self, slot: _Slot, call: Call, found: list[Found], slip: Slip) -> None:
+        for one in found:
+            match one:
+                case Said(text=text):
+                    if call.ended:
+                        slot.unread = (slot.unread + text)[:_REPORTED]
+                    else:
+                        call.arguments.add_trail(text)
+                case CallBegan():
+                    self._end(call, slip, closed=True)
+                    slot.inner = self._desk.begin_found(one, "native", slip)
+                    self._open[slot.inner] = None
+                    slip.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
+                case CallGrew(text=text):
+                    assert slot.inner is not None
+                    self._desk.grow(slot.inner, text, slip)
+                case CallEnded(closed=closed):
+                    assert slot.inner is not None
+                    self._end(slot.inner, slip, closed=closed)
+                case Noticed():
+                    slip.put(Repaired(one.rule, one.detail))
+
+    def _end(self, call: Call, slip: Slip, *, closed: bool) -> None:
+        if call in self._open:
+            del self._open[call]
+            self._desk.end(call, slip, closed=closed)
+
+    def _end_after(self, slot: _Slot, slip: Slip) -> None:
+        """Nothing more follows the arguments of this call."""
+        if slot.after is None or slot.call is None:
+            return
+        self._follow(slot, slot.call, slot.after.flush(), slip)
+        del self._read_on[slot]
+        slot.after = None
+        if slot.unread.strip():
+            slip.put(Repaired("arguments_trailing", slot.unread))
+        slot.unread = ""
 
     # -- which call ------------------------------------------------------------------
 
@@ -202,6 +279,7 @@ class NativeCalls:
         call.extras, slot.extras = slot.extras, {}
         call.host_index = slot.index
         call.parking = Parking()
+        call.deltas = self._desk.deltas()
         slot.call = call
         del self._unsettled[slot]
         header, slot.header = slot.header, None

@@ -406,6 +406,10 @@ class SchemaArguments:
     def complete(self) -> bool:
         return self._inner.complete
 
+    @property
+    def invalid(self) -> bool:
+        return self._inner.invalid
+
     def feed(self, text: str) -> str:
         mended = self._inner.feed(text)
         walk = self._walk
@@ -417,6 +421,12 @@ class SchemaArguments:
             return mended
         self._repairs += self._inner.drain()
         return self._walked(mended)
+
+    def take_trail(self) -> str:
+        return self._inner.take_trail()
+
+    def add_trail(self, text: str) -> None:
+        self._inner.add_trail(text)
 
     def settle(self) -> str:
         return self._walked(self._inner.settle())
