@@ -89,8 +89,8 @@ TAKEN_FOR_WHAT_WAS_MEANT: dict[str, tuple[Any, str, str]] = {
     "oneOf": ({"oneOf": [ARRAY, {"type": "null"}]}, quoted("[]"), "[]"),
     "anyOf beside a type": (
         {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        quoted("{}"),
-        "{}",
+        quoted('{"b":1}'),
+        '{"b":1}',
     ),
     "allOf": ({"allOf": [{"type": ["string", "array"]}, {"type": ["array", "object"]}]}, quoted("[]"), "[]"),
     "enum without a type": ({"enum": [1, 2, None]}, quoted("2"), "2"),
@@ -428,13 +428,13 @@ def test_branches_that_meet_again_are_read_once() -> None:
 
 def test_strings_within_strings_are_read_to_a_limit_and_never_break() -> None:
     schema: dict[str, Any] = {"$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}
-    value = "[]"
-    for _ in range(300):
-        value = '["' + value.replace("\\", "\\u005c").replace('"', "\\u0022") + '"]'
-        if len(value) > 1 << 18:
-            break
-    text = run(of({**schema, **obj(v={"$ref": "#/$defs/a"})}), [f'{{"v": {value}}}'])
-    assert isinstance(json.loads(text)["v"][0], list)
+    values = ["[]"]
+    while len(values[-1]) < 1 << 18:
+        values.append('["' + values[-1].replace("\\", "\\u005c").replace('"', "\\u0022") + '"]')
+    texts = [run(of({**schema, **obj(v={"$ref": "#/$defs/a"})}), [f'{{"v": {value}}}']) for value in values]
+    assert json.loads(texts[5])["v"] == [[[[[[]]]]]]
+    # What is left of a string would not fit: then all of it stays as it came.
+    assert texts[-1] == f'{{"v": {values[-1]}}}'
 
 
 def test_deeper_than_anybody_looks_nothing_is_touched_and_what_follows_is() -> None:

@@ -1,8 +1,8 @@
 """Mends arguments by the declared schema: a value that was sent as a string -> the value that was meant.
 
 Kimi sometimes writes `{"todos": "[{\\"done\\": \\"true\\"}]"}` where an array was
-declared. Only where the schema rules a string out, and the text is exactly one JSON
-value of a kind it allows, is the string taken for that value.
+declared. Only where the schema rejects the string, the text is exactly one JSON value,
+and the schema accepts that value, is the string taken for it.
 """
 
 from __future__ import annotations
@@ -297,9 +297,10 @@ class _Walk:
         kind = _kind_of_text(value) & self._target.mendable
         if kind & (ARRAY | OBJECT):
             return self._container(value) if self._level < _LEVELS else None
-        if kind:
-            self._repairs.append(Repaired("arguments_schema", self._where()))
-        return value if kind else None
+        if not kind or not self._target.accepts(_value_of(value)):
+            return None
+        self._repairs.append(Repaired("arguments_schema", self._where()))
+        return value
 
     def _container(self, value: str) -> str | None:
         safe = SafeArguments(ArgumentsRecord(), limit=self._limit)
@@ -309,9 +310,8 @@ class _Walk:
             return None
         walk = _Walk(self._schema, self._target, inner, self._limit, self._where(), self._level + 1)
         mended = walk.feed(mended) + walk.close()
-        try:
-            msgspec.json.decode(mended, type=msgspec.Raw)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        meant = _value_of(mended)
+        if meant is None or not self._target.accepts(meant):
             return None
         self._repairs += [Repaired("arguments_schema", self._where()), *inner]
         return mended
@@ -342,6 +342,14 @@ _ACTIONS: Final[tuple[dict[str, Callable[[_Walk, str, int], None]], ...]] = (
     {",": _Walk._comma, "}": _Walk._close, "]": _Walk._close},
 )
 """What may come in each mode between strings. Anything else is not JSON."""
+
+
+def _value_of(text: str) -> Any:
+    """The value that this JSON is; None if it is none, or null."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
 
 
 def _end(pattern: re.Pattern[str], text: str, pos: int) -> int:

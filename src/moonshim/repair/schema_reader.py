@@ -5,9 +5,9 @@ Schemas are other people's: whatever is not understood has no opinion, which is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from operator import and_, or_
+from operator import and_, ge, gt, le, lt, or_
 from typing import Any, Final, TypeAlias
 
 __all__ = ["ARRAY", "FRACTION", "KIND_OF_BRACKET", "KIND_OF_WORD", "NUMBER", "OBJECT", "Inside", "Node", "Schema"]
@@ -26,8 +26,16 @@ _STARTS: Final = ((_NULL, "n"), (_BOOLEAN, "tf"), (NUMBER, "-0123456789"), (ARRA
 KIND_OF_WORD: Final = {"null": _NULL, "true": _BOOLEAN, "false": _BOOLEAN}
 KIND_OF_BRACKET: Final = {"{": OBJECT, "[": ARRAY}
 
+_BOUNDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ge,
+    "maximum": le,
+    "exclusiveMinimum": gt,
+    "exclusiveMaximum": lt,
+}
+
 # What goes beyond these has no opinion.
 _EXPAND_DEPTH: Final = 64
+_CHECK_DEPTH: Final = 64
 _ALTERNATIVES: Final = 64
 _TOGETHER: Final = 16
 _NODES: Final = 1024
@@ -47,8 +55,22 @@ class _Leaf:
         self.named: dict[int, dict[Any, Any]] = {OBJECT: properties, ARRAY: dict(enumerate(_list(prefix)))}
         # A pattern may or may not catch a key that is not declared: no opinion.
         self.rest = {OBJECT: True if schema.get("patternProperties") else additional, ARRAY: items}
+        self._choices = [*_list(schema.get("enum")), *([schema["const"]] if "const" in schema else [])]
+        self._bounds = [(compare, limit) for key, compare in _BOUNDS.items() if _is_number(limit := schema.get(key))]
+        self._required = [key for key in _list(schema.get("required")) if isinstance(key, str)]
+        self._closed = additional is False and not schema.get("patternProperties")
         inside = any(self.named.values()) or additional is not None or items is not None
-        self.has_opinion = inside or bool(self.strings) or self.kinds != _ALL
+        said = self._choices or self._bounds or self._required
+        self.has_opinion = inside or bool(said) or self.kinds != _ALL
+
+    def allows(self, value: Any, *, alone: bool) -> bool:
+        """Whether the value itself is allowed, whatever is in it. `alone`: no other part of an `allOf` adds keys."""
+        if self._choices and not any(_same(value, choice) for choice in self._choices):
+            return False
+        if isinstance(value, dict):
+            has_all = all(key in value for key in self._required)
+            return has_all and not (self._closed and alone and not value.keys() <= self.named[OBJECT].keys())
+        return not _is_number(value) or all(compare(value, limit) for compare, limit in self._bounds)
 
 
 _REST: Final = object()
@@ -75,6 +97,18 @@ class Node:
         self._schema = schema
         self._alternatives = alternatives
         self._inside: dict[int, Inside] = {}
+
+    def accepts(self, value: Any, depth: int = 0) -> bool:
+        """Whether the schema, as far as it is understood, accepts this value here."""
+        kind = _kind_of_value(value)
+        fitting = (leaves for leaves in self._alternatives if not leaves or _common(leaves) & kind)
+        if not any(all(leaf.allows(value, alone=len(leaves) == 1) for leaf in leaves) for leaves in fitting):
+            return not self._alternatives
+        if depth >= _CHECK_DEPTH or not isinstance(value, (dict, list)):
+            return True
+        inside = self.inside(kind)
+        steps = value.items() if isinstance(value, dict) else enumerate(value)
+        return not inside.has_opinion or all(inside.at(step).accepts(one, depth + 1) for step, one in steps)
 
     def inside(self, kind: int) -> Inside:
         """What is said about the inside of an object, or of an array, in this place."""
@@ -167,6 +201,20 @@ class Schema:
                 return True
             place = place.get(step, True)
         return place
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _same(value: Any, choice: Any) -> bool:
+    return isinstance(value, bool) == isinstance(choice, bool) and bool(value == choice)
+
+
+def _kind_of_value(value: Any) -> int:
+    if isinstance(value, float):
+        return NUMBER if value.is_integer() else FRACTION
+    return _KIND_OF.get(type(value), _ALL)
 
 
 def _any_of(choices: Sequence[_Alternatives]) -> _Alternatives:
