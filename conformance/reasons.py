@@ -89,6 +89,9 @@ REASONS: Final[dict[str, Reason]] = {
     "one_reading": _decision(
         "A value that the declared schema rejects, and that has one reading which it accepts, is repaired.", "calls"
     ),
+    "made_json": _decision(
+        "Arguments that are not JSON, and have one reading, are rewritten as JSON: clients parse them.", "calls"
+    ),
     "brackets_closed": _decision(
         "Arguments that the end marker of their call says are whole get the brackets that they lack, where only one "
         "completion exists.",
@@ -224,6 +227,7 @@ KIMI: Final[dict[str, tuple[str, ...]]] = {
     ),
     "no_arguments": (f"{_K2}.batch.6.c",),
     "one_reading": (f"{_K2}.batch.7.c",),
+    "made_json": ("vllm-rust/does_not_validate_or_normalize_arguments",),
     "brackets_closed": (f"{_K2}.batch.4.b",),
     "trimmed_at_times": (
         f"{_K2}.batch.5.g",
