@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.config import Retries, TransformerUse
+from moonshim.config import GatewayKey, Retries, TransformerUse
+from moonshim.gateway.auth import new_key
 from tests.gateway.faults import (
     CLIENTS,
     Json,
@@ -206,6 +207,37 @@ class TestOneHost:
 
         run(test())
 
+    def test_a_key_whose_requests_make_a_host_fail_stops_no_other_key(self) -> None:
+        (bad, bad_digest), (good, good_digest), (other, other_digest) = new_key(), new_key(), new_key()
+        digests = {"bad": bad_digest, "good": good_digest, "other": other_digest}
+        keys = tuple(GatewayKey(name=name, digest=digest) for name, digest in digests.items())
+        down = [False]
+
+        async def script(peer: Peer, asked: Asked) -> None:
+            if down[0] or b"poison" in asked.body:
+                await peer.send(FAILURES["500"])
+                peer.writer.close()
+            else:
+                await sending(answer_of("openai_chat"))(peer, asked)
+
+        async def test() -> None:
+            async with without_pauses(script, retries=Retries(breaker_failures=5), keys=keys) as one:
+
+                async def status(key: str, text: str = "hi") -> int:
+                    body = {**body_of("openai_chat", stream=False), "messages": [{"role": "user", "content": text}]}
+                    return (await one.ask("openai_chat", body, headers=f"x-api-key: {key}\r\n")).status
+
+                assert [await status(bad, "poison") for _ in range(3)] == [500, 500, 503]
+                assert [await status(key) for key in (good, other) for _ in range(2)] == [200] * 4
+                # When the host fails for several keys, nobody waits for it.
+                down[0] = True
+                assert await status(good) == 500
+                asked = len(one.host.asked)
+                assert [await status(key) for key in (bad, good, other)] == [503] * 3
+                assert len(one.host.asked) == asked
+
+        run(test())
+
     def test_a_plug_in_that_raises_fails_its_request_and_blames_no_host(self, tmp_path: Path) -> None:
         plugin = tmp_path / "plugin.py"
         plugin.write_text(
@@ -234,7 +266,7 @@ class TestOneHost:
                         assert reply.status in ((200, 500) if stream else (500,))
                         assert len(one.host.asked) == 1
                         await one.settles()
-                assert one.gateway.gate.breakers.allows("host", 0.0)
+                assert one.gateway.gate.breakers.allows("host", "local", 0.0)
 
         run(test())
 

@@ -163,7 +163,7 @@ class Retries(Struct, frozen=True, kw_only=True):
     budget: float = 0.2
     """How many retries there may be for each request, over the last while: a storm must not feed itself."""
     breaker_failures: int = 5
-    """So many failures in a row, and a provider is left alone for a while."""
+    """How many more failures than answers a tenant sees before it leaves a provider alone for a while."""
     breaker_seconds: float = 30.0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from moonshim.config import Retries, Target
 from moonshim.errors import Problem, ProblemKind
@@ -18,6 +18,8 @@ from moonshim.upstream.again import pause_before, verdict_on
 __all__ = ["Attempt", "Attempts", "Breakers", "RetryBudget"]
 
 _SHOWN: Final = 200
+_ACTIVE_SECONDS: Final = 60.0
+_FEW_TENANTS: Final = 256
 _ILL: Final[frozenset[ProblemKind]] = frozenset({"overloaded", "timeout", "server"})
 _ABOUT_THE_ACCOUNT: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "not_found", "quota"})
 
@@ -64,56 +66,110 @@ class RetryBudget:
         self._left = min(self._reserve if self._ratio > 0 else 0.0, self._left + more + slowly)
 
 
-class _Breaker(Struct):
-    failures: int = 0
-    """In a row."""
+class _Tenant(Struct):
+    """What one tenant has seen of a provider."""
+
+    score: int = 0
+    """Failures minus answers, from 0 to `breaker_failures`."""
     closed_to: float = 0.0
-    """Until when nobody is asked; 0: it is open to all."""
+    """Until when this tenant does not ask; 0: it may."""
+    seen: float = 0.0
+    """When it asked, or failed, last."""
     why: str = ""
-    """What it said last."""
+    """What the provider said to it last."""
+
+
+class _Breaker(Struct):
+    tenants: dict[str, _Tenant] = field(default_factory=dict)
+    closed_to: float = 0.0
+    """Until when nobody asks; 0: it is open to all."""
+    latest: float = 0.0
+    """No pause, of all or of one tenant, ends later."""
+    room: int = _FEW_TENANTS
+    """So many tenants are listed before those that have not asked for a while are dropped."""
 
 
 class Breakers:
-    """Leaves a provider alone that has failed often enough in a row, and then asks it once to see.
+    """Leaves a provider alone that fails more than it answers.
 
-    The one who is let through tells how it went (`succeeded`, `failed`). If nobody tells, the next one is let through
-    after the same time again.
+    Failures are counted by tenant, since a request can be what makes a host fail. A tenant that saw
+    `breaker_failures` more failures than answers does not ask for `breaker_seconds`, and then once, to see.
+    A provider is left alone for all tenants when that many failures come from more than one of them, no more than
+    half from any, and most of those that asked within the last minute see failures.
+
+    The one who is let through after a pause reports the result (`succeeded`, `failed`). If it does not, the next one
+    is let through after the same time again.
     """
 
     def __init__(self, settings: Retries) -> None:
         self.settings = settings
         self._breakers: dict[str, _Breaker] = {}
 
-    def allows(self, name: str, now: float) -> bool:
-        """Whether this provider may be asked now. Behind a pause, only the first who asks is told yes."""
-        breaker = self._breakers.get(name)
-        if breaker is None or not breaker.closed_to:
-            return True
+    def allows(self, name: str, tenant: str, now: float) -> bool:
+        """Whether this tenant may ask this provider now. After a pause, only the first request is told yes."""
+        breaker = self._breakers.setdefault(name, _Breaker())
         if now < breaker.closed_to:
             return False
-        breaker.closed_to = now + self.settings.breaker_seconds
+        own = _listed(breaker, tenant, now)
+        if now < own.closed_to:
+            return False
+        if own.closed_to:
+            own.closed_to = breaker.latest = now + self.settings.breaker_seconds
         return True
 
-    def opens_in(self, name: str, now: float) -> float:
-        """Seconds until it may be asked again."""
-        breaker = self._breakers.get(name)
-        return max(0.0, breaker.closed_to - now) if breaker is not None else 0.0
+    def opens_in(self, name: str, tenant: str, now: float) -> float:
+        """Seconds until this tenant may ask it again."""
+        breaker = self._breakers.get(name, _Breaker())
+        return max(0.0, breaker.closed_to - now, breaker.tenants.get(tenant, _Tenant()).closed_to - now)
 
-    def succeeded(self, name: str) -> None:
+    def is_open(self, name: str, now: float) -> bool:
+        """Whether it is left alone, by all tenants or by one."""
+        breaker = self._breakers.get(name, _Breaker())
+        return breaker.latest > now and (
+            breaker.closed_to > now or any(own.closed_to > now for own in breaker.tenants.values())
+        )
+
+    def why(self, name: str, tenant: str) -> str:
+        """What it said when it last failed for this tenant."""
+        breaker = self._breakers.get(name, _Breaker())
+        return breaker.tenants.get(tenant, _Tenant()).why
+
+    def succeeded(self, name: str, tenant: str) -> None:
         """It answered; an answer that refuses the request is one too."""
-        self._breakers.pop(name, None)
-
-    def why(self, name: str) -> str:
-        """What it said when it failed last."""
         breaker = self._breakers.get(name)
-        return breaker.why if breaker is not None else ""
+        if breaker is None:
+            return
+        breaker.closed_to = 0.0
+        if (own := breaker.tenants.get(tenant)) is not None:
+            own.score = 0 if own.closed_to else max(0, own.score - 1)
+            own.closed_to = 0.0
 
-    def failed(self, name: str, now: float, why: str = "") -> None:
+    def failed(self, name: str, tenant: str, now: float, why: str = "") -> None:
+        enough, pause = self.settings.breaker_failures, self.settings.breaker_seconds
         breaker = self._breakers.setdefault(name, _Breaker())
-        breaker.failures += 1
-        breaker.why = why[:_SHOWN]
-        if breaker.failures >= self.settings.breaker_failures:
-            breaker.closed_to = now + self.settings.breaker_seconds
+        own = _listed(breaker, tenant, now)
+        own.score = min(enough, own.score + 1)
+        own.why = why[:_SHOWN]
+        if own.closed_to or own.score >= enough:
+            own.closed_to = breaker.latest = now + pause
+        active = [one for one in breaker.tenants.values() if now - one.seen <= _ACTIVE_SECONDS]
+        failing = [min(one.score, (enough + 1) // 2) for one in active if one.score]
+        if len(failing) > 1 and len(failing) * 2 > len(active) and sum(failing) >= enough:
+            breaker.closed_to = breaker.latest = now + pause
+
+
+def _listed(breaker: _Breaker, tenant: str, now: float) -> _Tenant:
+    """The record of a tenant that asks or fails now."""
+    own = breaker.tenants.setdefault(tenant, _Tenant())
+    own.seen = now
+    if len(breaker.tenants) > breaker.room:
+        recent = {
+            name: one
+            for name, one in breaker.tenants.items()
+            if now - one.seen <= _ACTIVE_SECONDS or one.closed_to > now
+        }
+        breaker.tenants, breaker.room = recent, max(_FEW_TENANTS, 2 * len(recent))
+    return own
 
 
 class Attempts:
@@ -126,8 +182,9 @@ class Attempts:
         breakers: Breakers,
         budget: RetryBudget,
         random: Callable[[], float],
+        tenant: str,
     ) -> None:
-        self._targets = targets
+        self._targets, self._tenant = targets, tenant
         self._retries, self._breakers, self._budget, self._random = retries, breakers, budget, random
         self._at = 0
         self._tries = 0
@@ -143,7 +200,7 @@ class Attempts:
             self._budget.asked(now)
         while self._at < len(self._targets):
             target = self._targets[self._at]
-            if self._tries < self._retries.attempts and self._breakers.allows(target.provider.name, now):
+            if self._tries < self._retries.attempts and self._breakers.allows(target.provider.name, self._tenant, now):
                 self._number += 1
                 self._tries += 1
                 return Attempt(target, self._wait, self._number)
@@ -152,20 +209,20 @@ class Attempts:
 
     def succeeded(self, attempt: Attempt) -> None:
         """It answered, and its answer is being read."""
-        self._breakers.succeeded(attempt.target.provider.name)
+        self._breakers.succeeded(attempt.target.provider.name, self._tenant)
 
     def corrected(self, attempt: Attempt) -> None:
         """It refused a request that has been put right: the same is asked again at once, beyond the usual attempts."""
-        self._breakers.succeeded(attempt.target.provider.name)
+        self._breakers.succeeded(attempt.target.provider.name, self._tenant)
         self._tries, self._wait = self._tries - 1, 0.0
 
     def failed(self, attempt: Attempt, problem: Problem, now: float, *, another_key: bool = False) -> None:
         """It did not. `another_key`: the provider has a key that was not refused, so it is asked again with that."""
         name = attempt.target.provider.name
         if _is_ill(problem):
-            self._breakers.failed(name, now, problem.message)
+            self._breakers.failed(name, self._tenant, now, problem.message)
         else:
-            self._breakers.succeeded(name)
+            self._breakers.succeeded(name, self._tenant)
         if self._tries > 1 and self._problems:
             self._problems.pop()
         self._problems.append(problem)
@@ -192,8 +249,8 @@ class Attempts:
         """What the client is told when nobody could be asked at all."""
         names = dict.fromkeys(target.provider.name for target in self._targets)
         shown = ", ".join(names)
-        seconds = min((self._breakers.opens_in(name, now) for name in names), default=0.0)
-        last = next((f" It said: {why}" for name in names if (why := self._breakers.why(name))), "")
+        seconds = min((self._breakers.opens_in(name, self._tenant, now) for name in names), default=0.0)
+        last = next((f" It said: {why}" for name in names if (why := self._breakers.why(name, self._tenant))), "")
         return Problem(
             status=503,
             kind="overloaded",

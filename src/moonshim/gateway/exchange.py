@@ -87,7 +87,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
     if record.streamed:
         headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
         call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
-    attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random)
+    attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random, call.tenant)
     asking: _Asking | None = None
     failures: list[tuple[Target, Problem]] = []
     corrected: set[tuple[str, str]] = set()
@@ -119,7 +119,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
             raise
         else:
             if asking.host_broke:
-                gate.breakers.failed(attempt.target.provider.name, gate.clock(), record.error or "")
+                gate.breakers.failed(attempt.target.provider.name, call.tenant, gate.clock(), record.error or "")
             else:
                 attempts.succeeded(attempt)
             return None

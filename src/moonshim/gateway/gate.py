@@ -143,7 +143,7 @@ class Gate:
 
     def tell_breaker(self, provider: str) -> None:
         """Count whether a provider is left alone, where that has changed."""
-        is_open = self.breakers.opens_in(provider, self.clock()) > 0
+        is_open = self.breakers.is_open(provider, self.clock())
         if is_open != (provider in self._left_alone):
             self._left_alone ^= {provider}
             self.metrics.breaker(provider, is_open=is_open)
