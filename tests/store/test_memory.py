@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import pytest
 
@@ -100,5 +101,73 @@ def test_what_is_over_goes_by_itself_while_others_are_written() -> None:
         for _ in range(50):
             await store.put("same", b"x", 60)
         assert store.size < full / 10
+
+    asyncio.run(run())
+
+
+def test_a_tenant_that_writes_much_pushes_out_its_own_and_no_other() -> None:
+    async def run() -> None:
+        store = MemoryStore(LIMIT)
+        await store.put("secret", b"s" * 32, None)
+        for number in range(10):
+            await store.put(f"turn:small:{number}", b"x" * 1000, 60)
+        await store.put_entry("recall:small:key", "field", b"x" * 1000, 60)
+        for number in range(500):
+            await store.put(f"turn:large:{number}", b"x" * (number * 97 % 9000), 60)
+            await store.put_entry(f"recall:large:{number}", "field", b"x" * 500, 60)
+        assert None not in await store.get_many([f"turn:small:{number}" for number in range(10)])
+        assert await store.entries("recall:small:key")
+        assert await store.get("turn:large:0") is None
+        assert await store.get("turn:large:499") is not None
+
+    asyncio.run(run())
+
+
+def test_counters_and_leases_stay_however_much_is_stored() -> None:
+    async def run() -> None:
+        store = MemoryStore(LIMIT)
+        await store.add("limits:one:requests", 5, 60)
+        assert await store.lease("limits:one:streams", "me", 1, 60)
+        for number in range(500):
+            await store.put(f"turn:one:{number}", b"x" * 5000, 60)
+            await store.put_entry(f"recall:{number % 3}:{number}", "field", b"x" * 500, 60)
+        assert await store.add("limits:one:requests", 1, 60) == 6
+        assert not await store.lease("limits:one:streams", "you", 1, 60)
+
+    asyncio.run(run())
+
+
+def test_what_goes_is_always_of_the_tenant_that_holds_the_most() -> None:
+    random = Random(7)
+
+    async def run() -> None:
+        store = MemoryStore(LIMIT)
+        held: dict[str, dict[str, int]] = {}
+        for number in range(3000):
+            tenant = f"{random.choice('aaaabbcdefgh')}"
+            key, size = f"turn:{tenant}:{number % 400}", random.randrange(2000)
+            await store.put(key, b"x" * size, 60)
+            held.setdefault(tenant, {}).pop(key, None)
+            held[tenant][key] = size + 300 + len(key)
+            while sum(sum(one.values()) for one in held.values()) > LIMIT:
+                largest = max(held.values(), key=lambda one: sum(one.values()))
+                del largest[next(iter(largest))]
+            if number % 100 == 0:
+                kept = {key for one in held.values() for key in one}
+                keys = [f"turn:{tenant}:{place}" for tenant in "abcdefgh" for place in range(400)]
+                found = await store.get_many(keys)
+                assert {key for key, value in zip(keys, found, strict=True) if value is not None} == kept
+
+    asyncio.run(run())
+
+
+def test_an_item_larger_than_its_tenants_share_takes_nothing_from_others() -> None:
+    async def run() -> None:
+        store = MemoryStore(LIMIT)
+        for tenant in range(9):
+            await store.put(f"turn:{tenant}:1", b"x" * 10_000, 60)
+        with pytest.raises(StoreUnavailable):
+            await store.put("turn:new:1", b"x" * 40_000, 60)
+        assert None not in await store.get_many([f"turn:{tenant}:1" for tenant in range(9)])
 
     asyncio.run(run())

@@ -21,6 +21,7 @@ from msgspec import Struct
 from moonshim.config.model import GatewayKey
 from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
+from moonshim.gateway.memory import key_space
 from moonshim.gateway.record import Record
 from moonshim.store import Store, StoreUnavailable
 from moonshim.tokens import estimate_text, estimate_tokens
@@ -179,11 +180,15 @@ def _said(part: object) -> str:
 
 
 def _counter(what: Counted, minute: int, key: GatewayKey) -> str:
-    return f"limits:{what}:{minute}:{key.name}"  # the name last: whatever is in it, no two keys meet
+    return f"limits:{_space(key)}:{what}:{minute}"
 
 
 def _streams(key: GatewayKey) -> str:
-    return f"limits:streams:{key.name}"
+    return f"limits:{_space(key)}:streams"
+
+
+def _space(key: GatewayKey) -> str:
+    return key_space(f"key:{key.name}")
 
 
 def _tell_lost(record: Record) -> None:

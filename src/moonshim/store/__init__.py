@@ -9,7 +9,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from moonshim.errors import InvalidInput, MoonshimError
 
-__all__ = ["FRESH", "MOST_ENTRIES", "Store", "StoreKind", "StoreUnavailable", "open_store", "store_kind"]
+__all__ = ["FRESH", "MOST_ENTRIES", "Store", "StoreKind", "StoreUnavailable", "open_store", "store_kind", "tenant_of"]
 
 StoreKind: TypeAlias = Literal["memory", "sqlite", "redis"]
 """`memory`: one process; `sqlite`: the processes of one machine; `redis`: many machines."""
@@ -41,6 +41,8 @@ class StoreUnavailable(MoonshimError):
 
 class Store(Protocol):
     """Bytes under names, each for a time. Every method may raise `StoreUnavailable`, and nothing else.
+
+    Keys have the form `kind:tenant:name`: a store that is full takes from the tenant that has the most.
 
     A value may be gone before its time (memory is bounded), never after it. Values,
     entries, counters and leases live in spaces of their own: the same key in two of them
@@ -90,6 +92,16 @@ class Store(Protocol):
         """Raises `StoreUnavailable` when nothing could be stored now."""
 
     async def close(self) -> None: ...
+
+
+def tenant_of(key: str) -> str:
+    """The tenant that a key belongs to; "" for what belongs to none.
+
+    >>> tenant_of("turn:1f2e:resp_7"), tenant_of("secret")
+    ('1f2e', '')
+    """
+    parts = key.split(":", 2)
+    return parts[1] if len(parts) == 3 else ""
 
 
 def store_kind(url: str) -> StoreKind:

@@ -1,13 +1,19 @@
-"""Names -> bytes in this process's memory, bounded: the store of a gateway that runs alone."""
+"""Names -> bytes in this process's memory, bounded: the store of a gateway that runs alone.
+
+Every tenant has a share. When memory is full, the oldest item of the tenant that holds the most goes, with the new item
+counted as held by its tenant. So a tenant that writes much pushes out its own, and no other. Counters and leases,
+which enforce limits, are never pushed out by values and entries.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Final, Literal, TypeAlias
 
-from moonshim.store import MOST_ENTRIES, StoreUnavailable
+from moonshim.store import MOST_ENTRIES, StoreUnavailable, tenant_of
 
 __all__ = ["MemoryStore"]
 
@@ -35,18 +41,103 @@ class _Item:
         self.size = size
 
 
+class _Share:
+    """What one tenant holds."""
+
+    __slots__ = ("items", "listed", "size")
+
+    def __init__(self) -> None:
+        self.items: dict[_Name, _Item] = {}
+        """The oldest first."""
+        self.size = 0
+        self.listed = 0
+        """The size by which `_Shares` finds it: at least its own."""
+
+
+class _Shares:
+    """Items by tenant, and which tenant holds the most."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, _Share] = {}
+        self._by_size: list[tuple[int, str]] = []
+        """A heap, the largest first (sizes are negative). An entry counts if its size is the tenant's `listed`."""
+        self.size = 0
+
+    def names(self) -> list[_Name]:
+        return [name for share in self._shares.values() for name in share.items]
+
+    def get(self, name: _Name) -> _Item | None:
+        share = self._shares.get(tenant_of(name[1]))
+        return None if share is None else share.items.get(name)
+
+    def renew(self, name: _Name) -> None:
+        items = self._shares[tenant_of(name[1])].items
+        items[name] = items.pop(name)
+
+    def add(self, name: _Name, item: _Item) -> None:
+        tenant = tenant_of(name[1])
+        share = self._shares.setdefault(tenant, _Share())
+        share.items[name] = item
+        share.size += item.size
+        self.size += item.size
+        if share.size > share.listed:
+            self._list(tenant, share)
+        if len(self._by_size) > 2 * len(self._shares) + 64:
+            self._by_size = [(-share.listed, tenant) for tenant, share in self._shares.items()]
+            heapify(self._by_size)
+
+    def drop(self, name: _Name) -> None:
+        tenant = tenant_of(name[1])
+        share = self._shares.get(tenant)
+        if share is not None and (item := share.items.pop(name, None)) is not None:
+            share.size -= item.size
+            self.size -= item.size
+            if not share.items:
+                del self._shares[tenant]
+
+    def drop_one(self, tenant: str = "", added: int = 0) -> bool:
+        """Drop the oldest item of the largest tenant. False: that one is `tenant`, only by what it wants to add."""
+        own = self._shares.get(tenant)
+        share = self._largest()
+        if added and (share is None or (0 if own is None else own.size) + added >= share.size):
+            share = own
+        if share is None:
+            return False
+        self.drop(next(iter(share.items)))
+        return True
+
+    def _largest(self) -> _Share | None:
+        while self._by_size:
+            size, tenant = self._by_size[0]
+            share = self._shares.get(tenant)
+            if share is not None and share.size == -size:
+                return share
+            heappop(self._by_size)
+            if share is not None and share.listed == -size:  # it has become smaller since
+                self._list(tenant, share)
+        return None
+
+    def _list(self, tenant: str, share: _Share) -> None:
+        share.listed = share.size
+        heappush(self._by_size, (-share.size, tenant))
+
+
 class MemoryStore:
-    """Holds at most `limit` bytes; what was written or renewed longest ago goes first, but nothing that is for good."""
+    """Holds at most `limit` bytes, of which counters and leases take at most half. What is put for good stays."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._clock = clock
-        self._items: dict[_Name, _Item] = {}
-        """The oldest first."""
+        self._state = _Shares()
+        self._counts = _Shares()
         self._for_good: dict[_Name, _Item] = {}
+        self._for_good_size = 0
         self._to_sweep: deque[_Name] = deque()
-        self.size = 0
+
+    @property
+    def size(self) -> int:
         """In bytes, keys and an estimate of what Python needs included."""
+        return self._state.size + self._counts.size + self._for_good_size
 
     # --- values ------------------------------------------------------------------------------------------------
 
@@ -76,7 +167,7 @@ class MemoryStore:
             item = self._find(name)
             if item is not None and item.expires is not None:
                 item.expires = self._clock() + ttl
-                self._items[name] = self._items.pop(name)
+                self._state.renew(name)
 
     async def delete(self, key: str) -> bool:
         there = [space for space in _SPACES if self._find((space, key)) is not None]
@@ -149,14 +240,19 @@ class MemoryStore:
         pass
 
     async def close(self) -> None:
-        self._items.clear()
+        self._state, self._counts = _Shares(), _Shares()
         self._for_good.clear()
+        self._for_good_size = 0
         self._to_sweep.clear()
-        self.size = 0
+
+    def _shares(self, name: _Name) -> _Shares:
+        return self._counts if name[0] in ("counter", "leases") else self._state
 
     def _find(self, name: _Name) -> _Item | None:
-        item = self._items.get(name) or self._for_good.get(name)
-        if item is not None and item.expires is not None and item.expires <= self._clock():
+        item = self._shares(name).get(name)
+        if item is None:
+            return self._for_good.get(name)
+        if item.expires is not None and item.expires <= self._clock():
             self._drop(name)
             return None
         return item
@@ -164,26 +260,34 @@ class MemoryStore:
     def _put(self, name: _Name, content: _Content, ttl: float | None, size: int) -> None:
         size += _ITEM + _length(name[1])
         self._drop(name)
-        if size > self._limit:
-            raise StoreUnavailable(f"{size} bytes are more than the store may hold ({self._limit})")
         self._sweep()
-        while self.size + size > self._limit and self._items:
-            self._drop(next(iter(self._items)))
+        self._make_room(name, size)
         if ttl is None:
             self._for_good[name] = _Item(content, None, size)
+            self._for_good_size += size
         else:
-            self._items[name] = _Item(content, self._clock() + ttl, size)
-        self.size += size
+            self._shares(name).add(name, _Item(content, self._clock() + ttl, size))
+
+    def _make_room(self, name: _Name, size: int) -> None:
+        shares, tenant = self._shares(name), tenant_of(name[1])
+        most = self._limit // 2 if shares is self._counts else self._limit
+        fits = size <= most
+        while fits and shares.size + size > most:
+            fits = shares.drop_one(tenant, size)
+        while fits and self.size + size > self._limit:
+            fits = self._state.drop_one(tenant, size) if shares is self._state else self._state.drop_one()
+        if not fits:
+            raise StoreUnavailable(f"{size} bytes are more than the store has room for ({most} in all)")
 
     def _drop(self, name: _Name) -> None:
-        item = self._items.pop(name, None) or self._for_good.pop(name, None)
-        if item is not None:
-            self.size -= item.size
+        self._shares(name).drop(name)
+        if (item := self._for_good.pop(name, None)) is not None:
+            self._for_good_size -= item.size
 
     def _sweep(self) -> None:
         """Look at a few items, in turn: what is over and never asked for again must not wait until memory is full."""
         if not self._to_sweep:
-            self._to_sweep.extend(self._items)
+            self._to_sweep.extend(self._state.names() + self._counts.names())
         for _ in range(min(_SWEPT, len(self._to_sweep))):
             self._find(self._to_sweep.popleft())
 

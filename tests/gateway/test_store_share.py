@@ -1,0 +1,58 @@
+"""One key that fills the store takes nothing from other keys: not their conversations, and not their limits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import aiohttp
+
+from moonshim.config import GatewayKey
+from moonshim.gateway.auth import new_key
+from tests.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.gateway.running import MODEL, config_for, running
+from tests.playing import Thought, chat_answer
+
+KIB: Final = 1024
+
+
+async def answers(peer: Peer, asked: Asked) -> None:
+    number = f"chatcmpl-{hash(asked.body) % 10**9}"
+    await peer.send(whole(json.dumps(chat_answer(Thought({}), "Hello.", []).whole | {"id": number}).encode()))
+
+
+async def fill_the_store(**given: Any) -> None:
+    """Two keys; one of them stores 3.2 MiB while the store may hold 1.5."""
+    (flooding, flooding_digest), (quiet, quiet_digest) = new_key(), new_key()
+    keys = (
+        GatewayKey(name="flooding", digest=flooding_digest, requests_per_minute=17),
+        GatewayKey(name="quiet", digest=quiet_digest, requests_per_minute=3),
+    )
+    async with (
+        Host(answers) as host,
+        running(config_for(host.url, keys=keys, **given)) as server,
+        aiohttp.ClientSession(server.url) as client,
+    ):
+
+        async def respond(key: str, **body: Any) -> tuple[int, Any]:
+            headers = {"x-api-key": key}
+            async with client.post("/v1/responses", json={"model": MODEL, **body}, headers=headers) as answer:
+                assert "x-moonshim-lost" not in answer.headers
+                return answer.status, await answer.json()
+
+        server.gate.limiter._clock = lambda: 600.0  # however long this takes, it is one minute
+        _, first = await respond(quiet, input="Remember this.")
+        for number in range(16):
+            status, last = await respond(flooding, input=f"{number}" + "x" * 200 * KIB)
+            assert status == 200
+        assert (await respond(flooding, input="again", previous_response_id=last["id"]))[0] == 200
+        assert [(await respond(quiet, input="More.", previous_response_id=first["id"]))[0] for _ in range(3)] == [
+            200,
+            200,
+            429,
+        ]
+        assert (await respond(flooding, input="one more"))[0] == 429
+
+
+def test_a_key_that_fills_the_memory_takes_nothing_from_other_keys() -> None:
+    run(fill_the_store(store="memory:", memory_bytes=1500 * KIB))
