@@ -93,7 +93,9 @@ def test_providers_models_and_prices_are_those_of_the_gateway(host: Simulator, t
     # A data folder that cannot be made is told, and is no reason not to answer.
     (folder / "data").touch()
     done = moonshim_(
-        *("chat", "-p", "hello", "--model", "smart", "--output", "json"), cwd=folder, XDG_DATA_HOME=str(folder / "data")
+        *("chat", "-p", "hello", "--model", "smart", "--output", "json", "--config", "moonshim.toml"),
+        cwd=folder,
+        XDG_DATA_HOME=str(folder / "data"),
     )
     answer = json.loads(done.out)
     assert (answer["provider"], answer["model"], answer["text"]) == ("other", "kimi-k3", "Hello yourself.")

@@ -128,7 +128,7 @@ def test_a_host_that_is_too_slow_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_wrong_use_is_told_with_exit_code_2(tmp_path: Path, arguments: list[str], told: str) -> None:
     configuration(tmp_path, lab="http://127.0.0.1:9")
-    done = moonshim_("doctor", *arguments, cwd=tmp_path, LAB_KEY=KEY)
+    done = moonshim_("doctor", *arguments, cwd=tmp_path, LAB_KEY=KEY, MOONSHIM_CONFIG="moonshim.toml")
     assert (done.code, done.out) == (2, b"")
     assert told in done.told
 

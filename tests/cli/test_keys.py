@@ -46,7 +46,14 @@ Runner = Callable[..., Run]
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", {"HOME": str(tmp_path / "home")})
-    return lambda *arguments: Run(capsys, *arguments)
+
+    def runner(*arguments: str | Path) -> Run:
+        for name in ("moonshim.toml", "moonshim.json"):
+            if (tmp_path / name).exists():
+                os.environ.setdefault("MOONSHIM_CONFIG", name)  # a file that is named needs no trust
+        return Run(capsys, *arguments)
+
+    return runner
 
 
 @pytest.fixture

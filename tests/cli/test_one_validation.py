@@ -50,10 +50,10 @@ def test_the_check_refuses_what_serve_refuses(line: str, word: str, tmp_path: Pa
         database.execute("CREATE TABLE theirs (x)")
     database.close()
     before = sorted(tmp_path.iterdir())
-    checked = moonshim_("config", "check", cwd=tmp_path)
+    checked = moonshim_("config", "check", cwd=tmp_path, MOONSHIM_CONFIG="moonshim.toml")
     assert (checked.code, checked.out) == (1, b"")
     assert sorted(tmp_path.iterdir()) == before, "a check creates nothing"
-    served = moonshim_("serve", "--port", "0", cwd=tmp_path)
+    served = moonshim_("serve", "--port", "0", cwd=tmp_path, MOONSHIM_CONFIG="moonshim.toml")
     assert (served.code, served.out) == (2, b"")
     reason = checked.lines[0].removeprefix("✗ ").partition("moonshim.toml: ")[2]
     assert word in reason
@@ -69,7 +69,8 @@ def test_the_check_of_an_environment_refuses_what_serve_refuses(
     assert moonshim_("serve", "--port", "0", cwd=tmp_path).code == 2
 
 
-def test_what_the_check_accepts_is_served(tmp_path: Path) -> None:
+def test_what_the_check_accepts_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOONSHIM_CONFIG", "moonshim.toml")
     gateway = '[gateway]\nstore = "sqlite:new/state.db"\nworkers = 2\nlog_dir = "logs/of/today"\n'
     (tmp_path / "moonshim.toml").write_text(PROVIDER + gateway)
     assert moonshim_("config", "check", cwd=tmp_path).code == 0

@@ -68,7 +68,7 @@ class TestWhatIsRefused:
 
     def test_a_broken_file_is_told_with_its_line(self, tmp_path: Path) -> None:
         (tmp_path / "moonshim.toml").write_text(CONFIG.format(name="a") + "modles = []\n")
-        done = serve(cwd=tmp_path)
+        done = serve("--config", "moonshim.toml", cwd=tmp_path)
         assert done.code == 2
         assert "moonshim.toml:5" in done.told
         assert "models" in done.told
@@ -217,7 +217,7 @@ class TestServing:
     def test_a_change_of_the_file_is_used_and_a_broken_one_is_not(self, tmp_path: Path) -> None:
         path = tmp_path / "moonshim.toml"
         path.write_text(CONFIG.format(name="first"))
-        with running(cwd=tmp_path) as gateway:
+        with running("--config", path, cwd=tmp_path) as gateway:
             assert "providers: first" in gateway.line
             path.write_text("no [toml")
             wait_until(lambda: "configuration_kept" in gateway.told, "the broken file is told")

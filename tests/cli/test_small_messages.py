@@ -40,7 +40,7 @@ port = "${PORT}"
 store = "$STORE"
 """
     )
-    done = moonshim_("config", "check", cwd=tmp_path)
+    done = moonshim_("config", "check", "moonshim.toml", cwd=tmp_path)
     assert done.code == 1
     places = [line.split(": ")[1] for line in done.lines if "moonshim.toml" in line]
     assert len(places) == 7

@@ -89,7 +89,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
     with Simulator(nature="selfhost").running() as host:
         config = "".join(PROVIDER.format(name=name, url=host.url, more=more) for name, more in providers.items())
         (tmp_path / "moonshim.toml").write_text(config)
-        with running("serve", "--log-dir", "logs", cwd=tmp_path) as gateway:
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
             for provider in providers:
                 for dialect in ("chat", "messages", "responses"):
                     for fault in FAULTS:
@@ -112,7 +112,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
 def test_a_replay_is_what_the_client_got(tmp_path: Path) -> None:
     with Simulator(nature="selfhost").running() as host:
         (tmp_path / "moonshim.toml").write_text(PROVIDER.format(name="sim", url=host.url, more=""))
-        with running("serve", "--log-dir", "logs", cwd=tmp_path) as gateway:
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
             ask(gateway, "messages", "sim/kimi-k2.5+markers-in-content")
             assert gateway.stop() == 0
     (log,) = by_request(tmp_path).values()
@@ -126,7 +126,7 @@ def test_a_log_is_explained_with_the_changes_that_were_made(tmp_path: Path) -> N
     with Simulator(nature="selfhost").running() as host:
         provider = PROVIDER.format(name="sim", url=host.url, more='host = "moonshot"')
         (tmp_path / "moonshim.toml").write_text(provider)
-        with running("serve", "--log-dir", "logs", cwd=tmp_path) as gateway:
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
             tools = [{"name": "get_weather", "input_schema": SCHEMA}]
             asked = {"messages": [{"role": "user", "content": ASKED}], "max_tokens": 1000, "tools": tools}
             status, _ = gateway.post(

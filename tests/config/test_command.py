@@ -62,7 +62,7 @@ store = "redis://:hush-hush@cache:6379/0"
 
 def test_it_says_what_a_file_means_and_nothing_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "moonshim.toml").write_text(FILE)
-    code, out, told = run(capsys, "check")
+    code, out, told = run(capsys, "check", "moonshim.toml")
     assert (code, told) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     for line in (
@@ -149,7 +149,7 @@ def test_the_example_is_one_that_can_be_used(tmp_path: Path, capsys: pytest.Capt
     code, out, _ = run(capsys, "example")
     assert (code, out) == (0, EXAMPLE)
     (tmp_path / "moonshim.toml").write_text(out)
-    code, out, _ = run(capsys, "check")
+    code, out, _ = run(capsys, "check", "moonshim.toml")
     assert code == 0
     assert "missing (MOONSHOT_API_KEY)" in out
 
@@ -165,7 +165,7 @@ def test_a_terminal_gets_colours(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     (tmp_path / "moonshim.toml").write_text(FILE)
     ours, theirs = pty.openpty()
-    program = "import sys; from moonshim.cli.config import main; sys.exit(main(['check']))"
+    program = "import sys; from moonshim.cli.config import main; sys.exit(main(['check', 'moonshim.toml']))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment(), stdout=theirs, timeout=60, check=False
     )
@@ -193,6 +193,6 @@ def test_a_plug_in_that_ends_the_process_is_a_problem_like_any_other(
     (tmp_path / "leaving.py").write_text(f"raise {ending}(7)\n")
     file = tmp_path / "moonshim.toml"
     file.write_text(f'{PROVIDER}transformer = {{ use = ["./leaving.py:Leaving"] }}\n')
-    code, _, said = run(capsys, "check")
+    code, _, said = run(capsys, "check", "moonshim.toml")
     assert (code, "1 problem" in said) == (1, True)
     assert f"cannot be loaded: {ending}: 7" in said

@@ -15,6 +15,7 @@ from moonshim.config import (
     endpoint_of,
     find_config,
     load_config,
+    look_for_config,
     warnings_of,
 )
 from moonshim.config.environment import KNOWN_HOSTS, KnownHost
@@ -41,7 +42,9 @@ def test_the_command_line_counts_before_the_variable_before_this_folder_before_t
         here / "moonshim.toml",
     ):
         made(path)
-        assert find_config(None, environ, here) == path
+        found = look_for_config(None, environ, here)
+        assert found is not None
+        assert (found.path, found.needs_trust) == (path, path.parent == here)
     environ["MOONSHIM_CONFIG"] = str(made(tmp_path / "by-variable.toml"))
     assert find_config(None, environ, here) == tmp_path / "by-variable.toml"
     made(here / "by-hand.toml")

@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "serve": "run the gateway: one address for every client",
     "simulate": "run a Kimi API without a model: strict, and with faults on a dial",
     "chat": "chat with a model that has tools, or get one answer for a script",
+    "trust": "show what a configuration in the current folder would do, and trust it",
     "config": "check a configuration, or print an example of one",
     "keys": "make, list and revoke the keys of the gateway",
     "doctor": "ask every provider once, and tell what is right and what is not",
@@ -33,6 +34,7 @@ examples:
   moonshim chat -p "…"          one answer, for scripts
   moonshim doctor               is every key, address and model right? asks each host once
   moonshim config example > moonshim.toml           a file to begin with
+  moonshim trust                let this folder's moonshim.toml be used, after a look at what it does
   moonshim config check         what a configuration means, or everything that is wrong with it
   moonshim keys new alice       a key for somebody else who uses this gateway
   moonshim mend leaked.sse      the mended stream; what was put right is told on standard error

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from moonshim.cli import console
+from moonshim.cli.trust import review_lines
 from moonshim.config import (
     EXAMPLE,
     LOOKED_FOR,
@@ -20,11 +21,12 @@ from moonshim.config import (
     TransformerUse,
     config_from_environment,
     endpoint_of,
-    find_config,
     load_config,
+    look_for_config,
     warnings_of,
     without_secrets,
 )
+from moonshim.config.trust import reviewed, trust_problem
 from moonshim.gateway.settings import HOST, PORT, ServeSettings, startup_problems
 from moonshim.hosts.detect import needs_for
 from moonshim.serving.listening import CannotListen
@@ -39,7 +41,8 @@ examples:
   moonshim config check ~/.claude-code-router/config.json
 
 Without FILE it is what `moonshim serve` would read: MOONSHIM_CONFIG, moonshim.toml or moonshim.json here, the same in
-your configuration folder, or else the usual environment variables.
+your configuration folder, or else the usual environment variables. A file here that is not trusted (see `moonshim
+trust --help`) is only read: what it would do is shown, and nothing of it is run.
 
 exit codes:
   0  the configuration can be used; what it means is shown, and what may surprise
@@ -77,8 +80,10 @@ def _action(text: str) -> str:
 
 def _check(file: str | None) -> int:
     try:
-        path = find_config(file, os.environ, Path.cwd())
-        config = load_config(path, os.environ) if path is not None else config_from_environment(os.environ)
+        found = look_for_config(file, os.environ, Path.cwd())
+        if found is not None and found.needs_trust and (problem := trust_problem(found.path, os.environ)) is not None:
+            return _show_untrusted(found.path, problem)
+        config = load_config(found.path, os.environ) if found is not None else config_from_environment(os.environ)
     except ConfigError as error:
         return _refuse(error.problems, error.notes)
     if config is None:
@@ -92,6 +97,18 @@ def _check(file: str | None) -> int:
         return _refuse([f"{config.source}: {problem}" for problem in problems], warnings_of(config))
     print("\n".join(_report(config, console.Paint(sys.stdout))), flush=True)
     return console.DONE
+
+
+def _show_untrusted(path: Path, problem: str) -> int:
+    """A file that nobody has trusted is only read: no plug-in, no variable and no other file is looked at."""
+    try:
+        load_config(path, None)
+    except ConfigError as error:
+        return _refuse([*error.problems, problem], error.notes)
+    review = reviewed(path, os.environ)[0]
+    lines = review_lines(review, console.Paint(sys.stdout))
+    print("\n".join([f"{console.safe(str(path))} would do this:", *lines, ""]), flush=True)
+    return _refuse([problem], [])
 
 
 def _startup_problems(config: Config) -> list[str]:

@@ -15,8 +15,9 @@ from typing import Final
 
 from moonshim.cli import console
 from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of, create_file
-from moonshim.config import ConfigError, GatewayKey, find_config, load_keys, new_config_path
+from moonshim.config import ConfigError, FoundConfig, GatewayKey, load_keys, look_for_config, new_config_path
 from moonshim.config.locked_files import locked
+from moonshim.config.trust import remember, require_trust, reviewed
 from moonshim.gateway.auth import new_key
 
 __all__ = ["main"]
@@ -72,17 +73,18 @@ def _new(given: argparse.Namespace) -> int:
         "concurrent_streams": given.streams,
     }
     entry |= {field: value for field, value in optional.items() if value is not None}
-    path = new_config_path(given.config, os.environ, Path.cwd()) if (found := _found(given)) is None else found
+    found = _found(given) or FoundConfig(new_config_path(given.config, os.environ, Path.cwd()), needs_trust=False)
+    path = found.path
     if given.print:
         key, entry["digest"] = new_key()
-        in_json = found is not None and KeyFile(found).is_json
+        in_json = path.exists() and KeyFile(path).is_json
         print(f"{key}\n\n{block_of(entry, in_json=in_json)}", end="", flush=True)
         console.say(
             "moonshim keys: the first line is the key, shown this once; the rest is for the configuration. It "
             "should also say `require_keys = true` under `[gateway]`"
         )
         return console.DONE
-    with _editing(path):
+    with _editing(found):
         created = not path.exists()
         names = [] if created else [known.name for known in load_keys(path, os.environ)]
         if given.name.lower() in map(str.lower, names):
@@ -103,7 +105,10 @@ def _new(given: argparse.Namespace) -> int:
 
 
 def _list(given: argparse.Namespace) -> int:
-    path = _existing(given)
+    found = _existing(given)
+    path = found.path
+    if found.needs_trust:
+        require_trust(path, os.environ)
     keys = load_keys(path, os.environ)
     if not keys:
         console.say(f"moonshim keys: {path} has no keys")
@@ -133,8 +138,9 @@ def _row(key: GatewayKey) -> tuple[str, ...]:
 
 
 def _revoke(given: argparse.Namespace) -> int:
-    path = _existing(given)
-    with _editing(path):
+    found = _existing(given)
+    path = found.path
+    with _editing(found):
         names = [key.name for key in load_keys(path, os.environ)]
         if given.name not in names:
             near = difflib.get_close_matches(given.name, names, n=3)
@@ -151,29 +157,34 @@ def _revoke(given: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _editing(path: Path) -> Iterator[None]:
-    """Nobody else changes the keys in this file meanwhile."""
+def _editing(found: FoundConfig) -> Iterator[None]:
+    """Nobody else changes the keys in this file meanwhile. One that is trusted is so with the change, too."""
+    path = found.path
     try:
         with locked(path):
+            if found.needs_trust:
+                require_trust(path, os.environ)
             yield
+            if found.needs_trust:
+                remember(path, os.environ, reviewed(path, os.environ)[1])
     except OSError as error:
         what = "changed" if path.exists() else "created"
         raise CannotEdit(f"{path}: cannot be {what}: {error.strerror}") from None
 
 
-def _found(given: argparse.Namespace) -> Path | None:
+def _found(given: argparse.Namespace) -> FoundConfig | None:
     """The file that `moonshim serve` would read, if there is one."""
     try:
-        return find_config(given.config, os.environ, Path.cwd())
+        return look_for_config(given.config, os.environ, Path.cwd())
     except ConfigError:  # it was named, and does not exist
         return None
 
 
-def _existing(given: argparse.Namespace) -> Path:
-    path = find_config(given.config, os.environ, Path.cwd())
-    if path is None:
+def _existing(given: argparse.Namespace) -> FoundConfig:
+    found = look_for_config(given.config, os.environ, Path.cwd())
+    if found is None:
         raise CannotEdit("there is no configuration file; `moonshim keys new NAME` creates one, --config names another")
-    return path
+    return found
 
 
 def _name(text: str) -> str:

@@ -9,11 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from moonshim.cli import console, numbers
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
-    from moonshim.config import Config
+    from moonshim.config import Config, FoundConfig
     from moonshim.gateway.settings import ServeSettings
 
 __all__ = ["main", "parser"]
@@ -129,14 +131,15 @@ def _version() -> str:
 def _settings(given: Any) -> tuple[ServeSettings, Config]:
     from moonshim.gateway.settings import ServeSettings, startup_problems
 
-    path, config = _configuration(given)
+    found, config = _configuration(given)
     settings = ServeSettings.of(
         config,
         factory=_DEMO if given.demo else None,
         host=given.host,
         port=given.port,
         workers=given.workers,
-        config=None if path is None else str(path),
+        config=None if found is None else str(found.path),
+        needs_trust=None if found is None else found.needs_trust,
         log_dir=given.log_dir,
         log_level=given.log_level,
         graceful_seconds=given.graceful_seconds,
@@ -148,20 +151,23 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
     return settings, config
 
 
-def _configuration(given: Any) -> tuple[Path | None, Config]:
+def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
     """Where the configuration is, if in a file, and what it says."""
-    from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, find_config, load_config
+    from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, load_config, look_for_config
     from moonshim.config.finding import user_folders
+    from moonshim.config.trust import require_trust
 
     if given.demo:
         from moonshim.cli.demo_service import demo_config
 
         return None, demo_config("http://127.0.0.1", os.environ)
     try:
-        path = find_config(given.config, os.environ, Path.cwd())
-        if path is not None:
-            path = path.absolute()
-            return path, load_config(path, os.environ)
+        found = look_for_config(given.config, os.environ, Path.cwd())
+        if found is not None:
+            found = replace(found, path=found.path.absolute())
+            if found.needs_trust:
+                require_trust(found.path, os.environ)
+            return found, load_config(found.path, os.environ)
         config = config_from_environment(os.environ)
     except ConfigError as error:
         lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)

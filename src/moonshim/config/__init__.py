@@ -3,7 +3,7 @@
 from moonshim.config.endpoints import endpoint_of, without_secrets
 from moonshim.config.environment import LOOKED_FOR, config_from_environment
 from moonshim.config.example import EXAMPLE
-from moonshim.config.finding import find_config, new_config_path
+from moonshim.config.finding import FoundConfig, look_for_config, new_config_path
 from moonshim.config.loading import load_config, load_keys, parse_config
 from moonshim.config.model import (
     Config,
@@ -19,6 +19,7 @@ from moonshim.config.model import (
     TransformerUse,
 )
 from moonshim.config.problems import ConfigError
+from moonshim.config.trust import find_config
 from moonshim.config.warned import warnings_of
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "LOOKED_FOR",
     "Config",
     "ConfigError",
+    "FoundConfig",
     "GatewayKey",
     "KeySource",
     "Limits",
@@ -41,6 +43,7 @@ __all__ = [
     "find_config",
     "load_config",
     "load_keys",
+    "look_for_config",
     "new_config_path",
     "parse_config",
     "warnings_of",

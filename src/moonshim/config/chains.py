@@ -23,7 +23,7 @@ from moonshim.hosts.extra_body import check_extra_body, deep_merge
 if TYPE_CHECKING:
     from moonshim.transformers import Chain
 
-__all__ = ["Chains", "chain_warnings", "read_chains"]
+__all__ = ["Chains", "chain_warnings", "is_plug_in", "plug_in_file", "read_chains"]
 
 OURS: Final = ("Kimi", "Log")
 
@@ -95,7 +95,7 @@ def read_chains(
     """The chains under `transformer`. `plug_ins`: what the file itself has declared, by name. `lenient`: a chain of a
     model that is not there does nothing, as in claude-code-router, instead of being an error. `javascript`: it has
     declared plug-ins that cannot be run, whose names nobody knows."""
-    reader = _Reader(table.problems, plug_ins, folder, javascript)
+    reader = _Reader(table.problems, plug_ins, folder, javascript, inert=table.inert)
     chains = Chains()
     if "use" in table:
         uses = reader.uses(table.anything("use"), table.at("use"))
@@ -125,6 +125,17 @@ def read_chains(
     return chains
 
 
+def is_plug_in(name: str) -> bool:
+    """Whether a link of this name is code of somebody else."""
+    return name not in OURS and name.lower() not in _FOREIGN and not name.endswith((".js", ".cjs", ".mjs"))
+
+
+def plug_in_file(name: str, folder: File) -> File | None:
+    """The file that a plug-in is in, if it is named by a file: it is looked for beside the configuration."""
+    found = _PLACE.fullmatch(name)
+    return folder / File(found["file"]).expanduser() if found is not None and found["file"] else None
+
+
 def chain_warnings(provider: Provider) -> list[str]:
     """What is odd about the chains of a provider, each thing once."""
     shared, own = provider.transformers or (), provider.model_transformers
@@ -140,8 +151,15 @@ class _Reader:
     """Reads the lists of one provider."""
 
     def __init__(
-        self, problems: Problems, plug_ins: Mapping[str, TransformerUse], folder: File | None, javascript: bool
+        self,
+        problems: Problems,
+        plug_ins: Mapping[str, TransformerUse],
+        folder: File | None,
+        javascript: bool,
+        *,
+        inert: bool,
     ) -> None:
+        self._inert = inert
         self._problems = problems
         self._plug_ins = plug_ins
         self._folder = folder
@@ -149,6 +167,8 @@ class _Reader:
 
     def uses(self, value: Any, path: Path) -> list[tuple[TransformerUse, Path]]:
         """The links as they are written, and where."""
+        if value is None and self._inert:
+            return []
         if not isinstance(value, list):
             self._problems.add(path, f"this must be a list of transformers, not {kind_of(value)}")
             return []
@@ -183,7 +203,8 @@ class _Reader:
                 continue
             use = self._placed(use)
             try:
-                _loaded((use,))
+                if use.name in OURS or not self._inert:
+                    _loaded((use,))
             except MoonshimError as error:
                 if self._javascript and declared is None and use.name not in OURS:
                     self._problems.note(
@@ -215,11 +236,8 @@ class _Reader:
 
     def _placed(self, use: TransformerUse) -> TransformerUse:
         """A plug-in's file is looked for beside the configuration."""
-        found = _PLACE.fullmatch(use.name)
-        if found is None or not found["file"] or self._folder is None:
-            return use
-        path = File(found["file"]).expanduser()
-        return TransformerUse(str(self._folder / path) + use.name[found.end("file") :], use.options)
+        file = plug_in_file(use.name, self._folder) if self._folder is not None else None
+        return use if file is None else TransformerUse(f"{file}:{use.name.rpartition(':')[2]}", use.options)
 
 
 def _loaded(uses: tuple[TransformerUse, ...]) -> Chain:

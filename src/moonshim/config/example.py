@@ -7,7 +7,8 @@ from typing import Final
 __all__ = ["EXAMPLE"]
 
 EXAMPLE: Final = """\
-# Moonshim reads this file as moonshim.toml in the folder where it runs, or wherever --config or MOONSHIM_CONFIG says.
+# Moonshim reads this file as moonshim.toml in the folder where it runs, once `moonshim trust` was told so there, or
+# wherever --config or MOONSHIM_CONFIG says.
 # `moonshim config check` says whether it is right. Every key: docs/configuration.md
 # Values may have variables in them: ${VAR}, ${VAR:-default}.
 

@@ -7,17 +7,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from moonshim.config.problems import ConfigError
 
-__all__ = ["VARIABLE", "find_config", "new_config_path", "user_folders"]
+__all__ = ["NAMES", "VARIABLE", "FoundConfig", "look_for_config", "new_config_path", "user_folders"]
 
 VARIABLE: Final = "MOONSHIM_CONFIG"
-_NAMES: Final = ("moonshim.toml", "moonshim.json")
+NAMES: Final = ("moonshim.toml", "moonshim.json")
 
 
-def find_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+class FoundConfig(Struct, frozen=True):
+    """A configuration file that is there."""
+
+    path: Path
+    needs_trust: bool
+    """Nobody named it, and it is not in the user's own folder: it lies in the current one."""
+
+
+def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> FoundConfig | None:
     """The file: as the command line says, as `MOONSHIM_CONFIG` says, here, or in the user's configuration folder.
 
+    Whether it is trusted is not looked at: to read one that is used, `find_config` finds it.
     Raises `ConfigError` when a file that was named is not there: another one must not take its place.
     """
     named = explicit or environ.get(VARIABLE)
@@ -25,15 +36,19 @@ def find_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> 
         path = cwd / Path(named).expanduser()
         if not path.exists():
             raise ConfigError([f"{named}: there is no such file (named by {'--config' if explicit else VARIABLE})"])
-        return path
-    folders = [cwd, *user_folders(environ)]
-    return next((path for folder in folders for name in _NAMES if (path := folder / name).is_file()), None)
+        return FoundConfig(path, needs_trust=False)
+    own = user_folders(environ)
+    found = next((path for folder in [cwd, *own] for name in NAMES if (path := folder / name).is_file()), None)
+    if found is None:
+        return None
+    folders = {folder.resolve() for folder in own}
+    return FoundConfig(found, needs_trust=found.parent == cwd and cwd.resolve() not in folders)
 
 
 def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """Where to create a configuration file, so that `find_config` finds it: as named, or in the user's folder."""
     named = explicit or environ.get(VARIABLE)
-    return cwd / Path(named).expanduser() if named else [*user_folders(environ), cwd][0] / _NAMES[0]
+    return cwd / Path(named).expanduser() if named else [*user_folders(environ), cwd][0] / NAMES[0]
 
 
 def user_folders(environ: Mapping[str, str], platform: str = sys.platform) -> list[Path]:

@@ -23,8 +23,11 @@ from moonshim.config.settings_tables import GATEWAY_KEYS, read_gateway, read_num
 __all__ = ["load_config", "load_keys", "parse_config"]
 
 
-def load_config(path: File | str, environ: Mapping[str, str]) -> Config:
-    """The configuration in a file. Paths in it begin at its folder."""
+def load_config(path: File | str, environ: Mapping[str, str] | None) -> Config:
+    """The configuration in a file. Paths in it begin at its folder.
+
+    Without an `environ` it is only read: no variable, no other file and no plug-in is looked at.
+    """
     file = File(path)
     text = read_text(path)
     return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
@@ -44,7 +47,7 @@ def load_keys(path: File | str, environ: Mapping[str, str]) -> tuple[GatewayKey,
 
 
 def parse_config(
-    text: str, *, suffix: str, environ: Mapping[str, str], source: str, folder: File | None = None
+    text: str, *, suffix: str, environ: Mapping[str, str] | None, source: str, folder: File | None = None
 ) -> Config:
     """The configuration in a text. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
 
@@ -57,13 +60,13 @@ def parse_config(
     config = _Reading(problems, environ, folder).config(value)
     if problems.errors:
         raise ConfigError(problems.errors, problems.notes)
-    return with_overrides(config, environ)
+    return config if environ is None else with_overrides(config, environ)
 
 
 class _Reading:
     """Reads one value into a configuration."""
 
-    def __init__(self, problems: Problems, environ: Mapping[str, str], folder: File | None) -> None:
+    def __init__(self, problems: Problems, environ: Mapping[str, str] | None, folder: File | None) -> None:
         self._problems = problems
         self._environ = environ
         self._folder = folder
@@ -139,6 +142,8 @@ class _Reading:
 
     def _from_environment(self) -> Config:
         """A file that names no provider leaves them to the environment."""
+        if self._environ is None:
+            return Config()
         try:
             found = config_from_environment(self._environ)
         except ConfigError as error:

@@ -30,10 +30,11 @@ _MISSING: Final = object()
 class Table:
     """One table of a file. Every value that is asked for is right or reported; a value itself is never repeated.
 
-    Variables (`${VAR}`) are put in when a value is asked for: what nobody needs cannot be missing.
+    Variables (`${VAR}`) are put in when a value is asked for: what nobody needs cannot be missing. Without an `environ`
+    the table is inert: what has a variable is as if it were not there, and no other file is looked at.
     """
 
-    def __init__(self, value: Any, path: Path, problems: Problems, environ: Mapping[str, str]) -> None:
+    def __init__(self, value: Any, path: Path, problems: Problems, environ: Mapping[str, str] | None) -> None:
         self.path = path
         self.problems = problems
         self._environ = environ
@@ -49,6 +50,10 @@ class Table:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
+
+    @property
+    def inert(self) -> bool:
+        return self._environ is None
 
     def at(self, key: str) -> Path:
         return (*self.path, key)
@@ -113,6 +118,8 @@ class Table:
         if _VARIABLE.fullmatch(name) is None:
             self.error(key, "this must be the name of an environment variable, not what is in it")
             return None, ""
+        if self._environ is None:
+            return None, name
         return self._environ.get(name, ""), name if name.isupper() else "that it names"
 
     def choice(self, key: str, words: Iterable[str]) -> str | None:
@@ -210,13 +217,13 @@ class Table:
         self.knows(*given)
         if len(given) > 1:
             self.error(given[1], f"this says the same as `{given[0]}`: one of them is enough")
-        if not given:
+        if not given or (self.inert and _with_variables(self._values[given[0]])):
             return key, _MISSING
         return given[0], self._expanded(self._values[given[0]], self.at(given[0]))
 
     def _expanded(self, value: Any, path: Path) -> Any:
         match value:
-            case str() if "$" in value:
+            case str() if "$" in value and self._environ is not None:
                 text, problems = expanded(value, self._environ)
                 self.problems.add_unknown(path, problems)
                 return text
@@ -243,13 +250,18 @@ class Table:
 def existing_file(table: Table, key: str, folder: File | None) -> str | None:
     """The path of a file that must be there; relative ones begin at `folder`."""
     text = table.text(key)
-    if text is None:
+    if text is None or table.inert:
         return None
     path = placed(text, folder)
     if not File(path).is_file():
         table.error(key, f"there is no file {path}")
         return None
     return path
+
+
+def _with_variables(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return has_variable(value) if isinstance(value, str) else any(map(_with_variables, inner))
 
 
 def placed(text: str, folder: File | None) -> str:

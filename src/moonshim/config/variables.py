@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["expanded", "has_variable", "variable_of"]
+__all__ = ["expanded", "has_variable", "variable_of", "variables_in"]
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 # `$VAR` without braces only at the start, up to the end or a slash, in capitals: claude-code-router's files have it
@@ -47,6 +47,16 @@ def expanded(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 
 def has_variable(text: str) -> bool:
     return any(found[0] != "$$" for found in _REFERENCE.finditer(text))
+
+
+def variables_in(text: str) -> list[str]:
+    """The names of the variables that a text has in it.
+
+    >>> variables_in("${A}/${B:-b}, $$5")
+    ['A', 'B']
+    """
+    inner = [_INSIDE.fullmatch(found[1] or found[2] or "") for found in _REFERENCE.finditer(text)]
+    return [found[1] for found in inner if found is not None]
 
 
 def variable_of(text: str) -> str | None:

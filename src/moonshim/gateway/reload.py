@@ -101,20 +101,25 @@ async def watch(
     path: Path,
     on_change: Callable[[], Awaitable[object]],
     *,
+    also: Path | None = None,
     seconds: float = POLL_SECONDS,
     settle: float = SETTLE_SECONDS,
     missed: float = MISSED_SECONDS,
 ) -> None:
-    """Call `on_change` whenever the file is another one, or says something else; runs until it is cancelled.
+    """Call `on_change` whenever the file, or the one beside it (`also`), is another one; runs until it is cancelled.
 
     A look at it each second costs nothing, works on every file system, and sees a file that was replaced, by an
     editor or by the link that Kubernetes turns around. One that stays away is told of, once.
     """
-    known, gone = _mark(path), 0.0
+
+    def look() -> tuple[Mark, Mark]:
+        return _mark(path), None if also is None else _mark(also)
+
+    known, gone = look(), 0.0
     while True:
         await asyncio.sleep(seconds)
-        found = _mark(path)
-        if found is None:  # for a moment: somebody is replacing it
+        found = look()
+        if found[0] is None:  # for a moment: somebody is replacing it
             gone += seconds
             if gone - seconds < missed <= gone:
                 logs.event("configuration_missing", level="warning", file=str(path), in_use="what it said last")
@@ -124,11 +129,11 @@ async def watch(
             continue
         while True:
             await asyncio.sleep(settle)
-            again = _mark(path)
+            again = look()
             if again == found:
                 break
             found = again
-        if found is not None:
+        if found[0] is not None:
             known = found
             await on_change()
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from moonshim.config import Config, Limits, config_from_environment, load_config, warnings_of
+from moonshim.config.trust import record_of_trust, require_trust
 from moonshim.gateway import logs
 from moonshim.gateway.app import build_app
 from moonshim.gateway.gate import Gate
@@ -47,7 +48,8 @@ class GatewayService:
         )
         self._watching: asyncio.Task[None] | None = None
         if settings.config is not None:
-            changed = watch(Path(settings.config), lambda: self._reloader.reload("the file changed"))
+            trust = record_of_trust(os.environ) if settings.needs_trust else None
+            changed = watch(Path(settings.config), lambda: self._reloader.reload("the file changed"), also=trust)
             self._watching = asyncio.create_task(changed)
 
     def drain(self) -> None:
@@ -64,5 +66,7 @@ class GatewayService:
 
 def _load(settings: ServeSettings) -> Config:
     if settings.config is not None:
+        if settings.needs_trust:
+            require_trust(Path(settings.config), os.environ)
         return load_config(Path(settings.config), os.environ)
     return config_from_environment(os.environ) or Config()

@@ -36,6 +36,8 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     workers: int = 1
     config: str | None = None
     """The file; None: the usual environment variables."""
+    needs_trust: bool = False
+    """Whether the file was only found in the current folder: then it is used only as long as it is trusted."""
     log_dir: str | None = None
     log_level: str = "info"
     graceful_seconds: float = GRACEFUL_SECONDS
