@@ -12,9 +12,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["RedisServer", "redis_executable", "running_redis"]
+from redis import Redis
+
+__all__ = ["RedisCluster", "RedisServer", "redis_executable", "running_cluster", "running_redis"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DEADLINE: Final = 10.0
@@ -53,6 +55,8 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
         self.socket = folder / "redis.sock"
+        self.cluster_file = "nodes.conf"
+        """Where a server of a cluster remembers the others, when it is started with that option."""
 
     @property
     def url(self) -> str:
@@ -104,6 +108,60 @@ class RedisServer:
         self._process.send_signal(signal.SIGCONT)
 
 
+class RedisCluster:
+    """Three servers, each with a third of the slots, and no replicas."""
+
+    SLOTS: Final = 16384
+
+    def __init__(self, nodes: list[RedisServer]) -> None:
+        self.nodes = nodes
+
+    @property
+    def url(self) -> str:
+        return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start("--cluster-enabled", "yes", "--cluster-config-file", node.cluster_file)
+        for number, node in enumerate(self.nodes):
+            first, last = (self.SLOTS * place // len(self.nodes) for place in (number, number + 1))
+            self.run(node, "CLUSTER", "ADDSLOTS", *range(first, last))
+            self.run(node, "CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+        deadline = time.monotonic() + 3 * DEADLINE
+        while not all(self._is_whole(node) for node in self.nodes):
+            assert time.monotonic() < deadline, "the servers have not become a cluster in time"
+            time.sleep(0.02)
+
+    def _is_whole(self, node: RedisServer) -> bool:
+        return len(self.run(node, "CLUSTER", "SLOTS")) == len(self.nodes) and b"cluster_state:ok" in self.run(
+            node, "CLUSTER", "INFO"
+        )
+
+    def run(self, node: RedisServer, *command: str | bytes | int) -> Any:
+        """The answer of one server to a command, as it is sent."""
+        with Redis(port=node.port) as client:
+            client.response_callbacks.clear()
+            return client.execute_command(*command)
+
+    def empty(self) -> None:
+        for node in self.nodes:
+            node.empty()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
+
+
+@contextlib.contextmanager
+def running_cluster() -> Iterator[RedisCluster]:
+    with contextlib.ExitStack() as stack:
+        folders = [stack.enter_context(tempfile.TemporaryDirectory(prefix="moonshim-redis-")) for _ in range(3)]
+        cluster = RedisCluster([RedisServer(Path(folder)) for folder in folders])
+        stack.callback(cluster.stop)
+        cluster.start()
+        yield cluster
+
+
 @contextlib.contextmanager
 def running_redis(*options: str) -> Iterator[RedisServer]:
     # Short, since the path of a socket may have 107 bytes.
@@ -117,7 +175,10 @@ def running_redis(*options: str) -> Iterator[RedisServer]:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    """Servers of a cluster talk to each other at 10,000 above their port, so that one must be free too."""
+    while True:
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError, OverflowError):
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            other.bind(("127.0.0.1", port + 10_000))
+            return port

@@ -119,6 +119,28 @@ def test_a_store_that_goes_away_costs_only_what_it_knew(redis: RedisServer, way:
     run(test())
 
 
+def test_a_store_that_is_started_again_loses_nothing_that_was_being_written(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As long as this machine takes to start a server; a gateway waits for half a second and more.
+    monkeypatch.setattr(RedisStore.__init__, "__kwdefaults__", {"patience": 60.0, "rest": 1.0})
+
+    async def test() -> None:
+        async with scene(GOOD, store=redis.url) as one:
+            for client in CLIENTS:
+                redis.stop()
+                asking = asyncio.create_task(one.ask(client, body_of(client)))
+                before = len(one.host.asked)
+                await one.until(lambda before=before: len(one.host.asked) > before, "the host is asked")
+                await asyncio.to_thread(redis.start)
+                assert heard(client, await asking).text == "Hi."
+                assert await recalls(one, client) == (True, None)
+            assert lost(one, "remember") == 0
+            await one.settles()
+
+    run(test())
+
+
 def test_a_store_that_is_not_there_at_the_start_is_no_reason_not_to_serve(redis: RedisServer) -> None:
     async def test() -> None:
         redis.stop()

@@ -19,10 +19,10 @@ from moonshim.gateway.secret import minting_secret
 from moonshim.prepare import read_request
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
-from tests.redis_server import RedisServer, running_redis
+from tests.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
 
 TTL: Final = 600.0
-KINDS: Final = ("memory", "sqlite", "redis")
+KINDS: Final = ("memory", "sqlite", "redis", "redis-cluster")
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,18 @@ def server() -> Iterator[RedisServer]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RedisCluster]:
+    with running_cluster() as one:
+        yield one
+
+
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path, server: RedisServer) -> str:
+    if request.param == "redis-cluster":
+        cluster: RedisCluster = request.getfixturevalue("cluster")
+        cluster.empty()
+        return cluster.url
     server.empty()
     return {"memory": "memory:", "sqlite": f"sqlite:{tmp_path}/state.db", "redis": server.url}[request.param]
 
@@ -111,7 +121,7 @@ def test_three_rounds_get_back_all_that_was_thought(url: str) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "redis-cluster"], indirect=True)
 def test_another_gateway_and_one_that_was_restarted_know_it_too(url: str) -> None:
     async def run() -> None:
         for number in range(3):

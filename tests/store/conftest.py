@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_server import RedisServer, running_redis
+from tests.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
 from tests.store.opened import KINDS, Opened, opened
 
 
@@ -16,6 +16,12 @@ from tests.store.opened import KINDS, Opened, opened
 def redis_server() -> Iterator[RedisServer]:
     with running_redis() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    with running_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=KINDS)
@@ -26,11 +32,14 @@ def with_store(
 
     def run(test: Callable[[Opened], Awaitable[None]]) -> None:
         async def whole() -> None:
-            async with opened(request.param, tmp_path, redis_server) as one:
+            async with opened(request.param, tmp_path, server) as one:
                 await test(one)
 
-        if request.param == "redis":
-            redis_server.empty()
+        server: RedisServer | RedisCluster = redis_server
+        if request.param == "redis-cluster":
+            server = request.getfixturevalue("redis_cluster")
+        if request.param.startswith("redis"):
+            server.empty()
         asyncio.run(whole())
 
     return run

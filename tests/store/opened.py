@@ -12,9 +12,9 @@ from typing import Final
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
 from moonshim.store.sqlite import SqliteStore
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisCluster, RedisServer
 
-KINDS: Final = ("memory", "sqlite", "redis")
+KINDS: Final = ("memory", "sqlite", "redis", "redis-cluster")
 DEADLINE: Final = 10.0
 
 
@@ -46,7 +46,7 @@ class Opened:
 
 
 @contextlib.asynccontextmanager
-async def opened(kind: str, folder: Path, server: RedisServer) -> AsyncIterator[Opened]:
+async def opened(kind: str, folder: Path, server: RedisServer | RedisCluster) -> AsyncIterator[Opened]:
     now = [1_000_000.0]
 
     def tick(seconds: float) -> None:
@@ -61,7 +61,7 @@ async def opened(kind: str, folder: Path, server: RedisServer) -> AsyncIterator[
         case _:
             stores = [await open_store(server.url, memory_bytes=1) for _ in range(2)]
     try:
-        yield Opened(kind, stores[0], stores[1], None if kind == "redis" else tick)
+        yield Opened(kind, stores[0], stores[1], None if kind.startswith("redis") else tick)
     finally:
         for store in stores:
             await store.close()

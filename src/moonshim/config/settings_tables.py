@@ -33,7 +33,7 @@ GATEWAY_KEYS: Final = (
     "open_without_keys",
     "require_keys",
 )
-_STORES: Final = re.compile(r"memory:|sqlite:.+|(?:rediss?|valkeys?|unix)://.+")
+_STORES: Final = re.compile(r"memory:|sqlite:.+|(?:(?:rediss?|valkeys?)(?:\+cluster)?|unix)://.+")
 SHORTEST_SECRET: Final = 16
 _MAY_BE_ZERO: Final = frozenset({"longest_wait", "budget", "breaker_seconds"})
 
@@ -93,7 +93,8 @@ def _store(table: Table, folder: File | None) -> str | None:
 
 def store_fault(store: str) -> str | None:
     """What is wrong with an address of a store. It is not repeated: there could be a password in it."""
-    return None if _STORES.fullmatch(store) else "this must be `memory:`, `sqlite:PATH` or `redis://HOST`"
+    forms = "`memory:`, `sqlite:PATH`, `redis://HOST` or `redis+cluster://HOST`"
+    return None if _STORES.fullmatch(store) else f"this must be {forms}"
 
 
 def secret_fault(secret: str) -> str | None:

@@ -26,9 +26,13 @@ _KINDS: Final[dict[str, StoreKind]] = {
     "valkey": "redis",
     "valkeys": "redis",
     "unix": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
+    "valkey+cluster": "redis",
+    "valkeys+cluster": "redis",
 }
 _NO_REDIS: Final = "this store needs the redis package: install moonshim[redis]"
-_FORMS: Final = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (TLS), valkey://… or unix://SOCKET"
+_FORMS: Final = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (TLS), valkey://…, redis+cluster://HOST:PORT or unix://SOCKET"
 
 
 class StoreUnavailable(MoonshimError):
@@ -150,7 +154,8 @@ def store_problem(url: str) -> str | None:
 async def open_store(url: str, *, memory_bytes: int) -> Store:
     """The store at that address. Addresses that are wrong, and files that are no store of ours, raise `InvalidInput`.
 
-    A Redis that is down is no error here: it may come back.
+    A Redis that is down is no error here: it may come back. One that is part of a cluster, or is not, contrary to the
+    address, is one.
     """
     kind = store_kind(url)
     if kind == "memory":
@@ -163,6 +168,13 @@ async def open_store(url: str, *, memory_bytes: int) -> Store:
         return await SqliteStore.open(_sqlite_path(url.partition(":")[2]))
     try:
         from moonshim.store.redis import RedisStore
+        from moonshim.store.redis_cluster import ClusterStore
     except ImportError as error:
         raise InvalidInput(_NO_REDIS, field="store") from error
-    return RedisStore(url)
+    store = (ClusterStore if "+cluster:" in url.lower() else RedisStore)(url)
+    try:
+        await store.check()
+    except BaseException:
+        await store.close()
+        raise
+    return store

@@ -21,6 +21,11 @@ class Circuit:
         self._tried = False
         """Somebody is out to see whether it is back."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether everybody is let through."""
+        return self._failed_at is None
+
     def lets_through(self) -> bool:
         if self._failed_at is None:
             return True

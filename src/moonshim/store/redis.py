@@ -18,14 +18,14 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, AuthorizationError, MovedError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as NotConnected
-from redis.exceptions import RedisError, ResponseError
 
 from moonshim.errors import InvalidInput
 from moonshim.store import FRESH, MOST_ENTRIES, StoreUnavailable
 from moonshim.store.circuit import Circuit
 
-__all__ = ["RedisStore"]
+__all__ = ["RedisServer", "RedisStore"]
 
 _PREFIX: Final = "moonshim:"
 _CONNECTIONS: Final = 32
@@ -34,20 +34,23 @@ _STAMP: Final = 8
 _KEPT_ENTRIES: Final = MOST_ENTRIES * 3 // 4
 """So many stay when there were too many, so that most writes look at one entry alone."""
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss"}
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.2
+_FAILURES: Final = (RedisError, OSError, EOFError, ValueError)
+_NOT_A_CLUSTER_CLIENT: Final = (
+    "this Redis server is a node of a Redis Cluster: use redis+cluster://HOST:PORT instead of redis://"
+)
 
 
-class RedisStore:
-    """What a method has answered is in Redis. One that does not answer within `patience` is not waited for again
-    before `rest` seconds are over: requests go on at once without it.
+class RedisServer:
+    """One server: its connections, and whether it is asked now."""
 
-    Times of leases are by the clocks of the gateways, which should agree to a second.
-    """
-
-    def __init__(self, url: str, *, patience: float = 1.5, rest: float = 1.0) -> None:
-        scheme, colon, address = url.partition(":")
+    def __init__(self, url: str, patience: float, rest: float, address: tuple[str, int] | None = None) -> None:
+        """`address`: another server than the URL names, reached in the same way."""
+        scheme, colon, rest_of_url = url.partition(":")
         try:
             pool = BlockingConnectionPool.from_url(
-                _SCHEMES.get(scheme.lower(), scheme.lower()) + colon + address,
+                _SCHEMES.get(scheme.lower(), scheme.lower()) + colon + rest_of_url,
                 max_connections=_CONNECTIONS,
                 timeout=patience,
                 socket_connect_timeout=patience,
@@ -58,9 +61,52 @@ class RedisStore:
             )
         except ValueError:
             raise InvalidInput("this is no address of a Redis server", field="store") from None
+        if address is not None:
+            pool.connection_kwargs.update(host=address[0], port=address[1])
         self._redis = Redis.from_pool(pool)
+        self.circuit = Circuit(rest)
+        self.options: dict[str, Any] = pool.connection_kwargs
+
+    async def run(self, build: Callable[[Pipeline], Any], *, as_one: bool, asking: bool = False) -> list[Any]:
+        """The answers to some commands, in one round trip; `as_one`: nobody comes in between (MULTI).
+
+        `asking`: the server is about to get these keys from another one, and must be told that we know.
+        """
+        async with self._redis.pipeline(transaction=as_one) as pipe:
+            build(pipe)
+            if asking and as_one:
+                await pipe.immediate_execute_command("ASKING")  # type: ignore[no-untyped-call]
+            elif asking:
+                pipe.command_stack = [one for command in pipe.command_stack for one in ((("ASKING",), {}), command)]
+                return list(await pipe.execute())[1::2]
+            return list(await pipe.execute())
+
+    async def close(self, patience: float) -> None:
+        with contextlib.suppress(RedisError, OSError):  # it is gone already
+            async with asyncio.timeout(patience):
+                await self._redis.aclose(close_connection_pool=True)
+
+
+class RedisStore:
+    """What a method has answered is in Redis.
+
+    A command that finds no connection is tried again until `patience` is over: a server that is started again loses
+    nothing. One that does not answer within `patience` is not waited for again before `rest` seconds are over:
+    requests go on at once without it.
+
+    Times of leases are by the clocks of the gateways, which should agree to a second.
+    """
+
+    def __init__(self, url: str, *, patience: float = 1.5, rest: float = 1.0) -> None:
         self._patience = patience
-        self._circuit = Circuit(rest)
+        self._server = RedisServer(url, patience, rest)
+
+    async def check(self) -> None:
+        """Raise `InvalidInput` for a server that this store cannot work with. One that is down is no error."""
+        with contextlib.suppress(StoreUnavailable):
+            (info,) = await self._asked("", lambda pipe: pipe.info("cluster"))
+            if info.get("cluster_enabled"):
+                raise InvalidInput(_NOT_A_CLUSTER_CLIENT, field="store")
 
     # --- values ------------------------------------------------------------------------------------------------
 
@@ -70,37 +116,39 @@ class RedisStore:
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         if not keys:
             return []
-        (found,) = await self._asked(lambda pipe: pipe.mget([_name("v", key) for key in keys]))
+        (found,) = await self._asked(keys[0], lambda pipe: pipe.mget([self._name("v", key) for key in keys]))
         return list(found)
 
     async def put(self, key: str, value: bytes, ttl: float | None) -> None:
-        await self._asked(lambda pipe: pipe.set(_name("v", key), value, px=_milliseconds(ttl)))
+        await self._asked(key, lambda pipe: pipe.set(self._name("v", key), value, px=_milliseconds(ttl)))
 
     async def put_new(self, key: str, value: bytes, ttl: float | None) -> bytes:
-        name = _name("v", key)
+        name = self._name("v", key)
 
         def both(pipe: Pipeline) -> None:
             pipe.set(name, value, px=_milliseconds(ttl), nx=True)
             pipe.get(name)
 
-        there = (await self._asked(both, as_one=True))[1]
+        there = (await self._asked(key, both, as_one=True))[1]
         return value if there is None else bytes(there)
 
     async def touch(self, keys: Sequence[str], ttl: float) -> None:
-        names = [_name("v", key) for key in keys]
-        left = await self._asked(lambda pipe: [pipe.pttl(name) for name in names])
+        if not keys:
+            return
+        names = [self._name("v", key) for key in keys]
+        left = await self._asked(keys[0], lambda pipe: [pipe.pttl(name) for name in names])
         # -1: for good; -2: gone.
         old = [name for name, ms in zip(names, left, strict=True) if 0 <= ms < FRESH * ttl * 1000]
-        await self._asked(lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in old])
+        await self._asked(keys[0], lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in old])
 
     async def delete(self, key: str) -> bool:
-        (count,) = await self._asked(lambda pipe: pipe.delete(*(_name(space, key) for space in "venl")))
-        return bool(count)
+        # One by one: a cluster that is moving the slot of several keys refuses a command that names them all.
+        return any(await self._asked(key, lambda pipe: [pipe.delete(self._name(space, key)) for space in "venl"]))
 
     # --- entries -----------------------------------------------------------------------------------------------
 
     async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
-        name = _name("e", key)
+        name = self._name("e", key)
         stamped = int(time.time() * 1000).to_bytes(_STAMP, "big") + value
 
         def put(pipe: Pipeline) -> None:
@@ -108,17 +156,19 @@ class RedisStore:
             pipe.hlen(name)
             pipe.pexpire(name, _milliseconds(ttl) or 1)
 
-        count = (await self._asked(put, as_one=True))[1]
+        count = (await self._asked(key, put, as_one=True))[1]
         if count > MOST_ENTRIES:
-            (stored,) = await self._asked(lambda pipe: pipe.hgetall(name))
+            (stored,) = await self._asked(key, lambda pipe: pipe.hgetall(name))
             newest_first = sorted(stored, key=lambda one: stored[one][:_STAMP], reverse=True)
-            await self._asked(lambda pipe: [pipe.hdel(name, one) for one in newest_first[_KEPT_ENTRIES:]])
+            await self._asked(key, lambda pipe: [pipe.hdel(name, one) for one in newest_first[_KEPT_ENTRIES:]])
 
     async def entries(self, key: str) -> dict[str, bytes]:
         return (await self.entries_many([key]))[0]
 
     async def entries_many(self, keys: Sequence[str]) -> list[dict[str, bytes]]:
-        stored = await self._asked(lambda pipe: [pipe.hgetall(_name("e", key)) for key in keys])
+        if not keys:
+            return []
+        stored = await self._asked(keys[0], lambda pipe: [pipe.hgetall(self._name("e", key)) for key in keys])
         return [
             {field.decode("utf-8", "surrogatepass"): value[_STAMP:] for field, value in fields.items()}
             for fields in stored
@@ -127,16 +177,16 @@ class RedisStore:
     # --- counters and leases -----------------------------------------------------------------------------------
 
     async def add(self, key: str, amount: int, ttl: float) -> int:
-        name = _name("n", key)
+        name = self._name("n", key)
 
         def count(pipe: Pipeline) -> None:
             pipe.set(name, 0, px=_milliseconds(ttl), nx=True)  # EXPIRE … NX would need Redis 7
             pipe.incrby(name, amount)
 
-        return int((await self._asked(count, as_one=True))[1])
+        return int((await self._asked(key, count, as_one=True))[1])
 
     async def lease(self, key: str, holder: str, limit: int, ttl: float) -> bool:
-        name, who, now = _name("l", key), _bytes(holder), time.time()
+        name, who, now = self._name("l", key), _bytes(holder), time.time()
 
         def look(pipe: Pipeline) -> None:
             pipe.zremrangebyscore(name, "-inf", now)
@@ -150,19 +200,19 @@ class RedisStore:
             pipe.zcard(name)
             pipe.pexpire(name, _milliseconds(ttl) or 1)
 
-        _, held, taken = await self._asked(look, as_one=True)
+        _, held, taken = await self._asked(key, look, as_one=True)
         if held is None and taken >= limit:
             return False
         # Somebody may have come in between, so the place is taken and counted in one step: of two who want the last
         # one, the second counts one too many and leaves. There is never a holder too many.
-        _, held, _, taken, _ = await self._asked(take, as_one=True)
+        _, held, _, taken, _ = await self._asked(key, take, as_one=True)
         if held is None and taken > limit:
             await self.release(key, holder)
             return False
         return True
 
     async def release(self, key: str, holder: str) -> None:
-        await self._asked(lambda pipe: pipe.zrem(_name("l", key), _bytes(holder)))
+        await self._asked(key, lambda pipe: pipe.zrem(self._name("l", key), _bytes(holder)))
 
     # --- the whole ---------------------------------------------------------------------------------------------
 
@@ -171,31 +221,51 @@ class RedisStore:
         await self.put("ping", b"", 1.0)
 
     async def close(self) -> None:
-        with contextlib.suppress(RedisError, OSError):  # it is gone already
-            async with asyncio.timeout(self._patience):
-                await self._redis.aclose(close_connection_pool=True)
+        await self._server.close(self._patience)
 
-    async def _asked(self, build: Callable[[Pipeline], Any], *, as_one: bool = False) -> list[Any]:
-        """The answers to some commands, in one round trip; `as_one`: nobody comes in between (MULTI)."""
-        if not self._circuit.lets_through():
-            raise StoreUnavailable("Redis did not answer a moment ago")
-        answered: bool | None = None
+    async def _asked(self, key: str, build: Callable[[Pipeline], Any], *, as_one: bool = False) -> list[Any]:
+        """The answers to some commands for the tenant of this key."""
+        server, pause = self._server, _FIRST_PAUSE
         try:
-            async with asyncio.timeout(self._patience), self._redis.pipeline(transaction=as_one) as pipe:
-                build(pipe)
-                answers = await pipe.execute()
-            answered = True
-        except (RedisError, OSError, EOFError, ValueError) as error:
-            answered = isinstance(error, ResponseError)  # it refused, and so it is alive
+            async with asyncio.timeout(self._patience):
+                while True:
+                    try:
+                        server = await self._server_for(key)
+                        return await self._tried(server, build, as_one=as_one)
+                    except _FAILURES as error:
+                        if not (await self._may_pass(error) and server.circuit.is_closed):
+                            raise
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+        except _FAILURES as error:
+            server.circuit.settle(answered=isinstance(error, ResponseError))  # it refused, and so it is alive
             # Without the text of the error: that can name the address, and a command's values.
-            raise StoreUnavailable(f"Redis cannot be used: {type(error).__name__}") from None
+            raise StoreUnavailable(f"Redis cannot be used: {_word(error)}") from None
+
+    async def _tried(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
+        if not server.circuit.lets_through():
+            raise StoreUnavailable("Redis did not answer a moment ago")
+        answered = None
+        try:
+            answers = await server.run(build, as_one=as_one)
+            answered = True
         finally:
-            self._circuit.settle(answered=answered)
+            server.circuit.settle(answered=answered)
         return answers
 
+    async def _server_for(self, key: str) -> RedisServer:
+        return self._server
 
-def _name(space: str, key: str) -> bytes:
-    return _bytes(f"{_PREFIX}{space}:{key}")
+    async def _may_pass(self, error: Exception) -> bool:
+        """Whether the same commands may succeed in a moment."""
+        return isinstance(error, NotConnected) and not isinstance(error, (AuthenticationError, AuthorizationError))
+
+    def _name(self, space: str, key: str) -> bytes:
+        return _bytes(f"{_PREFIX}{space}:{key}")
+
+
+def _word(error: Exception) -> str:
+    return _NOT_A_CLUSTER_CLIENT if isinstance(error, MovedError) else type(error).__name__
 
 
 def _bytes(text: str) -> bytes:
