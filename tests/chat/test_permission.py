@@ -14,37 +14,52 @@ from moonshim.agent.toolbox import toolbox
 from moonshim.chat.permission import Answer, Grant, Permission, grant_for
 from moonshim.conversation import ToolCall
 
-COMMANDS = {
-    "git status": "commands that begin with `git status`",
-    "git status --short": "commands that begin with `git status`",
-    "git -C x status": "commands that begin with `git`",
-    "ls": "commands that begin with `ls`",
-    "ls -la src/moonshim": "commands that begin with `ls`",
-    "npm run build": "commands that begin with `npm run`",
-    "./configure --prefix=/usr": "commands that begin with `./configure`",
-    "ls; rm -rf /": "exactly this command",
-    "ls && rm x": "exactly this command",
-    "ls | sh": "exactly this command",
-    "ls $(rm x)": "exactly this command",
-    "ls `rm x`": "exactly this command",
-    "ls > file": "exactly this command",
-    "ls\nrm x": "exactly this command",
-    "PATH=. ls": "exactly this command",
-    "bash script": "exactly this command",
-    "/usr/bin/env ls": "exactly this command",
-    "sudo ls": "exactly this command",
-    "python -c 'x'": "exactly this command",
-    "": "exactly this command",
+READERS = {
+    "git status": "git status",
+    "git  status --short": "git status",
+    "git log --oneline -3": "git log",
+    "ls": "ls",
+    "ls -la src/moonshim": "ls",
 }
+EXACT = (
+    *("", "ls; rm -rf /", "ls && rm x", "ls | sh", "ls $(rm x)", "ls `rm x`", "ls > file", "ls\nrm x", "ls &", "ls ~"),
+    # Interpreters, and programs that run others, by whatever name.
+    *(
+        "bash script",
+        "sh -c id",
+        "sudo ls",
+        "/usr/bin/env ls",
+        "env ls",
+        "xargs ls",
+        "PATH=. ls",
+        "nohup ls",
+        "make all",
+    ),
+    *("python -c 'x'", "python x.py", "python3.11 x.py", "pypy3.11 x.py", "perl5.36 x.pl", "node18 x.js", "busybox ls"),
+    *("tar cf x.tar src", "find . -name x", "find . -exec id", "rsync a b", "sort x", "npm run build", "./configure"),
+    *("git -c core.pager=x status", "git -C x status", "git grep x", "git fetch", "git --git-dir=x status", "git"),
+    # Programs that write, with any argument.
+    *("rm -r build", "cp a b", "tee x", "git log --output=x", "git diff --outpu x", "git push", "uniq a b"),
+    # Not the program that everybody knows by this name.
+    *("./ls", "/tmp/ls", "ls=1 ls", "LS"),
+)
 
 
 def bash(command: str) -> ToolCall:
     return ToolCall("1", "bash", json.dumps({"command": command}))
 
 
-@pytest.mark.parametrize(("command", "label"), COMMANDS.items())
-def test_always_allows_no_more_than_it_says(command: str, label: str) -> None:
-    assert grant_for(bash(command), Path("/work")).label == label
+@pytest.mark.parametrize(("command", "start"), READERS.items())
+def test_always_covers_any_arguments_only_of_commands_that_read(command: str, start: str) -> None:
+    assert grant_for(bash(command), Path("/work")).label == f"commands that begin with `{start}`"
+
+
+@pytest.mark.parametrize("command", EXACT)
+def test_always_covers_exactly_this_command_and_no_other(command: str) -> None:
+    grant = grant_for(bash(command), Path("/work"))
+    assert grant.label == "exactly this command"
+    others = [*(f"{command}{more}" for more in (" x", " -c id", " --output=x")), *EXACT, *READERS]
+    assert grant.key not in {grant_for(bash(other), Path("/work")).key for other in others if other != command}
 
 
 def write(path: str) -> ToolCall:
@@ -53,11 +68,21 @@ def write(path: str) -> ToolCall:
 
 def test_what_writes_is_allowed_within_the_folder_only(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
+    (tmp_path / "~").mkdir()
     inside = [grant_for(write(path), tmp_path).key for path in ("a", "b/c", str(tmp_path / "d"))]
     assert len(set(inside)) == 1
-    outside = [grant_for(write(path), tmp_path).key for path in ("../a", "/etc/passwd", "link/passwd", "../b")]
-    assert len({*outside, inside[0]}) == 5
-    assert grant_for(ToolCall("1", "write_file", "not JSON"), tmp_path).label == "write_file in this folder"
+    outside = [grant_for(write(path), tmp_path).key for path in ("../a", "/etc/passwd", "~/x", "~", "../b")]
+    assert len({*outside, inside[0]}) == 6
+    # The same file by another name.
+    assert grant_for(write("link/passwd"), tmp_path) == grant_for(write("/etc/passwd"), tmp_path)
+    unread = [grant_for(ToolCall("1", "write_file", text), tmp_path).key for text in ("not JSON", '{"path": ["~"]}')]
+    assert len({*unread, inside[0]}) == 3
+
+
+def test_always_in_this_folder_does_not_cover_somebodys_home(tmp_path: Path) -> None:
+    person = Person("always")
+    decide(Permission(tmp_path, ask=person), write("x"), write("y"), write("~/.bashrc"), write("~/.bashrc"))
+    assert [json.loads(asked)["path"] for asked in person.asked] == ["x", "~/.bashrc"]
 
 
 class Person:

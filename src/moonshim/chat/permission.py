@@ -1,23 +1,24 @@
 """A call that changes things -> whether it may be run: asked once, allowed for good, or not.
 
-What is allowed for good is as narrow as it can be and still be of use: a command by the program and its subcommand
-(`git status`), or to the letter where a shell would read more into it; a tool that writes, within the folder.
+"Always" covers exactly the command that was shown. The exceptions are a few commands that only read, whatever their
+arguments are (`ls`, `git status`), and tools that write, which are allowed for the files of the folder.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from json import loads
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
 from moonshim.agent.running import ALLOWED, Allowed
-from moonshim.agent.tools import AgentTool
+from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.tools import AgentTool, ToolFailed
 from moonshim.chat.clean import clean_line
 from moonshim.conversation import ToolCall
+from moonshim.json_text import decode_object
 
 __all__ = ["Answer", "Ask", "Grant", "Permission", "grant_for"]
 
@@ -27,16 +28,17 @@ Ask: TypeAlias = Callable[[ToolCall, "Grant"], Awaitable[Answer]]
 _COMMAND: Final = "bash"
 _PLAIN: Final = re.compile(r"[\w./@:+,=%-]+(?: +[\w./@:+,=%-]+)*")
 """Words and nothing that a shell reads more into: no pipes, no quotes, no variables, no second line."""
-_SUBCOMMAND: Final = re.compile(r"[a-z][a-z-]*")
-_RUN_ANYTHING: Final = frozenset(
+_READERS: Final = frozenset(
     {
-        *("sh", "bash", "zsh", "dash", "fish", "ksh", "env", "sudo", "doas", "su", "ssh", "xargs", "nohup", "time"),
-        *("timeout", "nice", "watch", "eval", "exec", "command", "source", "python", "python3", "perl", "ruby"),
-        *("node", "deno", "bun", "php", "lua", "awk", "gawk", "find", "parallel", "docker", "podman", "kubectl"),
-        *("npx", "uvx", "pipx", "make"),
+        *("ls", "pwd", "cat", "head", "tail", "wc", "stat", "du", "df", "grep", "diff", "cmp", "cut", "nl", "echo"),
+        *("basename", "dirname", "readlink", "realpath", "md5sum", "sha1sum", "sha256sum", "uname", "whoami", "id"),
+        *("git status", "git log", "git diff", "git show", "git blame", "git ls-files", "git rev-parse"),
     }
 )
-"""Programs whose arguments are programs."""
+"""Commands that run no other program and write no file, whatever plain words follow. A list of programs that do would
+never be complete: `tar --checkpoint-action`, `sort --compress-program`, `git -c`, `rsync -e`, every new interpreter."""
+_WRITES: Final = "--output"
+"""The one option of these that writes a file; git also takes the beginning of its name."""
 _NOBODY: Final = "Nobody can be asked here: only tools that read may be used."
 
 
@@ -78,37 +80,40 @@ def grant_for(call: ToolCall, folder: Path) -> Grant:
     """What "always" would mean for a call.
 
     >>> [grant_for(ToolCall("1", "bash", '{"command": "%s"}' % text), Path()).label
-    ...  for text in ("git status -s", "ls -l /tmp", "rm x; rm y")]
+    ...  for text in ("git status -s", "ls -l /tmp", "rm -r build")]
     ['commands that begin with `git status`', 'commands that begin with `ls`', 'exactly this command']
     """
-    arguments = _object(call.arguments)
+    # As the tools read them: two readers could see two paths in one text.
+    arguments = decode_object(call.arguments.encode("utf-8", "surrogatepass")) or {}
     if call.name == _COMMAND:
         return _grant_of_command(str(arguments.get("command", "")))
     path = arguments.get("path")
-    if isinstance(path, str) and not _is_inside(path, folder):
-        return Grant(f"{call.name}\0{path}", f"{call.name} of {clean_line(path)}")
+    if not isinstance(path, str):  # no call that a tool accepts
+        return Grant(f"{call.name}\0={call.arguments}", "exactly this call")
+    place = Folder(folder, outside=True)
+    try:
+        # The tools read a path the same way: `~` is somebody's home, and links are followed.
+        found = place.find(path)
+    except ToolFailed:
+        return Grant(f"{call.name}\0={path}", f"{call.name} of {clean_line(path)}")
+    if not place.has(found):
+        return Grant(f"{call.name}\0{found}", f"{call.name} of {clean_line(str(found))}")
     return Grant(f"{call.name}\0", f"{call.name} in this folder")
 
 
 def _grant_of_command(command: str) -> Grant:
-    words = command.strip().split(" ")
-    plain = [word for word in words if word]
-    if not _PLAIN.fullmatch(command.strip()) or Path(plain[0]).name in _RUN_ANYTHING or "=" in plain[0]:
-        return Grant(f"{_COMMAND}\0={command}", "exactly this command")
-    start = plain[:2] if len(plain) > 1 and _SUBCOMMAND.fullmatch(plain[1]) else plain[:1]
-    return Grant(f"{_COMMAND}\0{' '.join(start)}", f"commands that begin with `{' '.join(start)}`")
+    text = command.strip()
+    words = text.split() if _PLAIN.fullmatch(text) else []
+    for start in (" ".join(words[:1]), " ".join(words[:2])):
+        if start in _READERS and not any(_writes(word) for word in words):
+            return Grant(f"{_COMMAND}\0{start}", f"commands that begin with `{start}`")
+    return Grant(f"{_COMMAND}\0={command}", "exactly this command")
 
 
-def _is_inside(path: str, folder: Path) -> bool:
-    try:
-        return (folder / path).resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError):
-        return False
-
-
-def _object(arguments: str) -> dict[str, Any]:
-    try:
-        value = loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+def _writes(word: str) -> bool:
+    """
+    >>> [_writes(word) for word in ("--output=x", "--outp", "--oneline", "--", "-o")]
+    [True, True, False, False, False]
+    """
+    option = word.partition("=")[0]
+    return len(option) > 2 and _WRITES.startswith(option)
