@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -36,6 +37,13 @@ from moonshim.hosts.needs import UpstreamDialect
 __all__ = ["CannotChat", "Wish", "configured", "open_session"]
 
 
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|_)(?:KEY|PAT|PASS)S?$|(?:API|ACCESS|PRIVATE)_?KEY|TOKENS?(?:_|$)|SECRET|PASSW|PASSPHRASE|CREDENTIAL",
+    re.IGNORECASE,
+)
+_SHORTEST_SECRET: Final = 8
+
+
 class CannotChat(MoonshimError):
     """There is nothing to chat with, or it cannot be had; the text says what to do."""
 
@@ -56,6 +64,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     demo: bool = False
     yolo: bool = False
     allow: tuple[str, ...] = ()
+    pass_env: tuple[str, ...] = ()
+    """Variables that commands get although they are named like a secret."""
     setting: Setting = Setting()
     paced: bool = True
     """Whether the simulator takes its time, for somebody who looks on."""
@@ -78,7 +88,7 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
         choices = Choices(config)
         stack.push_async_callback(choices.close)
         shelf = Shelf(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
-        tools = toolbox(wish.folder, outside=wish.outside, hidden=_key_variables(config, wish))
+        tools = toolbox(wish.folder, outside=wish.outside, hidden=_key_variables(config, wish, environ))
         unknown = [name for name in wish.allow if name not in {tool.name for tool in tools}]
         if unknown:
             raise CannotChat(
@@ -119,10 +129,19 @@ def _same_host(wish: Wish) -> str:
     return "".join(f" {word}" for word in (["--demo"] if wish.demo else words))
 
 
-def _key_variables(config: Config, wish: Wish) -> set[str]:
-    """Where keys are in the environment: commands that a model thinks of have no need of them."""
-    places = {source.place for provider in config.providers for source in provider.key_sources}
-    return {*LOOKED_FOR, *places, wish.key_env or ""} - {""}
+def _key_variables(config: Config, wish: Wish, environ: Mapping[str, str]) -> set[str]:
+    """Variables that commands do not get: keys of providers, and whatever is named like a secret."""
+    providers = config.providers
+    places = {source.place for provider in providers for source in provider.key_sources}
+    sent = [key.reveal() for provider in providers for key in provider.keys]
+    sent += [value for provider in providers for value in provider.headers.values()]
+    used = {
+        name
+        for name, value in environ.items()
+        if len(value) >= _SHORTEST_SECRET and any(value in secret or secret in value for secret in sent if secret)
+    }
+    named = {name for name in environ if _SECRET_NAME.search(name)} - set(wish.pass_env)
+    return {*LOOKED_FOR, *places, *used, *named, wish.key_env or ""} - {""}
 
 
 def _target(choices: Choices, wish: Wish, history: HistoryFile) -> Target:

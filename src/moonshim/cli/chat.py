@@ -67,6 +67,9 @@ def main(argv: Sequence[str]) -> int:
         )
         return console.BAD_USAGE
     prompt = _prompt(command, given)
+    from moonshim.agent.toolbox.process_environment import forbid_inspection
+
+    forbid_inspection()
     try:
         wish = _wish(given, paced=prompt is None)
         return asyncio.run(_chat(wish) if prompt is None else _answer(wish, prompt, given.output))
@@ -172,6 +175,7 @@ def _wish(given: Any, *, paced: bool) -> Wish:
         demo=given.demo,
         yolo=given.yolo,
         allow=tuple(given.allow),
+        pass_env=tuple(given.pass_env),
         setting=Setting(
             thinking=given.thinking,
             tool_format=given.tool_format,
@@ -216,6 +220,13 @@ def parser() -> console.Parser:
     add("--outside", action="store_true", help="tools may leave that folder")
     add("--yolo", action="store_true", help="never ask before something is written or run")
     add("--allow", metavar="TOOL", action="append", default=[], help="never ask for this tool; may be repeated")
+    add(
+        "--pass-env",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="give commands this variable although it is named like a secret (GH_TOKEN); may be repeated",
+    )
     add(
         "--thinking",
         metavar="HOW",

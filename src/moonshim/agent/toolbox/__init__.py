@@ -7,6 +7,7 @@ from pathlib import Path
 
 from moonshim.agent.toolbox.files import Files
 from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.process_environment import erase_from_proc
 from moonshim.agent.toolbox.search import Search
 from moonshim.agent.toolbox.shell import MOST_SECONDS, Shell
 from moonshim.agent.tools import AgentTool, tool
@@ -28,13 +29,16 @@ def toolbox(
     Files outside of the folder cannot be read or written, also through links, unless `outside` allows it. A command
     is started in the folder but can go anywhere: what holds it back is whoever allows it. `seconds` is how long a
     command may take unless it asks for more, up to `most_seconds`; `output_limit` is how many characters of output
-    the model gets; `hidden` are environment variables that commands do not see, such as keys.
+    the model gets; `hidden` are environment variables that commands do not see, such as keys: they are not handed
+    down, and on Linux they are blanked in this process's /proc/PID/environ.
 
     >>> [one.name for one in toolbox() if one.asks]
     ['bash', 'write_file', 'edit_file']
     """
     place = Folder(folder, outside=outside)
-    files, search = Files(place, output_limit), Search(place, output_limit)
+    hidden = frozenset(hidden)
+    erase_from_proc(hidden)
+    files, search = Files(place, output_limit), Search(place, output_limit, hidden=hidden)
     shell = Shell(place, seconds=seconds, most_seconds=most_seconds, output_limit=output_limit, hidden=hidden)
     return [
         # The shell keeps the time itself, so that what was said until then is not lost.

@@ -7,12 +7,14 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from moonshim.agent.toolbox import walking
 from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.process_environment import environment_without
 from moonshim.agent.tools import ToolFailed
 
 __all__ = ["Search"]
@@ -32,10 +34,11 @@ _LONGEST_ANSWER: Final = 64 * 1024
 class Search:
     """Looks through one folder. `.git` and its like are left out."""
 
-    def __init__(self, folder: Folder, limit: int, seconds: float = _SECONDS) -> None:
+    def __init__(self, folder: Folder, limit: int, seconds: float = _SECONDS, *, hidden: Collection[str] = ()) -> None:
         self._folder = folder
         self._limit = limit
         self._seconds = seconds
+        self._hidden = hidden
 
     def glob(self, pattern: str, path: str = ".") -> str:
         """Find files by their names, in a folder and all folders in it.
@@ -104,6 +107,7 @@ class Search:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            env=environment_without(self._hidden),  # a command that runs at the same time could read it
             limit=_LONGEST_ANSWER,
         )
         assert process.stdin is not None

@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.process_environment import environment_without
 from moonshim.agent.tools import ToolFailed
 
 __all__ = ["MOST_SECONDS", "Shell"]
@@ -122,8 +123,7 @@ class Shell:
             transport.close()
 
     def _environment(self, mark: str) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if name not in self._hidden}
-        return {**kept, **_QUIET, _MARK: mark}
+        return {**environment_without(self._hidden), **_QUIET, _MARK: mark}
 
 
 async def _ended(process: asyncio.subprocess.Process, seconds: float) -> int | None:
