@@ -16,6 +16,7 @@ from moonshim.dialect import NUMBER, TEXT, Template
 from moonshim.json_text import decode_object, encode
 from moonshim.mending import PARKED_LIMIT, Choice, ChunkMender, Released
 from moonshim.repair.answer import UNREAD, Fed, named_part
+from moonshim.repair.calls import Call
 from moonshim.shapes import PlainShape, Shape, learn_shape, plain_shape
 from moonshim.sse import Frame, event_line
 from moonshim.translating import Translator
@@ -64,8 +65,8 @@ class ShortWay:
             if call is None or answer.numbers[call.block] != shape.index:
                 # Nothing to continue, or clients know the call by another number.
                 return None
-            mended = answer.glance_at_arguments(call, text)
-            return raw if mended is None else self._go_on(shape, raw, mended)
+            mended = call.arguments.feed(text) if self._waiting else answer.glance_at_arguments(call, text)
+            return raw if mended is None else self._late_arguments(shape, raw, text, call, mended)
         if self._waiting:
             return self._held_back(shape, raw, text, answer.read(shape.channel, text))
         result = answer.glance_at_text(shape.channel, text)
@@ -77,6 +78,27 @@ class ShortWay:
         if result is UNREAD:
             return None
         return self._held_back(shape, raw, text, result)
+
+    def _late_arguments(self, shape: Shape, raw: bytes, text: str, call: Call, mended: str) -> Taken:
+        """A comma, say, waits for what follows it: the frame waits here, and leaves as it came."""
+        held = call.arguments.held
+        parked = 0 if mended else sum(size for _, size, _ in self._waiting)
+        if held and parked + len(text) > PARKED_LIMIT:
+            only_late = False
+        else:
+            only_late = shape.state.answer.is_only_late(call, self._tail, text, mended)
+        if not only_late:
+            call.glanced = self._tail
+            return self._go_on(shape, raw, mended)
+        out = b""
+        if mended:
+            out = b"".join(one[0] for one in self._waiting)
+            self._waiting.clear()
+        self._tail = held
+        if not held:
+            return out + raw
+        self._waiting.append((raw, len(text), min(len(held), len(text))))
+        return out
 
     def _held_back(self, shape: Shape, raw: bytes, text: str, fed: Fed) -> bytes | list[Released[Frame]]:
         """Something is held back: as long as that is ordinary text, frames wait and leave as they came."""
@@ -114,7 +136,6 @@ class ShortWay:
         shape = self.shape
         for raw, _, share in self._waiting:
             assert shape is not None
-            assert shape.channel is not None
             payload = shape.payload(raw)
             chunk = decode_object(payload)
             assert chunk is not None, "a frame of a known shape is a chunk"
@@ -220,9 +241,10 @@ class ShortCrossing:
             call = answer.flowing(shape.index)
             if call is None:
                 return None
-            mended = answer.glance_at_arguments(call, text)
+            before = call.arguments.held
+            mended = call.arguments.feed(text) if before else answer.glance_at_arguments(call, text)
             if mended is not None:
-                return self._go_on(shape, raw, text, mended)
+                return self._late_arguments(shape, raw, text, call, before, mended)
             block = call.block
         elif self._before:
             return self._held_back(shape, raw, text, answer.read(channel, text))
@@ -244,6 +266,13 @@ class ShortCrossing:
         if pattern.count is None:
             return pattern.before + said + pattern.between
         return b"%b%b%b%d%b" % (pattern.before, said, pattern.between, pattern.count(text), pattern.behind)
+
+    def _late_arguments(self, shape: PlainShape, raw: bytes, text: str, call: Call, before: str, mended: str) -> Taken:
+        """A comma, say, waits for what follows it: what is decided leaves at once."""
+        if self._translator.same_dialect or not self._answer.is_only_late(call, before, text, mended):
+            call.glanced = before
+            return self._go_on(shape, raw, text, mended)
+        return self._first(call.block, mended, _encode_string(mended)) if mended else b""
 
     def _first(self, block: int, text: str, said: bytes) -> Taken:
         """A piece of a block of which nothing was written by a template yet."""

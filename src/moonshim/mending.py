@@ -297,13 +297,17 @@ class ChunkMender(Generic[Origin]):
         frame.parts += [self._read(choice, place, frame, fed) for place, choice in enumerate(choices)]
         return self._queued(frame)
 
-    def adopt(self, chunk: Mapping[str, Any], origin: Origin, channel: Channel, share: int) -> None:
-        """A chunk that was read at a glance, and whose last characters are held back, takes its place in the order."""
+    def adopt(self, chunk: Mapping[str, Any], origin: Origin, channel: Channel | None, share: int) -> None:
+        """A chunk read at a glance, whose end is held back, takes its place; without a channel it has arguments."""
         (choice,) = chunk["choices"]
         state = self.choice(choice.get("index") or 0)
         frame, part = _Frame(origin, chunk), _Part(choice, state)
-        part.said = read_speech(choice["delta"])
-        text = part.said.content if channel == "text" else part.said.reasoning
+        if channel is None:
+            part.pieces = read_pieces(choice["delta"]["tool_calls"])
+            text = part.pieces[0].arguments
+        else:
+            part.said = read_speech(choice["delta"])
+            text = part.said.content if channel == "text" else part.said.reasoning
         state.answer.adopt(channel, text[: len(text) - share], share, part.slip)
         frame.usage, frame.size = chunk.get("usage"), len(text)
         frame.parts.append(part)

@@ -157,3 +157,22 @@ def test_both_ways_agree_on_the_arguments_of_native_calls(
     script = Script((Call("search_files", text, "functions.search_files:0", index),), setting=Setting(model))
     frames = script.frames(pieces(sizes))
     same(mend(script.setting, frames), long_way(script, frames))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"path": "a", "lines": [1, 2, {"b": "c", "d": null}], "e": true}',
+        '{"path": "a", "lines": [1, 2,], }',
+        '{"path": "a",,}',
+        '{"path": "a", }"',
+        '{"path": "a", "b": None, \'c\': \'d\'}',
+        '{"path": "a",\n\n\n    "b": ]',
+        '{"path": "a", "b": ',
+    ],
+)
+def test_commas_that_wait_leave_by_the_short_way_as_by_the_long_one(arguments: str) -> None:
+    script = Script((Run("Look."), Call("read", arguments, "functions.read:0")), "tool_calls")
+    for size in (1, 2, 3, 5, 40):
+        frames = script.frames(pieces([size]))
+        same(mend(script.setting, frames), long_way(script, frames))

@@ -205,8 +205,14 @@ class Answer:
             self._heard(channel, said)
         return held
 
-    def adopt(self, channel: Channel, said: str, share: int, slip: Slip) -> None:
-        """A frame that was read at a glance waits, after all: of its text, `share` characters are held back."""
+    def adopt(self, channel: Channel | None, said: str, share: int, slip: Slip) -> None:
+        """A frame that was read at a glance waits, after all: of its text, `share` characters are held back.
+
+        Without a channel, its text is arguments of the native call that came last.
+        """
+        if channel is None:
+            self._native.adopt(said, share, slip)
+            return
         if said:
             slip.events.append(BlockDelta(self._blocks.current, said))
         self._parking[channel].park(slip, share)
@@ -223,6 +229,14 @@ class Answer:
         if self._hear is not None:
             self._hear(call.block, text)
         return None
+
+    def is_only_late(self, call: Call, before: str, text: str, mended: str) -> bool:
+        """Whether nothing changed but that the end waits, or waited (`before`): then what is decided is heard."""
+        if mended + call.arguments.held != before + text or (mended and not mended.startswith(before)):
+            return False
+        if mended and self._hear is not None:
+            self._hear(call.block, mended)
+        return True
 
     def finish(self, raw: str | None, slip: Slip) -> None:
         """The host said that the answer is over, and why (or only that it is: None)."""

@@ -48,6 +48,7 @@ class Call:
         "deltas",
         "ended",
         "extras",
+        "glanced",
         "held",
         "held_size",
         "host_index",
@@ -81,6 +82,8 @@ class Call:
         self.held_size = 0
         self.spilled = False
         """Over the limit without a name: the rest goes out as text."""
+        self.glanced = ""
+        """What was held back of the arguments before the last text was read at a glance."""
         self.ended = False
         self.complete = False
         self.parking: Parking | None = None
@@ -177,7 +180,7 @@ class CallDesk:
             call.raw.append(text)
             self._hold(call, len(text), slip)
             return
-        before = ""
+        before, call.glanced = call.glanced, ""
         if mended is None:
             before = call.arguments.held
             mended = call.arguments.feed(text)

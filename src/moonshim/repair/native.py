@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from moonshim.events import CallPiece, Repaired
+from moonshim.events import BlockDelta, CallPiece, Repaired
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
 from moonshim.repair.calls import Call, CallDesk
 from moonshim.repair.names import Declared
@@ -106,6 +106,16 @@ class NativeCalls:
         if slot.after is not None:
             return None
         return call if call.block >= 0 and not call.ended and call.deltas is None else None
+
+    def adopt(self, said: str, share: int, slip: Slip) -> None:
+        """A frame waits for so many characters of the arguments of the last call; the rest of it was read."""
+        call = self._last.call if self._last is not None else None
+        assert call is not None
+        assert call.parking is not None
+        if said:
+            slip.events.append(BlockDelta(call.block, said))
+        call.parking.park(slip, share)
+        self._awaited[call] = None
 
     def close(self, index: int, slip: Slip, *, said: bool) -> None:
         """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
