@@ -28,12 +28,14 @@ _PIECES = 1024
 class _Growing:
     """A block and its text so far, in few pieces however many came."""
 
-    __slots__ = ("opened", "pieces", "signed")
+    __slots__ = ("_joined", "opened", "pieces", "signed")
 
     def __init__(self, opened: BlockOpened) -> None:
         self.opened = opened
         self.signed: BlockSigned | None = None
         self.pieces: list[str] = []
+        self._joined: list[str] = []
+        """What came before `pieces`, `_PIECES` at a time: joined once, so that the work is linear."""
 
     def sign(self, signed: BlockSigned) -> None:
         """More of what the host wants back: what it said before still counts."""
@@ -46,7 +48,16 @@ class _Growing:
     def add(self, text: str) -> None:
         self.pieces.append(text)
         if len(self.pieces) >= _PIECES:
-            self.pieces = ["".join(self.pieces)]
+            self._joined.append("".join(self.pieces))
+            self.pieces.clear()
+
+    @property
+    def text(self) -> str:
+        if self._joined:
+            self._joined = ["".join((*self._joined, *self.pieces))]
+            self.pieces.clear()
+            return self._joined[0]
+        return "".join(self.pieces)
 
 
 class Assembler:
@@ -92,7 +103,7 @@ class Assembler:
 
 
 def _part(block: _Growing, ids: CanonicalIds) -> Part:
-    text = "".join(block.pieces)
+    text = block.text
     match block.opened.kind:
         case "text":
             return Text(text)

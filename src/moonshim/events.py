@@ -132,7 +132,7 @@ _KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_lim
 def failed_by(problem: Problem) -> Failed:
     """How an answer ends that broke off for this reason."""
     code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
-    return Failed(code, problem.message, problem.kind in _PASSING)
+    return Failed(code, problem.message, problem.kind in _PASSING and not problem.permanent)
 
 
 class Opaque(Struct, frozen=True):

@@ -17,7 +17,7 @@ from moonshim.plan import Plan
 from moonshim.registry import dialect_named
 from moonshim.repair.finish import STREAM_ENDED
 from moonshim.response import Mended, mend_response
-from moonshim.sse import BYTE_ORDER_MARK
+from moonshim.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES
 from moonshim.stage import TransformerFailed
 from moonshim.translating import EventCollector
 
@@ -116,12 +116,13 @@ def read_reply(
     hold_empty: bool = False,
     limit: int = MAX_ANSWER_BYTES,
     encoder: Encoder | None = None,
+    collect: bool = True,
 ) -> Reading:
     """One way to read an answer: as a stream, as lines or whole, and to send it as any of these.
 
-    `limit` bounds the bytes of one event of a stream, and those of an answer that has to be put together. With
-    `hold_empty`, `again` can follow an answer of nothing but reasoning. `encoder` is who writes a stream, where that
-    is not the client's dialect; one that only listens hears the events of the answer.
+    `limit` bounds the bytes of an answer; one with more ends in an error. With `hold_empty`, `again` can follow an
+    answer of nothing but reasoning. `encoder` is who writes a stream, where that is not the client's dialect; one that
+    only listens hears the events of the answer. Without `collect`, the `message` of a stream stays empty.
     """
     if goes == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
@@ -129,20 +130,33 @@ def read_reply(
         return _WholeReading(plan, goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
     if goes == "json":
         return _GatheredReading(plan, comes, hold_empty=hold_empty, limit=limit)
-    return _StreamReading(
-        Mender(plan=plan, framing=comes, goes=goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
+    mender = Mender(
+        plan=plan,
+        framing=comes,
+        goes=goes,
+        hold_empty=hold_empty,
+        limit=min(limit, MAX_EVENT_BYTES),
+        encoder=encoder,
+        collect=collect,
     )
+    return _StreamReading(mender, limit)
 
 
 class _StreamReading:
-    """From stream to stream: the mender does it all."""
+    """From stream to stream: the mender does it all, up to a number of bytes."""
 
-    def __init__(self, mender: Mender) -> None:
-        self._mender = mender
+    def __init__(self, mender: Mender, limit: int) -> None:
+        self._mender, self._mend = mender, mender.feed
+        self._limit, self._room = limit, limit
         self._flushed = False
-        # Called for every chunk: nothing stands between.
-        self.feed = mender.feed
         self.again = mender.again
+
+    def feed(self, data: bytes) -> bytes:
+        out = self._mend(data)
+        self._room -= len(data)
+        if self._room < 0 and self._mender.problem is None:
+            out += self._mender.fail(_too_large(self._limit))
+        return out
 
     def flush(self) -> bytes:
         self._flushed = True
@@ -193,16 +207,13 @@ class _GatheredReading(_StreamReading):
 
     def __init__(self, plan: Plan, comes: Framing, *, hold_empty: bool, limit: int) -> None:
         self._plan, self._collector = plan, EventCollector()
-        super().__init__(Mender(plan=plan, framing=comes, encoder=self._collector, hold_empty=hold_empty, limit=limit))
-        self._limit, self._room = limit, limit
-        self.feed = self._gather
+        mender = Mender(plan=plan, framing=comes, encoder=self._collector, hold_empty=hold_empty, limit=limit)
+        super().__init__(mender, limit)
 
-    def _gather(self, data: bytes) -> bytes:
-        self._room -= len(data)
-        if self._room < 0 and self._mender.problem is None:
+    def feed(self, data: bytes) -> bytes:
+        super().feed(data)
+        if self._mender.problem is not None:
             self._collector.events.clear()
-            self._mender.fail(_too_large(self._limit))
-        self._mender.feed(data)
         return b""
 
     def flush(self) -> bytes:
@@ -412,4 +423,4 @@ def _read(body: bytes) -> Problem:
 
 def _too_large(limit: int) -> Problem:
     message = f"The host's answer has more than {limit:,} bytes."
-    return Problem(status=502, kind="server", message=message, code="answer_too_large")
+    return Problem(status=502, kind="server", message=message, code="answer_too_large", permanent=True)

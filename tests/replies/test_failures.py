@@ -187,15 +187,17 @@ def test_what_is_too_large_ends_in_an_error_and_is_not_kept(name: str, client: s
     assert (reading.problem.code.encode() in out) == (goes == "sse")
 
 
-def test_many_small_events_are_too_much_only_where_they_are_gathered() -> None:
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("goes", ["sse", "json"])
+def test_many_small_events_are_too_much_together(client: str, goes: Form) -> None:
     words = sse([chunk({"content": "word "})], done=False) * 2000
     data = words + sse([chunk({}, "stop")])
-    plan = plan_for_pair("openai_chat")
-    _, gathered = read(plan, data, "sse", "json", limit=LIMIT)
-    assert gathered.problem is not None
-    assert gathered.problem.code == "answer_too_large"
-    _, streamed = read(plan, data, "sse", "sse", limit=LIMIT)
-    assert (streamed.problem, streamed.ending) == (None, Finished("stop", "stop"))
+    plan = plan_for_pair(client)
+    assert read(plan, data, "sse", goes, limit=len(data))[1].ending == Finished("stop", "stop")
+    out, reading = read(plan, data, "sse", goes, limit=LIMIT)
+    assert reading.problem is not None
+    assert reading.problem.code == "answer_too_large"
+    assert (b"answer_too_large" in out) == (goes == "sse")
 
 
 def test_junk_behind_an_answer_does_not_make_it_an_error() -> None:

@@ -20,8 +20,7 @@ from moonshim.hosts.problem_body import masked
 from moonshim.hosts.problems import ERROR_BYTES, read_problem, without
 from moonshim.ids import CanonicalIds
 from moonshim.prepare import Prepared
-from moonshim.replies import MAX_ANSWER_BYTES, Reading, form_of, read_reply
-from moonshim.sse import MAX_EVENT_BYTES
+from moonshim.replies import Reading, form_of, read_reply
 from moonshim.translating import EventCollector
 from moonshim.upstream import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call, Upstream
 from moonshim.upstream.again import pause_before, verdict_on
@@ -227,9 +226,8 @@ class _Exchange:
     async def _read(self, answer: Answer) -> AsyncGenerator[Event, None]:
         collector, told = EventCollector(), 0
         comes = form_of(answer.headers.get("content-type"))
-        limit = MAX_ANSWER_BYTES if comes == "json" else MAX_EVENT_BYTES
         plan = self.asking.prepared.plan
-        self._reading = reading = read_reply(plan, comes=comes, goes="sse", limit=limit, encoder=collector)
+        self._reading = reading = read_reply(plan, comes=comes, goes="sse", encoder=collector)
         over = False
         while not over:
             try:

@@ -101,6 +101,7 @@ api_key_env = "OPENROUTER_API_KEY"
 # key_bytes_in_flight = 134217728             # of all requests of one key
 # bytes_in_flight = 536870912                 # of all requests
 # queue_seconds = 10                          # how long a request waits for room
+# max_answer_bytes = 67108864                 # of a host's answer, streamed or whole
 
 # What a million tokens cost, as your host says: `moonshim chat` shows what a conversation has cost.
 # [prices]

@@ -185,6 +185,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """The same for all keys together."""
     queue_seconds: float = 10.0
     """How long a request waits for these before it is refused."""
+    max_answer_bytes: int = 64 * MEBIBYTE
+    """Of a host's answer, streamed or whole. One with more ends in an error."""
 
 
 class Price(Struct, frozen=True, kw_only=True):

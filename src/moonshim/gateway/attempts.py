@@ -275,4 +275,4 @@ class Attempts:
 
 def _is_ill(problem: Problem) -> bool:
     """Whether the host failed, rather than refused. Moonshot says 429 when its engine is overloaded."""
-    return problem.kind in _ILL and (problem.status >= 500 or problem.kind == "overloaded")
+    return problem.kind in _ILL and not problem.permanent and (problem.status >= 500 or problem.kind == "overloaded")

@@ -38,8 +38,7 @@ from moonshim.hosts.problem_body import masked_bytes
 from moonshim.hosts.problems import ERROR_BYTES, read_problem, without
 from moonshim.json_text import encode
 from moonshim.prepare import Asked, Prepared, read_request
-from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_reply
-from moonshim.sse import MAX_EVENT_BYTES
+from moonshim.replies import Form, Reading, form_of, read_reply
 from moonshim.stage import TransformerFailed
 from moonshim.upstream import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call
 
@@ -239,7 +238,8 @@ class _Asking:
                 comes=comes,
                 goes=self._form,
                 hold_empty=again,
-                limit=MAX_ANSWER_BYTES if "json" in (comes, self._form) else MAX_EVENT_BYTES,
+                limit=self._call.held.limits.max_answer_bytes,
+                collect=self._needs_message(),
             )
             to_its_end = await self._relay(answer, reading)
             if again and to_its_end and reading.only_reasoning:
@@ -249,6 +249,15 @@ class _Asking:
             answer.close()
             if reading is not None:
                 await self._charge(reading)
+
+    def _needs_message(self) -> bool:
+        """Whether anybody looks at what was said: to file its reasoning, to charge for it, or for leaked markers."""
+        key, plan = self._call.key, self.prepared.plan
+        return (
+            self.prepared.needs.reasoning_in is not None
+            or (key is not None and key.tokens_per_minute is not None)
+            or self._gate.looks_for_markers(self._target, plan)
+        )
 
     @property
     def only_beats(self) -> bool:
@@ -391,7 +400,7 @@ class _Asking:
             self._fail_unless_sent(reading.problem)
             self._note(reading.problem, "broken")
         await self._file(reading, last)
-        self._gate.note_unread_markers(self._target, self.prepared.plan, reading.message)
+        self._gate.note_unread_markers(self._target, self.prepared.plan, reading)
         record.repairs = reading.repair_counts
         if usage := reading.usage:
             record.input_tokens, record.output_tokens = usage.input_tokens, usage.output_tokens
@@ -443,7 +452,7 @@ class _Asking:
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else outcome
             record.error = problem.in_short
-        self.host_broke = record.outcome == "broken"
+        self.host_broke = record.outcome == "broken" and not problem.permanent
 
     async def _file(self, reading: Reading, out: bytes) -> None:
         """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""

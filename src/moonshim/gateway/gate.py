@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.config import Config, GatewayKey, Target
-from moonshim.conversation import Message, Reasoning, Text
+from moonshim.conversation import Reasoning, Text
 from moonshim.errors import Problem
 from moonshim.formats import is_kimi_model
 from moonshim.gateway import logs
@@ -31,7 +31,7 @@ from moonshim.gateway.stream_log import StreamLog, StreamLogs
 from moonshim.hosts.learned import LearnedCells
 from moonshim.plan import Plan
 from moonshim.prepare import Prepared
-from moonshim.replies import Form
+from moonshim.replies import Form, Reading
 from moonshim.store import Store, open_store
 from moonshim.transformers import Chain, load_chain
 from moonshim.upstream import Upstream
@@ -162,12 +162,17 @@ class Gate:
             problem=problem.in_short,
         )
 
-    def note_unread_markers(self, target: Target, plan: Plan, message: Message) -> None:
+    def looks_for_markers(self, target: Target, plan: Plan) -> bool:
+        """Whether its chain leaves calls as text, and no log line has said so yet."""
+        options, noted = plan.options, target.provider.name in self._noted
+        return not options.manual_tool_parsing and not noted and is_kimi_model(target.model)
+
+    def note_unread_markers(self, target: Target, plan: Plan, reading: Reading) -> None:
         """Once for each provider: its chain leaves calls as text, and that is rarely what people meant."""
-        if plan.options.manual_tool_parsing or not is_kimi_model(target.model) or target.provider.name in self._noted:
+        if not self.looks_for_markers(target, plan):
             return
         tokens = plan.options.tool_tokens
-        spoken = [part.text for part in message.parts if isinstance(part, Text | Reasoning)]
+        spoken = [part.text for part in reading.message.parts if isinstance(part, Text | Reasoning)]
         if any(tokens.call_begin in text or tokens.section_begin in text for text in spoken):
             self._noted.add(target.provider.name)
             logs.event(

@@ -34,8 +34,7 @@ from moonshim.json_text import decode_object, encode
 from moonshim.options import KimiOptions
 from moonshim.plan import check_options
 from moonshim.prepare import Asked, Prepared, read_request, render_problem
-from moonshim.replies import MAX_ANSWER_BYTES, Form, Reading, form_of, read_reply
-from moonshim.sse import MAX_EVENT_BYTES
+from moonshim.replies import Form, Reading, form_of, read_reply
 from moonshim.stage import Transformer
 
 __all__ = ["Exchange", "Header", "Reply", "Route", "Tending", "route_of", "told"]
@@ -231,8 +230,7 @@ class Exchange:
     def answered(self, content_type: str | None) -> None:
         """The host has accepted the request; its answer follows."""
         comes = form_of(content_type)
-        limit = MAX_ANSWER_BYTES if "json" in (comes, self._goes) else MAX_EVENT_BYTES
-        self._reading = read_reply(self.prepared.plan, comes=comes, goes=self._goes, limit=limit)
+        self._reading = read_reply(self.prepared.plan, comes=comes, goes=self._goes)
 
     def feed(self, data: bytes) -> bytes:
         """More bytes of the host came; those that the package is given."""

@@ -5,7 +5,7 @@
 | no connection, 5xx, overloaded, 408 | the same again after a pause |
 | 429 | the same, after as long as it says; too long: not again |
 | silence up to the deadline | another host, if there is one: nobody waits as long twice |
-| 401, 403, 404, quota, prompt or body too long | another host: it is about this one |
+| 401, 403, 404, quota, prompt or body too long, an answer that is too large | another host: it is about this one |
 | any other 4xx | nobody: the request itself is wrong |
 """
 
@@ -45,7 +45,8 @@ def verdict_on(problem: Problem) -> Verdict:
     >>> verdict_on(Problem(status=500, kind="server", message="oops"))
     'again'
     """
-    return "next" if problem.code == UpstreamStalled.code else _VERDICTS[problem.kind]
+    late, lasting = problem.code == UpstreamStalled.code, problem.permanent and problem.kind == "server"
+    return "next" if late or lasting else _VERDICTS[problem.kind]
 
 
 def pause_before(problem: Problem, *, tries: int, longest: float, random: Callable[[], float]) -> float | None:
