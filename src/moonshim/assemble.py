@@ -19,10 +19,9 @@ from moonshim.events import (
     Started,
 )
 from moonshim.ids import CanonicalIds
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["Assembler", "assemble", "replay"]
-
-_PIECES = 1024
 
 
 class _Growing:
@@ -33,9 +32,7 @@ class _Growing:
     def __init__(self, opened: BlockOpened) -> None:
         self.opened = opened
         self.signed: BlockSigned | None = None
-        self.pieces: list[str] = []
-        self._joined: list[str] = []
-        """What came before `pieces`, `_PIECES` at a time: joined once, so that the work is linear."""
+        self.pieces = TextPieces()
 
     def sign(self, signed: BlockSigned) -> None:
         """More of what the host wants back: what it said before still counts."""
@@ -47,16 +44,9 @@ class _Growing:
 
     def add(self, text: str) -> None:
         self.pieces.append(text)
-        if len(self.pieces) >= _PIECES:
-            self._joined.append("".join(self.pieces))
-            self.pieces.clear()
 
     @property
     def text(self) -> str:
-        if self._joined:
-            self._joined = ["".join((*self._joined, *self.pieces))]
-            self.pieces.clear()
-            return self._joined[0]
         return "".join(self.pieces)
 
 

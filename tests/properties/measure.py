@@ -12,6 +12,7 @@ import json
 import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import moonshim
@@ -19,10 +20,16 @@ import moonshim.repair.schema  # loaded when it is first needed, which is not wh
 from tests.properties.workloads import KINDS
 from tests.streams import chunk, cut_bytes, sse
 
-__all__ = ["HOARDED", "IN_PIECES", "Feeds", "Hoarder", "run"]
+__all__ = ["HELD", "HOARDED", "IN_PIECES", "Feeds", "Hoarder", "run"]
 
 HOARDED: Final = "plain text that is hoarded"
 IN_PIECES: Final = "one frame in pieces"
+HELD: Final = {
+    f"{name}, below the limit": replace(kind, options=kind.options | {"buffer_limit": 1 << 20})
+    for name, kind in KINDS.items()
+    if "buffer_limit" in kind.options
+}
+"""The kinds that are held on purpose, with more room than they need."""
 _COLLECT: Final = 256
 """Frames between two collections."""
 
@@ -61,7 +68,7 @@ def _in_pieces(size: int, step: int) -> list[bytes]:
 
 
 _STREAMS: Final = {
-    **{name: _Stream(kind.mender, kind.frames) for name, kind in KINDS.items()},
+    **{name: _Stream(kind.mender, kind.frames) for name, kind in (KINDS | HELD).items()},
     IN_PIECES: _Stream(lambda: moonshim.Mender(model="kimi-k2.5"), _in_pieces),
     HOARDED: _Stream(Hoarder, KINDS["plain text"].frames),
 }
@@ -97,7 +104,16 @@ def _peak(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
     return tracemalloc.get_traced_memory()[1]
 
 
-_MEASURES: Final = {"copied": _copied, "peak": _peak}
+def _held(mender: Callable[[], Feeds], frames: Sequence[bytes]) -> int:
+    """The memory that a stream has before its last two frames, which end it."""
+    one = mender()
+    for frame in frames[:-2]:
+        one.feed(frame)
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+_MEASURES: Final = {"copied": _copied, "held": _held, "peak": _peak}
 
 
 def _assert_quiet() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import moonshim
 from tests.profiles import PROFILE
-from tests.properties.measure import HOARDED, IN_PIECES, Hoarder, run
+from tests.properties.measure import HELD, HOARDED, IN_PIECES, Hoarder, run
 from tests.properties.scripts import TOOLS
 from tests.properties.workloads import KINDS, Workload
 from tests.streams import chunk, sse
@@ -27,7 +27,7 @@ _LONG: Final = 100_000 if PROFILE == "quick" else 300_000
 _STEP: Final = 256
 _MEMORY: Final = 80 * 1024
 
-Measured = Callable[[Literal["copied", "peak"], str, int, Sequence[int]], list[int]]
+Measured = Callable[[Literal["copied", "held", "peak"], str, int, Sequence[int]], list[int]]
 """What is measured, the kind of stream, by how many characters, how many in all -> the bytes, for each of these sizes.
 
 Each answer is from a process of its own: see `measure.py`."""
@@ -110,6 +110,12 @@ def test_memory_does_not_grow_with_the_input(name: str, measured: Measured) -> N
     kind = KINDS[name]
     (used,) = measured("peak", name, _STEP, [_LONG])
     assert used <= _MEMORY + kind.kept(kind.frames(_LONG, _STEP)), f"{used} bytes"
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_held_text_takes_at_most_twice_its_size(name: str, measured: Measured) -> None:
+    less, more = measured("held", name, 4, [20_000, 60_000])
+    assert more - less <= 2 * 40_000, f"{more - less} bytes for 40,000 characters"
 
 
 # -- in one go -------------------------------------------------------------------------------------------------

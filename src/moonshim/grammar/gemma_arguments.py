@@ -17,6 +17,7 @@ from moonshim.grammar.events import CallGrew, Found, Noticed
 from moonshim.grammar.markers import marker_set
 from moonshim.grammar.raw_values import HOLD_LIMIT, encoded, escaped
 from moonshim.json_scan import ValueScanner
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["QUOTES", "GemmaArguments"]
 
@@ -52,7 +53,7 @@ class GemmaArguments:
         self._stack: list[str] = []
         self._comma = False
         """Whether a comma has to come before the next key or value: it is written with what follows it."""
-        self._pieces: list[str] = []
+        self._pieces = TextPieces()
         self._size = 0
         self._quote = QUOTES[0]
         self._scanner = ValueScanner()

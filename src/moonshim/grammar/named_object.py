@@ -17,6 +17,7 @@ from moonshim.grammar.declared import Known, call_without_arguments
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed
 from moonshim.grammar.markers import MarkerSet
 from moonshim.json_scan import ValueScanner
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["EXTRA_LIMIT", "HOLD_LIMIT", "NamedObject"]
 
@@ -100,7 +101,7 @@ class NamedObject:
         self.failed = False
         self._state = _KEY
         self._depth = 0
-        self._raw: list[str] = []
+        self._raw = TextPieces()
         self._size = 0
         self._piece = ""
         """What has been read of a key or a name."""
@@ -113,7 +114,7 @@ class NamedObject:
         self._scanner = ValueScanner()
         self._name = ""
         self._wire_id = ""
-        self._waiting: list[str] | None = None
+        self._waiting: TextPieces | None = None
         self._extras: list[str] = []
         """Fields that mean nothing here, told when the call begins."""
         self._pieces: list[str] = []
@@ -217,7 +218,7 @@ class NamedObject:
             elif self._bare is not None:
                 return self._wrong(pos)
             else:
-                self._waiting = []
+                self._waiting = TextPieces()
                 self._kind = "held"
         elif key in ("name", "function") and not self._begun and not self._name:
             if char == '"':

@@ -13,6 +13,7 @@ from typing import Final
 
 from moonshim.grammar.events import CallEnded, CallGrew, Found, Noticed
 from moonshim.grammar.python_literals import UNFINISHED_ESCAPE, escaped, json_of_escape, json_of_word
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["HOLD_LIMIT", "PythonArguments"]
 
@@ -99,7 +100,7 @@ class PythonArguments:
         self._pending: list[str] | None = None
         """What stands first behind `{`: a key, or the first of a set."""
         self._pending_size = 0
-        self._buffer: list[str] = []
+        self._buffer = TextPieces()
         self._paused = False
 
     def read(self, text: str, pos: int, out: list[Found]) -> int:

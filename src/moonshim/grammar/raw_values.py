@@ -17,6 +17,7 @@ import msgspec
 from moonshim.grammar.declared_kinds import ANYTHING
 from moonshim.grammar.events import CallGrew, Found, Noticed
 from moonshim.json_scan import ValueScanner
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["AFTER", "CONTAINER", "HELD", "HOLD_LIMIT", "SPACE_LIMIT", "STRING", "ValueWriter", "encoded", "escaped"]
 
@@ -94,7 +95,7 @@ class ValueWriter:
         self._body = ""
         self._key = ""
         self._kinds = ANYTHING
-        self._pieces: list[str] = []
+        self._pieces = TextPieces()
         self._size = 0
         self._first = False
         self._tail = ""

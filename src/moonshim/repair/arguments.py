@@ -23,6 +23,7 @@ from moonshim.repair.json_value import (
     JsonValue,
 )
 from moonshim.repair.record import ArgumentsRecord
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["Arguments", "PlainArguments", "SafeArguments"]
 
@@ -142,7 +143,7 @@ class SafeArguments:
         self._state = _START
         self._held = ""
         self._inner: SafeArguments | None = None
-        self._kept: list[str] = []
+        self._kept = TextPieces()
         self._kept_size = 0
         self._repairs: list[Repaired] = []
         self._json = JsonValue(record, self._repairs)
@@ -192,7 +193,7 @@ class SafeArguments:
         first = "".join(self._kept[:2])[:2]
         if self._state != _TRAIL or first in ("", '"') or first[0] in "{[" or first in ('"{', '"['):
             return ""
-        trail, self._kept, self._kept_size = "".join(self._kept), [], 0
+        trail, self._kept, self._kept_size = "".join(self._kept), TextPieces(), 0
         return trail
 
     def add_trail(self, text: str) -> None:
@@ -208,7 +209,7 @@ class SafeArguments:
         were forgotten.
         """
         held, self._held = self._held, ""
-        kept, self._kept = "".join(self._kept), []
+        kept, self._kept = "".join(self._kept), TextPieces()
         if self._state == _INVALID:
             more = self._kept_size - len(kept)
             self._report("arguments_invalid", f"{kept} ... and {more} more characters" if more else kept)
@@ -252,7 +253,7 @@ class SafeArguments:
         if self._kept_size > self._limit:
             self._report("buffer_limit", what)
             out.append("".join(self._kept))
-            self._kept = []
+            self._kept.clear()
             self._state = _RAW
 
     # -- before the value ------------------------------------------------------------
@@ -316,7 +317,7 @@ class SafeArguments:
             self._keep(text[pos:end], out, "arguments without an object")
             return end
         junk = "".join(self._kept) + text[pos:brace]
-        self._kept, self._kept_size = [], 0
+        self._kept, self._kept_size = TextPieces(), 0
         rule = "arguments_leading_null" if junk.strip() == "null" else "arguments_leading_junk"
         self._report(rule, junk)
         self._state = _START

@@ -23,6 +23,7 @@ from moonshim.repair.duplicates import DuplicateWatch, Source
 from moonshim.repair.names import Declared, unwrap
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.repair.slip import Parking, Slip, grow_block
+from moonshim.text_pieces import TextPieces
 
 if TYPE_CHECKING:
     from moonshim.repair.schema_reader import Schema
@@ -76,9 +77,9 @@ class Call:
         """Set for native calls, until it is clear how their deltas add up."""
         self.whole = False
         """Held until it is whole."""
-        self.raw: list[str] | None = None
+        self.raw: TextPieces | None = None
         """The arguments as they came, while the name is not known."""
-        self.held: list[str] = []
+        self.held = TextPieces()
         self.held_size = 0
         self.spilled = False
         """Over the limit without a name: the rest goes out as text."""
@@ -140,7 +141,7 @@ class CallDesk:
             call.name = None
         call.arguments = self._arguments_for(call.name)
         if call.name is None:
-            call.raw = []
+            call.raw = TextPieces()
         call.whole = call.name is None or self._assembled or self._duplicates.may_be_copy(call)
         if not call.whole:
             self._deliver(call, slip)
@@ -282,12 +283,14 @@ class CallDesk:
         call.arguments = self._arguments_for(name)
         call.whole = True
         mended = call.arguments.feed(raw)
-        call.held = [mended] if mended else []
+        call.held = TextPieces()
+        if mended:
+            call.held.append(mended)
         return True
 
     def named(self, call: Call, name: str, slip: Slip) -> None:
         """A call that was begun without a name got one: what was held goes on its way."""
-        raw, call.raw, call.name = call.raw or [], None, name
+        raw, call.raw, call.name = call.raw or TextPieces(), None, name
         call.arguments = self._arguments_for(name)
         call.held_size = 0
         call.whole = self._assembled or self._duplicates.may_be_copy(call)
@@ -354,7 +357,7 @@ class CallDesk:
             self._duplicates.deliver(call)
         if call.held:
             slip.put(BlockDelta(call.block, "".join(call.held)))
-            call.held = []
+            call.held.clear()
 
     # -- the same call twice ---------------------------------------------------------
 

@@ -28,6 +28,7 @@ from moonshim.repair.schema_reader import (
     Node,
     Schema,
 )
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["SchemaArguments"]
 
@@ -112,7 +113,7 @@ class _Walk:
         self._depth = 0
         self._quoted = False
         self._escaped = False
-        self._kept: list[str] = []
+        self._kept = TextPieces()
         """The text of the key that is being read, or of the string that is kept back."""
         self._kept_size = 0
         self._out: list[str] = []
@@ -278,7 +279,7 @@ class _Walk:
         self._kept_size += len(text)
 
     def _taken(self) -> str:
-        kept, self._kept, self._kept_size = "".join(self._kept), [], 0
+        kept, self._kept, self._kept_size = "".join(self._kept), TextPieces(), 0
         return kept
 
     def _release(self, pos: int) -> None:

@@ -13,6 +13,7 @@ from moonshim.events import BlockOpened, BlockSigned
 from moonshim.formats.free_text import InputReader
 from moonshim.json_text import decode_object
 from moonshim.seal import Sealed
+from moonshim.text_pieces import TextPieces
 
 __all__ = ["OutputItem", "open_item"]
 
@@ -20,7 +21,7 @@ __all__ = ["OutputItem", "open_item"]
 class OutputItem(Protocol):
     """An item that grows. Events come without their sequence number, and without the place of the item."""
 
-    pieces: list[str]
+    pieces: TextPieces
     """What was told so far."""
 
     def opened(self) -> list[Json]: ...
@@ -63,7 +64,7 @@ class _Message:
 
     def __init__(self, id: str) -> None:
         self._id = id
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self._status = "in_progress"
 
     def opened(self) -> list[Json]:
@@ -111,7 +112,7 @@ class _Thought:
     def __init__(self, id: str, reply: Reply) -> None:
         self._id = id
         self._reply = reply
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self._signed: BlockSigned | None = None
         self._status = "in_progress"
         self._token: str | None = None
@@ -189,7 +190,7 @@ class _Call:
     def __init__(self, id: str, header: Json) -> None:
         self._id = id
         self._header = header
-        self.pieces: list[str] = []
+        self.pieces = TextPieces()
         self._status = "in_progress"
 
     def opened(self) -> list[Json]:
