@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -56,3 +57,9 @@ async def fill_the_store(**given: Any) -> None:
 
 def test_a_key_that_fills_the_memory_takes_nothing_from_other_keys() -> None:
     run(fill_the_store(store="memory:", memory_bytes=1500 * KIB))
+
+
+def test_a_key_that_fills_the_sqlite_file_takes_nothing_from_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    run(fill_the_store(store=f"sqlite:{path}", sqlite_bytes=1500 * KIB))
+    assert path.stat().st_size < 2000 * KIB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -115,7 +117,7 @@ def test_the_file_is_for_its_owner_alone_and_its_folder_is_made(tmp_path: Path) 
         await store.put("a", b"1", 60)
         for file in path.parent.iterdir():
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
-        assert len(list(path.parent.iterdir())) == 3  # with the log and its index
+        assert len(list(path.parent.iterdir())) == 4  # with the log, its index, and the reserve
         await store.close()
 
     old = os.umask(0)
@@ -338,6 +340,96 @@ def test_a_waiter_that_is_cancelled_harms_nobody(tmp_path: Path) -> None:
             waiter.cancel()
         await asyncio.gather(*waiters, return_exceptions=True)
         assert await store.get("1") == b"x"
+        await store.close()
+
+    asyncio.run(run())
+
+
+# --- size ---------------------------------------------------------------------------------------------------------
+
+MIB = 1024 * 1024
+
+
+def test_a_file_stays_within_its_bound_and_every_tenant_has_a_share(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def run() -> None:
+        store = await SqliteStore.open(path, limit=8 * MIB)
+        await store.put("secret", b"s" * 32, None)
+        await store.add("limits:small:requests", 5, 60)
+        for number in range(10):
+            await store.put(f"turn:small:{number}", b"x" * 50_000, 60)
+        await store.put_entry("recall:small:key", "field", b"x" * 1000, 60)
+        for number in range(300):
+            await store.put(f"turn:large:{number}", b"x" * 100_000, 60 + number)
+            await store.put_entry(f"recall:large:{number}", "field", b"x" * 10_000, 60 + number)
+        assert path.stat().st_size < 9 * MIB
+        assert None not in await store.get_many([f"turn:small:{number}" for number in range(10)])
+        assert await store.entries("recall:small:key")
+        assert await store.get("secret") == b"s" * 32
+        assert await store.add("limits:small:requests", 1, 60) == 6
+        assert await store.get("turn:large:0") is None
+        assert await store.entries("recall:large:0") == {}
+        assert await store.get("turn:large:299") is not None
+        assert await store.entries("recall:large:299")
+        with pytest.raises(StoreUnavailable):
+            await store.put("turn:large:too much", b"x" * 8 * MIB, 60)
+        assert await store.get("turn:large:299") is not None
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_file_of_an_older_version_is_read_and_its_rows_make_room_first(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def run() -> None:
+        await (await SqliteStore.open(path)).close()
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+            for table in ("item", "entries"):
+                old.execute(f"DROP INDEX {table}_tenant")
+                for column in ("tenant", "size"):
+                    old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+            later = time.time() + 600
+            for number in range(20):
+                row = (f"turn:a:{number}".encode(), later, bytes(100_000))
+                old.execute("INSERT INTO item (key, expires, value) VALUES (?, ?, ?)", row)
+        store = await SqliteStore.open(path, limit=3 * MIB)
+        assert None not in await store.get_many([f"turn:a:{number}" for number in range(20)])
+        for number in range(20):
+            await store.put(f"turn:b:{number}", bytes(100_000), 60)
+        assert None not in await store.get_many([f"turn:b:{number}" for number in range(20)])
+        assert None in await store.get_many([f"turn:a:{number}" for number in range(20)])
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_on_a_full_disk_what_is_stored_makes_room_for_what_comes(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await SqliteStore.open(tmp_path / "state.db")
+        for number in range(100):
+            await store.put(f"turn:large:{number}", b"x" * 100_000, 600 + number)
+        await store.put("turn:small:1", b"mine", 600)
+
+        def pages(db: sqlite3.Connection) -> int:
+            count: int = db.execute("PRAGMA page_count").fetchone()[0]
+            return count
+
+        full = await store._database.run(pages, writes=False)
+        # SQLite fails from here on as it does on a full disk, when the file would have to grow.
+        await store._database.run(lambda db: db.execute(f"PRAGMA max_page_count={full}"), writes=False)
+        for number in range(100, 250):
+            await asyncio.gather(
+                store.put(f"turn:large:{number}", b"x" * 100_000, 600 + number),
+                store.put_entry(f"recall:small:{number}", "field", b"y" * 1000, 600),
+                store.add(f"limits:small:{number}", 1, 60),
+            )
+        await store.ping()
+        assert await store._database.run(pages, writes=False) == full
+        assert await store.get("turn:small:1") == b"mine"
+        assert [len(one) for one in await store.entries_many(["recall:small:100", "recall:small:249"])] == [1, 1]
+        assert await store.get_many(["turn:large:0", "turn:large:249"]) == [None, b"x" * 100_000]
         await store.close()
 
     asyncio.run(run())

@@ -72,6 +72,7 @@ api_key_env = "OPENROUTER_API_KEY"
 # heartbeat_seconds = 10
 # remember_seconds = 604800
 # memory_bytes = 268435456
+# sqlite_bytes = 4294967296
 # allowed_hosts = ["gateway.internal"]
 # allowed_origins = ["https://chat.example.com"]
 # open_without_keys = false

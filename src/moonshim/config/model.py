@@ -217,6 +217,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """How long reasoning and Responses state are kept."""
     memory_bytes: int = 256 * MEBIBYTE
     """How much `memory:` holds at most."""
+    sqlite_bytes: int = 4096 * MEBIBYTE
+    """How much the file of `sqlite:` holds at most."""
     allowed_hosts: tuple[str, ...] = ()
     """Names besides those of loopback that the `Host` header may have when there are no keys."""
     allowed_origins: tuple[str, ...] = ()

@@ -117,7 +117,7 @@ class Gate:
         cls, config: Config, *, bound_to_loopback: bool = True, log_dir: str | None = None, worker: int = 0
     ) -> Gate:
         """Connect to the store, and make the rest."""
-        store = await open_store(config.store, memory_bytes=config.memory_bytes)
+        store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
         secret = await minting_secret(store, config)
         logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
         return cls(config, store, secret, bound_to_loopback=bound_to_loopback, stream_logs=logs)

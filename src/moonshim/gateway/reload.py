@@ -26,6 +26,7 @@ _UNTIL_RESTART: Final = (
     "store",
     "secret",
     "memory_bytes",
+    "sqlite_bytes",
     "remember_seconds",
     "limits",
 )

@@ -9,12 +9,24 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from moonshim.errors import InvalidInput, MoonshimError
 
-__all__ = ["FRESH", "MOST_ENTRIES", "Store", "StoreKind", "StoreUnavailable", "open_store", "store_kind", "tenant_of"]
+__all__ = [
+    "FRESH",
+    "MOST_ENTRIES",
+    "SQLITE_BYTES",
+    "Store",
+    "StoreKind",
+    "StoreUnavailable",
+    "open_store",
+    "store_kind",
+    "tenant_of",
+]
 
 StoreKind: TypeAlias = Literal["memory", "sqlite", "redis"]
 """`memory`: one process; `sqlite`: the processes of one machine; `redis`: many machines."""
 FRESH: Final = 0.9
 """What has so much of its time left is not touched."""
+SQLITE_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""How much a SQLite file holds, unless it is configured."""
 MOST_ENTRIES: Final = 64
 """How many entries one key has at most: whoever reads one reads all."""
 
@@ -151,7 +163,7 @@ def store_problem(url: str) -> str | None:
     return None
 
 
-async def open_store(url: str, *, memory_bytes: int) -> Store:
+async def open_store(url: str, *, memory_bytes: int, sqlite_bytes: int = SQLITE_BYTES) -> Store:
     """The store at that address. Addresses that are wrong, and files that are no store of ours, raise `InvalidInput`.
 
     A Redis that is down is no error here: it may come back. One that is part of a cluster, or is not, contrary to the
@@ -165,7 +177,7 @@ async def open_store(url: str, *, memory_bytes: int) -> Store:
     if kind == "sqlite":
         from moonshim.store.sqlite import SqliteStore
 
-        return await SqliteStore.open(_sqlite_path(url.partition(":")[2]))
+        return await SqliteStore.open(_sqlite_path(url.partition(":")[2]), limit=sqlite_bytes)
     try:
         from moonshim.store.redis import RedisStore
         from moonshim.store.redis_cluster import ClusterStore

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.errors import InvalidInput
-from moonshim.store import FRESH, MOST_ENTRIES
+from moonshim.store import FRESH, MOST_ENTRIES, SQLITE_BYTES, tenant_of
+from moonshim.store.sqlite_room import Room
 from moonshim.store.sqlite_thread import NOT_A_DATABASE, DatabaseThread, StoreBusy
 
 __all__ = ["SCHEMA_VERSION", "SqliteStore", "file_problem"]
@@ -34,6 +35,7 @@ CREATE INDEX entries_expires ON entries (expires);
 CREATE INDEX counter_expires ON counter (expires);
 CREATE INDEX lease_expires ON lease (expires);
 """
+_PUT: Final = "REPLACE INTO item (key, expires, value, tenant, size) VALUES (?, ?, ?, ?, ?)"
 _OVER: Final = (
     "DELETE FROM item WHERE rowid IN (SELECT rowid FROM item WHERE expires <= ? LIMIT ?)",
     "DELETE FROM entry WHERE of IN (SELECT id FROM entries WHERE expires <= ? LIMIT ?)",
@@ -55,20 +57,27 @@ _ASKED_AT_ONCE: Final = 500
 class SqliteStore:
     """What a method has answered is in the file, whatever becomes of the process. Make one with `open`."""
 
-    def __init__(self, path: Path, clock: Callable[[], float], patience: float) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float], patience: float, limit: int) -> None:
         self._clock = clock
         self._writes = 0
-        self._database = DatabaseThread(path, _prepare, patience)
+        self._room = Room(path, limit, clock)
+        self._database = DatabaseThread(path, _prepare, patience, self._room.disk_is_full)
 
     @classmethod
-    async def open(cls, path: Path, clock: Callable[[], float] = time.time, patience: float = 2.0) -> SqliteStore:
+    async def open(
+        cls,
+        path: Path,
+        clock: Callable[[], float] = time.time,
+        patience: float = 2.0,
+        limit: int = SQLITE_BYTES,
+    ) -> SqliteStore:
         """The store in that file, which is made when it is not there. A file of something else is `InvalidInput`.
 
-        `patience`: seconds that a request waits for other processes at most.
+        `patience`: seconds that a request waits for other processes at most. `limit`: bytes that the file holds.
         """
         if sqlite3.sqlite_version_info < _OLDEST:
             raise InvalidInput(f"the SQLite of this Python is {sqlite3.sqlite_version}: 3.35 is needed", field="store")
-        store = cls(path, clock, patience)
+        store = cls(path, clock, patience, limit)
         try:
             for left in range(_OPENINGS, -1, -1):
                 try:
@@ -104,25 +113,25 @@ class SqliteStore:
         return await self._database.run(job, writes=False)
 
     async def put(self, key: str, value: bytes, ttl: float | None) -> None:
-        row = (_bytes(key), self._until(ttl), value)
+        row = self._row(key, value, ttl)
 
         def job(db: sqlite3.Connection) -> None:
-            self._sweep(db)
-            db.execute("REPLACE INTO item (key, expires, value) VALUES (?, ?, ?)", row)
+            self._sweep(db, key, len(value))
+            db.execute(_PUT, row)
 
         await self._database.run(job, writes=True)
 
     async def put_new(self, key: str, value: bytes, ttl: float | None) -> bytes:
-        name, until, now = _bytes(key), self._until(ttl), self._clock()
+        row, now = self._row(key, value, ttl), self._clock()
 
         def job(db: sqlite3.Connection) -> bytes:
-            self._sweep(db)
+            self._sweep(db, key, len(value))
             there = db.execute(
-                "SELECT value FROM item WHERE key = ? AND (expires IS NULL OR expires > ?)", (name, now)
+                "SELECT value FROM item WHERE key = ? AND (expires IS NULL OR expires > ?)", (row[0], now)
             ).fetchone()
             if there is not None:
                 return bytes(there[0])
-            db.execute("REPLACE INTO item (key, expires, value) VALUES (?, ?, ?)", (name, until, value))
+            db.execute(_PUT, row)
             return value
 
         return await self._database.run(job, writes=True)
@@ -158,14 +167,14 @@ class SqliteStore:
         name, entry, now = _bytes(key), _bytes(field), self._clock()
 
         def job(db: sqlite3.Connection) -> None:
-            self._sweep(db)
+            self._sweep(db, key, len(value))
             old = db.execute("SELECT id FROM entries WHERE key = ? AND expires <= ?", (name, now)).fetchone()
             if old is not None:
                 db.execute("DELETE FROM entry WHERE of = ?", old)
             (of,) = db.execute(
-                "INSERT INTO entries (key, expires) VALUES (?, ?)"
-                " ON CONFLICT (key) DO UPDATE SET expires = excluded.expires RETURNING id",
-                (name, now + ttl),
+                "INSERT INTO entries (key, expires, tenant) VALUES (?, ?, ?) ON CONFLICT (key)"
+                " DO UPDATE SET expires = excluded.expires, tenant = excluded.tenant RETURNING id",
+                (name, now + ttl, _bytes(tenant_of(key))),
             ).fetchone()
             # A replaced row gets a new number, so that numbers tell which is the oldest.
             db.execute("REPLACE INTO entry (of, field, value) VALUES (?, ?, ?)", (of, entry, value))
@@ -173,6 +182,10 @@ class SqliteStore:
                 "DELETE FROM entry WHERE of = :of AND number <= ("
                 "SELECT number FROM entry WHERE of = :of ORDER BY number DESC LIMIT 1 OFFSET :most)",
                 {"of": of, "most": MOST_ENTRIES},
+            )
+            db.execute(
+                "UPDATE entries SET size = (SELECT sum(length(value)) FROM entry WHERE of = :of) WHERE id = :of",
+                {"of": of},
             )
 
         await self._database.run(job, writes=True)
@@ -202,7 +215,7 @@ class SqliteStore:
         name, now = _bytes(key), self._clock()
 
         def job(db: sqlite3.Connection) -> int:
-            self._sweep(db)
+            self._sweep(db, key)
             (total,) = db.execute(
                 "INSERT INTO counter (key, expires, total) VALUES (:key, :until, :amount)"
                 " ON CONFLICT (key) DO UPDATE SET total = iif(expires > :now, total + :amount, :amount),"
@@ -217,7 +230,7 @@ class SqliteStore:
         name, who, now = _bytes(key), _bytes(holder), self._clock()
 
         def job(db: sqlite3.Connection) -> bool:
-            self._sweep(db)
+            self._sweep(db, key)
             held = db.execute("SELECT holder FROM lease WHERE key = ? AND expires > ?", (name, now)).fetchall()
             if (who,) not in held and len(held) >= limit:
                 return False
@@ -245,13 +258,17 @@ class SqliteStore:
     def _until(self, ttl: float | None) -> float | None:
         return None if ttl is None else self._clock() + ttl
 
-    def _sweep(self, db: sqlite3.Connection) -> None:
-        """Now and then a write takes with it what is over."""
+    def _row(self, key: str, value: bytes, ttl: float | None) -> tuple[bytes, float | None, bytes, bytes, int]:
+        return _bytes(key), self._until(ttl), value, _bytes(tenant_of(key)), len(value)
+
+    def _sweep(self, db: sqlite3.Connection, key: str, size: int = 0) -> None:
+        """Make room for what is to be written. Now and then a write takes with it what is over."""
         self._writes += 1
         if self._writes % _SWEEP_EVERY == 1:
             now = self._clock()
             for statement in _OVER:
                 db.execute(statement, (now, _SWEPT))
+        self._room.make(db, key, size)
 
 
 def _try_to_write(db: sqlite3.Connection) -> None:
@@ -261,14 +278,14 @@ def _try_to_write(db: sqlite3.Connection) -> None:
 
 def _prepare(db: sqlite3.Connection) -> None:
     """The tables, as this version has them. Two processes may come here at once."""
-    if db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    if _version(db) == 0:
-        for statement in filter(str.strip, _SCHEMA.split(";")):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    db.execute("COMMIT")
+    if db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+        db.execute("BEGIN IMMEDIATE")
+        if _version(db) == 0:
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    Room.prepare(db)
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -52,13 +52,15 @@ class StoreBusy(StoreUnavailable):
 class DatabaseThread:
     """Runs jobs in the order in which they came. A job's faults are `StoreUnavailable`, without values in it.
 
-    After a fault the file is opened anew, so that a disk that was full, or a file that was
-    moved away, is only an episode.
+    After a fault the file is opened again, so that a file that was moved away is only an episode. Not when the disk is
+    full: a new connection needs room for its log, and what is stored could not be read either.
     """
 
-    def __init__(self, path: Path, prepare: Job[None], patience: float) -> None:
+    def __init__(self, path: Path, prepare: Job[None], patience: float, when_full: Job[None]) -> None:
+        """`when_full`: called when the disk is full. The jobs are run once more after it, one by one."""
         self._path = path
         self._prepare = prepare
+        self._when_full = when_full
         self._patience = patience
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._connection: sqlite3.Connection | None = None
@@ -98,7 +100,7 @@ class DatabaseThread:
                 break
         self._drop_connection()
 
-    def _run(self, group: list[_Asked]) -> None:
+    def _run(self, group: list[_Asked], *, again: bool = False) -> None:
         results: list[Any]
         try:
             connection = self._connect()
@@ -109,11 +111,29 @@ class DatabaseThread:
             else:
                 results = [asked.job(connection) for asked in group]
         except Exception as error:  # whatever it is, somebody waits for each of these jobs
-            self._drop_connection()
+            if not self._goes_on_after(error):
+                self._drop_connection()
+            elif not again:
+                for asked in group:
+                    self._run([asked], again=True)
+                return
             self._fail(group, error)
             return
         for asked, result in zip(group, results, strict=True):
             _tell(asked, result, None)
+
+    def _goes_on_after(self, error: Exception) -> bool:
+        """Whether the connection can be used on: the disk is full, or the store has no room for a value."""
+        if self._connection is None or not (_is_full(error) or isinstance(error, StoreUnavailable)):
+            return False
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if _is_full(error):
+                self._when_full(self._connection)
+        except sqlite3.Error:
+            return False
+        return True
 
     def _fail(self, group: list[_Asked], error: Exception) -> None:
         """One job that cannot be done (a number beyond 64 bits) takes nobody with it: each is tried alone."""
@@ -122,7 +142,7 @@ class DatabaseThread:
             for asked in group:
                 self._run([asked])
             return
-        failed = StoreUnavailable(f"the store failed: {_word(error)}")
+        failed = error if isinstance(error, StoreUnavailable) else StoreUnavailable(f"the store failed: {_word(error)}")
         for asked in group:
             _tell(asked, None, self._not_opened(error) if asked.opens else failed)
 
@@ -180,6 +200,11 @@ def _make_file(path: Path) -> None:
 def _identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+def _is_full(error: Exception) -> bool:
+    """No space left, or (a failed write) a quota or a limit on the size of files."""
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
 def _word(error: Exception) -> str:
