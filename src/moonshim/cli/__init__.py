@@ -60,6 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stopped:  # how argparse ends, after --help and after an error
         return stopped.code if isinstance(stopped.code, int) else console.DONE
     except OSError as error:
+        if error.filename is not None:
+            console.say(f"moonshim: {console.safe(str(error.filename))}: {error.strerror}")
+            return console.FAILED
         console.silence(sys.stdout)
         console.say(f"moonshim: cannot write to standard output: {error.strerror}")
         return console.FAILED

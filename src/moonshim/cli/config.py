@@ -16,6 +16,7 @@ from moonshim.config import (
     LOOKED_FOR,
     Config,
     ConfigError,
+    FoundConfig,
     GatewayKey,
     Provider,
     TransformerUse,
@@ -93,7 +94,7 @@ def _check(file: str | None) -> int:
             "`moonshim config example` prints one to begin with"
         )
         return console.FAILED
-    if problems := _startup_problems(config):
+    if problems := _startup_problems(config, found):
         return _refuse([f"{config.source}: {problem}" for problem in problems], warnings_of(config))
     print("\n".join(_report(config, console.Paint(sys.stdout))), flush=True)
     return console.DONE
@@ -111,10 +112,11 @@ def _show_untrusted(path: Path, problem: str) -> int:
     return _refuse([problem], [])
 
 
-def _startup_problems(config: Config) -> list[str]:
+def _startup_problems(config: Config, found: FoundConfig | None) -> list[str]:
     """Why `moonshim serve` would refuse it, although it can be read."""
+    given = {} if found is None else {"config": str(found.path), "needs_trust": found.needs_trust}
     try:
-        return startup_problems(config, ServeSettings.of(config))
+        return startup_problems(config, ServeSettings.of(config, **given))
     except CannotListen as error:
         return [str(error)]
 

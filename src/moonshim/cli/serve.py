@@ -147,7 +147,12 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
     if problems := startup_problems(config, settings):
         raise _CannotServe("\n".join(map(console.safe, problems)))
     if settings.log_dir is not None:
-        Path(settings.log_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            Path(settings.log_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _CannotServe(
+                f"log_dir {console.safe(settings.log_dir)}: this folder cannot be created: {error.strerror}"
+            ) from None
     return settings, config
 
 

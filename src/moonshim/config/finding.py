@@ -35,7 +35,7 @@ def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path)
     if named:
         path = cwd / Path(named).expanduser()
         if not path.exists():
-            raise ConfigError([f"{named}: there is no such file (named by {'--config' if explicit else VARIABLE})"])
+            raise ConfigError([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
         return FoundConfig(path, needs_trust=False)
     own = user_folders(environ)
     found = next((path for folder in [cwd, *own] for name in NAMES if (path := folder / name).is_file()), None)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from moonshim.config.alias_table import check_aliases, read_aliases
-from moonshim.config.environment import config_from_environment, with_overrides
+from moonshim.config.environment import LOOKED_FOR, config_from_environment, with_overrides
 from moonshim.config.files import read_text, read_values
 from moonshim.config.gateway_keys import read_gateway_keys
 from moonshim.config.model import Config, GatewayKey, Limits, Provider, Retries, Timeouts
@@ -21,6 +21,12 @@ from moonshim.config.router_file import FromRouter, is_router_file, read_router_
 from moonshim.config.settings_tables import GATEWAY_KEYS, read_gateway, read_numbers
 
 __all__ = ["load_config", "load_keys", "parse_config"]
+
+_NO_PROVIDER = (
+    "it has no provider, and the environment has no key of a known host. Add `[[providers]]` to it (`moonshim config "
+    f"example` shows how), or set one of {', '.join(LOOKED_FOR)}. `moonshim serve --demo` and `moonshim chat --demo` "
+    "need neither"
+)
 
 
 def load_config(path: File | str, environ: Mapping[str, str] | None) -> Config:
@@ -151,7 +157,7 @@ class _Reading:
                 self._problems.add((), problem)
             return Config()
         if found is None:
-            self._problems.add((), "there is no provider in it, and no key of a known host in the environment")
+            self._problems.add((), _NO_PROVIDER)
         return found or Config()
 
     def _providers(self, tables: list[Table], defaults: Defaults) -> tuple[Provider, ...]:

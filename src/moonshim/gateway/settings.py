@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -79,9 +80,18 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
     '4 workers cannot share `memory'
     """
     if not settings.loopback and not config.needs_keys and not config.open_without_keys:
+        reachable = f"{settings.host} can be reached from other machines, and"
+        if config.source == "--demo":
+            return (
+                f"{reachable} --demo serves this machine only. Leave --host out; to serve others, configure a provider "
+                "and gateway keys (docs/security.md)"
+            )
+        # A file in the current folder is found without --config, and keeps being trusted only then.
+        where = f" --config {quote(settings.config)}" if settings.config and not settings.needs_trust else ""
         return (
-            f"{settings.host} can be reached from other machines, and there are no gateway keys: anybody could spend "
-            "your keys. Make one with `moonshim keys new NAME`, or say `open_without_keys = true` in the configuration"
+            f"{reachable} there are no gateway keys: anybody could spend "
+            f"your keys. Make one with `moonshim keys new NAME{where}`, or say `open_without_keys = true` in the "
+            "configuration"
         )
     if settings.workers > 1 and store_kind(config.store) == "memory":
         return (

@@ -151,7 +151,10 @@ class DatabaseThread:
         if isinstance(error, InvalidInput):
             return InvalidInput(f"{self._path}: {error}", field=error.field)
         if isinstance(error, FileNotFoundError):
-            return StoreUnavailable(f"the store {self._path}: there is no folder {self._path.parent.parent}")
+            folder = self._path.parent
+            missing = next((one for one in (*reversed(folder.parents), folder) if not one.exists()), None)
+            why = f"no file can be created in {folder}" if missing is None else f"there is no folder {missing}"
+            return StoreUnavailable(f"the store {self._path}: {why}")
         busy = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         return (StoreBusy if busy else StoreUnavailable)(f"the store {self._path} failed: {_word(error)}")
 

@@ -1,0 +1,88 @@
+"""Commands that cannot do what was asked: what they say names the cause and a next step that works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import ROOT, environment, moonshim_
+from tests.cli.running import DEADLINE
+from tests.gateway.serving import first_line
+
+PROVIDER = '[[providers]]\nname = "a"\napi_base_url = "http://127.0.0.1:9/v1"\nmodels = ["kimi-k2.5"]\n'
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("command", [["serve"], ["doctor"], ["chat", "-p", "hi"]], ids=lambda command: command[0])
+def test_a_file_with_only_keys_names_the_variables_and_the_demo(command: list[str], tmp_path: Path) -> None:
+    assert moonshim_("keys", "new", "alice", cwd=tmp_path).code == 0
+    done = moonshim_(*command, cwd=tmp_path)
+    assert done.code == 2
+    for word in ("moonshim.toml", "MOONSHOT_API_KEY", "OPENROUTER_API_KEY", "moonshim config example", "--demo"):
+        assert word in done.told
+
+
+def test_make_serve_still_serves_the_demo_when_the_file_has_only_keys(tmp_path: Path) -> None:
+    assert moonshim_("keys", "new", "alice", cwd=tmp_path).code == 0
+    command = [sys.executable, "-m", "scripts.serve", "--port", "0"]
+    errors = tmp_path / "errors"
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=stderr) as process,
+    ):
+        line = first_line(process)
+        process.terminate()
+        process.wait(DEADLINE)
+    assert "http://127.0.0.1:" in line
+    told = errors.read_text()
+    assert "moonshim.toml has no provider yet, so this serves the demo" in told
+    assert "without keys" in told
+
+
+def test_the_demo_is_not_offered_to_other_machines_nor_told_to_make_keys(tmp_path: Path) -> None:
+    done = moonshim_("serve", "--demo", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
+    assert done.code == 2
+    assert "--demo serves this machine only" in done.told
+    assert "keys new" not in done.told
+    assert "open_without_keys" not in done.told
+
+
+@pytest.mark.parametrize("command", [["serve", "--config"], ["config", "check"]], ids=lambda command: command[0])
+def test_the_command_that_makes_a_key_names_the_file_that_is_served(command: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "pub2.toml"
+    file.write_text(f'{PROVIDER}[gateway]\nhost = "0.0.0.0"\n')
+    done = moonshim_(*command, "pub2.toml", cwd=tmp_path)
+    assert done.code != 0
+    assert f"`moonshim keys new NAME --config {file}`" in done.told
+    assert moonshim_("keys", "new", "NAME", "--config", file, cwd=tmp_path).code == 0
+    assert moonshim_("config", "check", "pub2.toml", cwd=tmp_path).code == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that takes no files, even from root, is needed")
+def test_a_log_folder_and_a_store_that_cannot_be_created_are_named(tmp_path: Path) -> None:
+    done = moonshim_("serve", "--demo", "--port", "0", "--log-dir", "/proc/x", cwd=tmp_path)
+    assert done.code == 2
+    assert "log_dir /proc/x" in done.told
+    assert "standard output" not in done.told
+    done = moonshim_("serve", "--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/proc/b.db")
+    assert done.code != 0
+    assert "/proc/b.db" in done.told
+    assert "there is no folder" not in done.told
+
+
+def test_a_file_to_check_that_does_not_exist_is_not_blamed_on_an_option(tmp_path: Path) -> None:
+    done = moonshim_("config", "check", "nofile.toml", cwd=tmp_path)
+    assert done.code == 1
+    assert "nofile.toml: there is no such file" in done.told
+    assert "--config" not in done.told
