@@ -60,7 +60,7 @@ def test_a_folder_without_a_conversation_is_told_so_and_where_the_last_one_is(
     done = chat(host, one, "-p", "hello", "--resume")
     assert done.code == 2
     assert f"there is no conversation of the folder {one}" in done.told
-    assert there in done.told
+    assert f"`moonshim chat --resume {there}`" in done.told
 
 
 @pytest.mark.parametrize(

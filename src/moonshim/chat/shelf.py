@@ -121,7 +121,8 @@ class Shelf:
         found = next((path for path in files if self._can_be_last(path)), None)
         if found is None:
             raise HistoryError(
-                f"there is no conversation of the folder {self._here} yet; the last of any folder is {files[0].stem}"
+                f"there is no conversation of the folder {self._here} yet; "
+                f"`moonshim chat --resume {files[0].stem}` continues the last one of any folder"
             )
         return found
 
