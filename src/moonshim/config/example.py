@@ -32,8 +32,10 @@ api_key_env = "OPENROUTER_API_KEY"
 # api_base_url = "http://localhost:8000/v1"
 # host = "vllm"                               # which row of the host table holds; found from the address otherwise
 # dialect = "openai_chat"                     # or "anthropic"
-# models = ["kimi-k2.5", { id = "my-finetune", context_window = 131072 }]
-# tool_limit = 64                             # any cell of the host table
+# models = ["kimi-k2.5", { id = "my-finetune", context_window = 131072, body = { top_k = 40 } }]
+# tool_limit = 64                             # any cell of the host table (docs/hosts.md)
+# cells = { context_window = 262144 }         # several cells in one table
+# body = { top_k = 20 }                       # fields that are added to every request
 # retry_empty_answer = true                   # an answer of only reasoning is asked for once more
 # passes_client_key = true                    # the client's own key goes to this host
 # ca_bundle = "certificates.pem"
@@ -51,7 +53,8 @@ api_key_env = "OPENROUTER_API_KEY"
 
 # --- who may use it ---------------------------------------------------------------------------------------------
 
-# Without keys, only this machine is served. `moonshim keys new` makes one and prints this table.
+# Without keys, only this machine is served. `moonshim keys new ci` makes one and adds this table to your configuration
+# file; with --print it only prints both.
 # [[keys]]
 # name = "ci"
 # digest = "sha256:…"
