@@ -311,7 +311,7 @@ class _Asking:
     async def _relay(self, answer: Answer, reading: Reading) -> bool:
         """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
         comes = form_of(answer.headers.get("content-type"))
-        log = self._gate.stream_log(self._record, self.prepared, comes, self._form)
+        log = self._gate.stream_log(self._record, self.prepared, comes, self._form, self._secrets)
         read = answer.read
         try:
             while data := await read():
@@ -435,6 +435,7 @@ class _Asking:
 
         An answer that had said how it ends is whole, whatever became of its connection.
         """
+        problem = without(problem, self._secrets)
         last = reading.fail(problem)
         if reading.problem is not None:
             self._fail_unless_sent(problem)
@@ -470,7 +471,7 @@ class _Asking:
 
     def _headers(self, answer: Answer, form: Form) -> list[Header]:
         ours = {name for name, _ in self._outlet.always}
-        theirs = [header for header in to_client(answer.headers) if header[0] not in ours]
+        theirs = [header for header in to_client(answer.headers, self._secrets) if header[0] not in ours]
         return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *theirs]
 
 

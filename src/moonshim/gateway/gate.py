@@ -182,9 +182,12 @@ class Gate:
                 problem="a call came as markers, and its Kimi transformer has manualToolParsing off",
             )
 
-    def stream_log(self, record: Record, prepared: Prepared, comes: Form, goes: Form) -> StreamLog | None:
+    def stream_log(
+        self, record: Record, prepared: Prepared, comes: Form, goes: Form, secrets: tuple[str, ...]
+    ) -> StreamLog | None:
         """Where the raw answer of a host is written, if anywhere."""
-        return None if self.stream_logs is None else self.stream_logs.open(record, prepared, comes=comes, goes=goes)
+        logs = self.stream_logs
+        return None if logs is None else logs.open(record, prepared, comes=comes, goes=goes, secrets=secrets)
 
     def admitted(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
         """Within the limits of its key, for as long as the request runs."""

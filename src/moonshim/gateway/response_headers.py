@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
+
+from moonshim.hosts.problem_body import masked
 
 __all__ = ["to_client", "to_host"]
 
@@ -41,8 +43,8 @@ _PLAIN: Final = re.compile(r"[\x20-\x7e]{1,2048}", re.ASCII)
 _MOST: Final = 40
 
 
-def to_client(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """What a client sees of a host's headers, given by their lower-case names.
+def to_client(headers: Mapping[str, str], secrets: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
+    """What a client sees of a host's headers, given by their lower-case names. One that holds a key is left out.
 
     >>> to_client({"set-cookie": "a=b", "x-request-id": "r1", "x-ratelimit-remaining-tokens": "12"})
     [(b'x-upstream-request-id', b'r1'), (b'x-ratelimit-remaining-tokens', b'12')]
@@ -50,7 +52,9 @@ def to_client(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     passed: list[tuple[bytes, bytes]] = []
     for name, value in headers.items():
         shown = _TO_CLIENT.get(name) or (name if _LIMITS.fullmatch(name) else None)
-        if shown is not None and _PLAIN.fullmatch(value) and len(passed) < _MOST:
+        if shown is None or not _PLAIN.fullmatch(value) or len(passed) == _MOST:
+            continue
+        if masked(value, secrets) == value:
             passed.append((shown.encode(), value.encode()))
     return passed
 

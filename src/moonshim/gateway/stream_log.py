@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from moonshim.conversation import Change
+from moonshim.gateway.echoed_keys import EchoMasker
 from moonshim.gateway.record import Record
 from moonshim.gateway.stream_header import OUTCOME_AT, StreamHeader, StreamOutcome, render_header, render_outcome
 from moonshim.replies import Form
@@ -78,12 +79,17 @@ class StreamLogs:
         self.came = self.gone = 0
         """Bytes that were handed over, and those that were written or given up: the rest waits."""
 
-    def open(self, record: Record, sent: Sent, *, comes: Form = "sse", goes: Form = "sse") -> StreamLog:
-        """A log for the answer that begins now. `comes`: what it is read as; `goes`: what the client is sent."""
+    def open(
+        self, record: Record, sent: Sent, *, comes: Form = "sse", goes: Form = "sse", secrets: Collection[str] = ()
+    ) -> StreamLog:
+        """A log for the answer that begins now. `comes`: what it is read as; `goes`: what the client is sent.
+
+        `secrets` is what the host was sent and may repeat: it is masked, and everything else is written as it came.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="moonshim-stream-log", daemon=True)
             self._thread.start()
-        log = StreamLog(self, record, sent, (comes, goes))
+        log = StreamLog(self, record, sent, (comes, goes), secrets)
         self._open.append(log)
         self._wake.set()
         return log
@@ -156,10 +162,24 @@ class StreamLogs:
 class StreamLog:
     """One file. What is written to it is on the disk within a second, or the file says that it is not whole."""
 
-    __slots__ = ("_came", "_deaf", "_file", "_header", "_owner", "_pieces", "_size", "_whole", "_word", "ended")
+    __slots__ = (
+        "_came",
+        "_deaf",
+        "_echoes",
+        "_file",
+        "_header",
+        "_owner",
+        "_pieces",
+        "_size",
+        "_whole",
+        "_word",
+        "ended",
+    )
 
-    def __init__(self, owner: StreamLogs, record: Record, sent: Sent, forms: tuple[Form, Form]) -> None:
-        self._owner = owner
+    def __init__(
+        self, owner: StreamLogs, record: Record, sent: Sent, forms: tuple[Form, Form], secrets: Collection[str] = ()
+    ) -> None:
+        self._owner, self._echoes = owner, EchoMasker(secrets)
         self._header = (record, sent, forms, time.time())
         self._pieces: deque[bytes] = deque()
         self._came = self._size = 0
@@ -193,11 +213,12 @@ class StreamLog:
     def flush(self, folder: Path, *, ended: bool) -> None:
         if self._file is None:
             self._file = self._create(folder)
-        data = b"".join(self._take())
+        taken = b"".join(self._take())
         try:
+            data = self._echoes.feed(taken, last=ended)
             _write_all(self._file, data)
         finally:
-            self._owner.gone += len(data)
+            self._owner.gone += len(taken)
         self._size += len(data)
         if ended:
             outcome = StreamOutcome(self._word, self._size, self._whole)

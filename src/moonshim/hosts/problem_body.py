@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.hosts.secret_spellings import spellings
 from moonshim.json_text import decode_object
 
-__all__ = ["Told", "masked", "masked_bytes", "read_body"]
+__all__ = ["FREE_VALUE", "Told", "could_be_protocol", "masked", "masked_bytes", "read_body"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -34,6 +34,13 @@ _SECRETS: Final = (
 _SIGNS: Final = ("bearer", "basic", "token", "sk-", "sk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
 """Without one of these, none of the patterns above finds anything: that is seen much sooner."""
 _PROTOCOL_WORD: Final = re.compile(r"[A-Za-z_./ -]+")
+_LONG: Final = 20
+"""Letters of a secret that is no part of a protocol word."""
+_FIXED: Final = rb"type|object|role|status|(?:native_)?finish_reason|stop_reason"
+"""Fields whose values are words of the protocol."""
+FREE_VALUE: Final = re.compile(rb'("(?!(?:' + _FIXED + rb')")([^"\\]*)"\s*:\s*")((?:[^"\\]|\\.)++)')
+"""A text of JSON that a host writes freely: what stands before it, the name of its field, and the text itself."""
+_MASK: Final = "…".encode()
 # What hosts say when they only pass on what another one has said.
 _WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
 
@@ -95,15 +102,24 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
 def masked_bytes(data: bytes, secrets: Collection[str]) -> bytes:
     """Frames of JSON that tell of an error, without these secrets; they stay JSON.
 
-    A secret of letters alone is left: it could be a word of the protocol (`response.failed`).
+    A secret that could be a word of the protocol (`failed`) is replaced only where a host writes freely.
 
-    >>> print(masked_bytes(b'{"error":"who is hunter2?"}', ["hunter2", "error"]).decode())
-    {"error":"who is …?"}
+    >>> data = b'{"type":"response.failed","error":"who is failed, or hunter2?"}'
+    >>> print(masked_bytes(data, ["hunter2", "failed"]).decode())
+    {"type":"response.failed","error":"who is …, or …?"}
     """
     for spelling in spellings(secrets):
-        if _PROTOCOL_WORD.fullmatch(spelling) is None:
-            data = data.replace(spelling.encode("utf-8", "replace"), b"\xe2\x80\xa6")
+        found = spelling.encode("utf-8", "replace")
+        if not could_be_protocol(spelling):
+            data = data.replace(found, _MASK)
+        elif found in data:
+            data = FREE_VALUE.sub(lambda match: match[1] + match[3].replace(found, _MASK), data)  # noqa: B023
     return data
+
+
+def could_be_protocol(spelling: str) -> bool:
+    """Whether replacing this everywhere might break the frame that it is in."""
+    return len(spelling) < _LONG and _PROTOCOL_WORD.fullmatch(spelling) is not None
 
 
 def _without(text: str, secrets: Collection[str]) -> str:
