@@ -32,6 +32,14 @@ def test_the_answer_as_text_has_no_colours_and_moves_nothing(host: Simulator, tm
     assert done.told == ""
 
 
+@pytest.mark.parametrize("form", ["json", "stream-json"])
+def test_the_answer_as_json_moves_nothing_either(host: Simulator, tmp_path: Path, form: str) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "hostile words", "--yolo", "--output", form)
+    assert done.code == 0
+    assert "\\u202etxt" in done.out.decode()
+    assert not [char for char in done.out.decode() if not char.isprintable() and char != "\n"]
+
+
 def test_the_answer_as_one_object(host: Simulator, tmp_path: Path) -> None:
     done = once(host, in_folder(tmp_path), "-p", "list the files", "--allow", "bash", "--output", "json")
     assert done.code == 0

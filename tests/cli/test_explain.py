@@ -122,3 +122,22 @@ def test_help_teaches() -> None:
     done = explain("--help")
     assert done.code == 0
     assert "--base-url" in done.out.decode()
+
+
+def test_nothing_in_a_request_steers_the_terminal(tmp_path: Path) -> None:
+    hostile = "a\x1b[2Jb\x9b31mc\u202etxt\u2066d\u2028e\x7ff\u200fg"
+    body = {"model": f"gpt{hostile}", "messages": [{"role": "user", "content": hostile, f"x{hostile}": hostile}]}
+    path = written(tmp_path, body)
+    for form in ("text", "json"):
+        out = explain(path, "--format", form).out.decode()
+        assert not [char for char in out if not char.isprintable() and char != "\n"], form
+    shown = json.loads(explain(path, "--format", "json").out)
+    assert shown["body"]["messages"][0]["content"] == hostile
+    # A refusal too.
+    refused = written(
+        tmp_path,
+        {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "x", "tool_calls": hostile}], "tools": hostile},
+    )
+    done = explain(refused, "--format", "json")
+    assert done.code == 1
+    assert not [char for char in done.out.decode() + done.told if not char.isprintable() and char != "\n"]

@@ -16,6 +16,7 @@ from moonshim.chat.session import Session
 from moonshim.conversation import Message, Reasoning, Text
 from moonshim.events import Repaired
 from moonshim.json_text import encode
+from moonshim.serving.log_lines import json_for_terminal
 
 __all__ = ["EXIT_CODES", "Output", "answer_once", "as_json"]
 
@@ -61,7 +62,7 @@ def as_json(step: Step) -> dict[str, Any]:
 
 
 def _line(value: dict[str, Any]) -> str:
-    return encode(value).decode() + "\n"
+    return json_for_terminal(encode(value).decode()) + "\n"
 
 
 def _who(session: Session) -> dict[str, Any]:

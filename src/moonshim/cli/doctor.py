@@ -22,6 +22,7 @@ from moonshim.config import (
     load_config,
     warnings_of,
 )
+from moonshim.serving.log_lines import json_for_terminal
 
 if TYPE_CHECKING:
     from moonshim.gateway.checkup import Checkup, Finding
@@ -169,7 +170,7 @@ def _as_json(checkup: Checkup) -> str:
     fields = msgspec.to_builtins(checkup)
     for said, finding in zip(fields["findings"], checkup.findings, strict=True):
         said["advice"] = advice(finding)
-    return msgspec.json.encode(fields | {"verdict": verdict(checkup)}).decode()
+    return json_for_terminal(msgspec.json.encode(fields | {"verdict": verdict(checkup)}).decode())
 
 
 def _report(checkup: Checkup, paint: console.Paint) -> Iterator[str]:

@@ -27,6 +27,7 @@ from moonshim.errors import InvalidInput, InvalidOption, problem_of
 from moonshim.gateway.stream_header import StreamHeader
 from moonshim.prepare import Prepared, prepare_request
 from moonshim.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
+from moonshim.serving.log_lines import json_for_terminal
 
 __all__ = ["guess_dialect", "main"]
 
@@ -160,7 +161,7 @@ def _cells(settings: list[str]) -> dict[str, Any]:
 
 def _as_json(prepared: Prepared, dialect: str) -> str:
     needs = prepared.needs
-    return json.dumps(
+    return _json(
         {
             "from": dialect,
             "to": needs.dialect,
@@ -169,10 +170,12 @@ def _as_json(prepared: Prepared, dialect: str) -> str:
             "model": prepared.body.get("model"),
             "body": prepared.body,
             "changes": msgspec.to_builtins(prepared.changes),
-        },
-        ensure_ascii=False,
-        indent=2,
+        }
     )
+
+
+def _json(value: Any) -> str:
+    return json_for_terminal(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def _as_text(prepared: Prepared, dialect: str) -> str:
@@ -183,7 +186,7 @@ def _as_text(prepared: Prepared, dialect: str) -> str:
         paint.bold(f"{dialect} -> {needs.dialect}") + f" for {needs.host}, model {model} ({kind})",
         "",
         paint.bold("What would be sent"),
-        json.dumps(prepared.body, ensure_ascii=False, indent=2),
+        _json(prepared.body),
         "",
     ]
     count = len(prepared.changes)
@@ -201,7 +204,7 @@ def _line(change: Change, paint: console.Paint) -> str:
 def _tell_refusal(error: InvalidInput, dialect: str, *, in_json: bool) -> None:
     if in_json:
         problem = dialect_named(dialect).render_problem(problem_of(error))
-        print(json.dumps(problem, ensure_ascii=False, indent=2), flush=True)
+        print(_json(problem), flush=True)
     else:
         where = f"{console.safe(error.field)}: " if error.field else ""
         console.say(f"moonshim explain: the request is refused: {where}{console.safe(str(error))}")

@@ -10,7 +10,7 @@ import msgspec
 
 from moonshim.hosts.problem_body import masked
 
-__all__ = ["human_line", "json_line", "painter", "safe", "seconds_shown", "without_secrets"]
+__all__ = ["human_line", "json_for_terminal", "json_line", "painter", "safe", "seconds_shown", "without_secrets"]
 
 _COLOURS: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LEVEL_COLOURS: Final = {"debug": "dim", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
@@ -47,8 +47,17 @@ def json_line(fields: Mapping[str, Any]) -> str:
     except (TypeError, ValueError, UnicodeError):  # somebody logged what is no JSON, or half a character
         said = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
         line = _encode(said).decode()
+    return json_for_terminal(line)
+
+
+def json_for_terminal(text: str) -> str:
+    """The same JSON, with escapes for the characters that JSON allows as they are and terminals obey.
+
+    >>> json_for_terminal('["a\u202eb\x9b31m"]')
+    '["a\\\\u202eb\\\\u009b31m"]'
+    """
     # Such a character stands only inside of strings, where it may be written so; DEL is the only one in ASCII.
-    return line if line.isascii() and "\x7f" not in line else _UNSEEN.sub(_escaped, line)
+    return text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:
