@@ -9,7 +9,7 @@ CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve demo test test-matrix test-pythons test-clients check format bench bench-gateway bench-load bench-tenants bench-soak conformance fuzz clean
+.PHONY: help ready serve demo test test-matrix test-pythons test-clients check format lock audit bench bench-gateway bench-load bench-tenants bench-soak conformance fuzz clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -46,6 +46,12 @@ check: ready ## format, lint, types, imports, file sizes
 format: ready ## put format and import order right
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
+
+lock: ready ## pin what development installs in requirements-dev.lock (ARGS="--upgrade": newer versions)
+	@$(BIN)/python -m scripts.dependencies lock $(ARGS)
+
+audit: ready ## look the pinned versions up in a vulnerability database (needs the internet)
+	@$(BIN)/python -m scripts.dependencies audit $(ARGS)
 
 bench: ready ## measure CPU and memory of the engine, as a table
 	@$(BIN)/python -m bench.run $(ARGS)

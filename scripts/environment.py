@@ -108,6 +108,20 @@ def ensure(folder: Path, python: str, extra: str, *, system_packages: bool = Fal
     return inside
 
 
+def tool_environment(folder: Path, *packages: str) -> Path:
+    """The interpreter of an environment with these programs in it, apart from what Moonshim itself needs."""
+    inside, stamp, recipe = folder / "bin" / "python", folder / STAMP, "\n".join(packages)
+    if version_of(inside) and stamp.exists() and stamp.read_text() == recipe:
+        return inside
+    uv = _uv()
+    _create(folder, sys.executable, uv, False)
+    _say(f"installing {', '.join(packages)} into {_shown(folder)}")
+    install = [uv, "pip", "install", "--python", str(inside)] if uv else [str(inside), "-m", "pip", "install"]
+    _run([*install, "--quiet", *packages])
+    stamp.write_text(recipe)
+    return inside
+
+
 def _create(folder: Path, python: str, uv: str | None, system_packages: bool) -> None:
     _say(f"making {_shown(folder)} with Python {version_of(python)}")
     if uv:

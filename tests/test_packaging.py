@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from scripts.dependencies import CLEAN, LOCK, NOT_AUDITED, VULNERABLE, verdict
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "src" / "moonshim"
@@ -104,3 +108,64 @@ def test_importing_moonshim_loads_only_msgspec_and_the_standard_library() -> Non
 
 def test_importing_moonshim_loads_no_io() -> None:
     assert modules_loaded_by("import moonshim") & NEVER_LOADED == set()
+
+
+def required_for(extra: str) -> list[Requirement]:
+    """All that this extra names, and the extras in it, and Moonshim itself."""
+    found = [Requirement(line) for line in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra])]
+    inner = [name for one in found if one.name == "moonshim" for name in one.extras]
+    return [one for one in found if one.name != "moonshim"] + [one for name in inner for one in required_for(name)]
+
+
+def test_the_lock_has_a_version_that_fits_for_everything_that_development_installs() -> None:
+    pins = [Requirement(line) for line in LOCK.read_text().splitlines() if line[:1] not in ("#", "")]
+    versions: dict[str, list[Version]] = {}
+    for pin in pins:
+        (exact,) = pin.specifier
+        assert exact.operator == "==", pin
+        versions.setdefault(pin.name.lower().replace("_", "-"), []).append(Version(exact.version))
+    for wanted in required_for("dev"):
+        pinned = versions.get(wanted.name.lower().replace("_", "-"), [])
+        assert pinned, f"{wanted} is not in the lock: run make lock"
+        assert all(wanted.specifier.contains(version) for version in pinned), f"{wanted}: run make lock"
+
+
+def test_the_lock_names_no_package_index() -> None:
+    text = LOCK.read_text()
+    assert "://" not in text
+    assert "--" not in text
+
+
+@pytest.mark.parametrize("version", ["3.13.2", "3.13.3"])
+def test_versions_of_aiohttp_with_known_vulnerabilities_are_not_accepted(version: str) -> None:
+    asked = [one for extra in ("gateway", "agent") for one in required_for(extra) if one.name == "aiohttp"]
+    assert len(asked) == 2
+    assert not any(one.specifier.contains(version) for one in asked)
+
+
+SOUND = {"name": "a", "version": "1", "vulns": []}
+WEAK = {"name": "b", "version": "2", "vulns": [{"id": "CVE-1", "fix_versions": ["3"]}]}
+SKIPPED = {"name": "c", "skip_reason": "Dependency not found on PyPI and could not be audited: c (1)"}
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "words"),
+    [
+        ([SOUND], CLEAN, "no known vulnerabilities in 1 packages"),
+        ([SOUND, WEAK], VULNERABLE, "b 2: CVE-1, fixed in 3"),
+        ([SOUND, SKIPPED], NOT_AUDITED, "NOT AUDITED: 1 of 2 packages"),
+        ([SKIPPED, WEAK], VULNERABLE, "NOT AUDITED: 1 of 2 packages"),
+        ([], NOT_AUDITED, "NOT AUDITED"),
+    ],
+)
+def test_an_audit_says_what_it_could_not_look_up(found: list[Any], code: int, words: str) -> None:
+    given, lines = verdict(json.dumps({"dependencies": found}))
+    assert given == code
+    assert words in "\n".join(lines)
+
+
+def test_an_audit_that_did_not_reach_its_service_does_not_pass() -> None:
+    code, (line,) = verdict("", "Traceback …\nConnectionError: no route to host")
+    assert code == NOT_AUDITED
+    assert "NOT AUDITED" in line
+    assert "no route to host" in line
