@@ -61,6 +61,8 @@ WORDS: Final = {
     "role_missing": "deltas",
     "role_repeated": "deltas",
     "choices_missing": "deltas",
+    "choice_shape": "deltas",
+    "error_shape": "framing",
     "failed": "failed",
     "empty_answer": "empty",
     "channel_by_tags": "thoughts",
