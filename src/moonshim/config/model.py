@@ -176,7 +176,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     header_seconds: float = 20.0
     """How long a client may take to send its headers; its body may take `body_seconds`."""
     body_seconds: float = 120.0
-    body_values: int = 500_000
+    body_values: int = 200_000
     """JSON values in a body of more than 256 KiB: a message of one text has three. Small ones cost far more memory than
     bytes."""
     key_bytes_in_flight: int = 128 * MEBIBYTE

@@ -40,7 +40,7 @@ LONGEST_CHAIN: Final = 2000
 LARGEST_INPUT: Final = 64 * 1024 * 1024
 """Bytes: what the largest request may have, unless somebody says otherwise."""
 _LARGEST: Final = 32 * 1024 * 1024
-MOST_VALUES: Final = 500_000
+MOST_VALUES: Final = 200_000
 """JSON values in one response, and items in a whole chain: small ones cost far more memory than bytes."""
 LINKS: Final = 64
 """How many of the responses before it a response names."""
