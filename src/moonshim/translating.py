@@ -30,6 +30,7 @@ from moonshim.events import (
     Repaired,
     Started,
 )
+from moonshim.grammar.events import Noticed
 from moonshim.heard import (
     Began,
     Broke,
@@ -309,7 +310,7 @@ class Translator(Generic[Origin]):
         return self._queued(frame, over)
 
     def _queued(self, frame: HostFrame[Origin], over: bool) -> list[Released[Origin]]:
-        if frame.slip.waiting:
+        if frame.size and frame.slip.waiting:
             frame.size = max(frame.size, frame.slip.size)
         self._queue.append(frame)
         self._parked += frame.size
@@ -381,6 +382,8 @@ class Translator(Generic[Origin]):
                 if answer.ending is None:
                     self._over(frame)
                 return True
+            case Noticed(rule=rule, detail=detail):
+                slip.put(Repaired(rule, detail))
             case Unread(payload=payload, known=known):
                 frame.passes = frame.passes or self.same_dialect
                 if not known:
