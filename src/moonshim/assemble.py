@@ -27,7 +27,7 @@ __all__ = ["Assembler", "assemble", "replay"]
 class _Growing:
     """A block and its text so far, in few pieces however many came."""
 
-    __slots__ = ("_joined", "opened", "pieces", "signed")
+    __slots__ = ("opened", "pieces", "signed")
 
     def __init__(self, opened: BlockOpened) -> None:
         self.opened = opened

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from moonshim.conversation import Usage
 from moonshim.events import CallPiece, Failed
-from moonshim.grammar.events import Channel
+from moonshim.grammar.events import Channel, Noticed
 
 __all__ = [
     "Began",
@@ -106,4 +106,6 @@ class OnlyText(Struct, frozen=True):
     """The index of that call's pieces."""
 
 
-Heard: TypeAlias = Began | Spoke | Paused | CallPiece | CallClosed | Signed | Counted | Ended | Over | Broke | Unread
+Heard: TypeAlias = (
+    Began | Spoke | Paused | CallPiece | CallClosed | Signed | Counted | Ended | Over | Broke | Noticed | Unread
+)

@@ -17,7 +17,7 @@ from moonshim.dialects.anthropic.parts import Json, json_written
 from moonshim.dialects.anthropic.usage import UsageReader
 from moonshim.dialects.anthropic.words import NOT_RETRYABLE, REASONS
 from moonshim.events import CallPiece, Failed
-from moonshim.grammar.events import Channel
+from moonshim.grammar.events import Channel, Noticed
 from moonshim.heard import (
     Began,
     Broke,
@@ -79,6 +79,8 @@ class MessagesDecoder:
         self._cited = False
         self._signed = Signed()
         self._thinks = False
+        self._repeated: set[str] = set()
+        """Events that came more than once and were reported."""
 
     # -- events ----------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ class MessagesDecoder:
                 block.open = False
                 rest = block.text.finish()
                 out += [CallPiece(block.call, arguments=rest)] if rest and rest != "{}" else []
+                out += block.text.notices()
         return out
 
     def only_text(self, payload: Json) -> OnlyText | None:
@@ -115,7 +118,7 @@ class MessagesDecoder:
 
     def _message_start(self, payload: Json) -> list[Heard]:
         if self._began:
-            return []
+            return self._repeat("message_start")
         message = _object(payload, "message")
         content = message.get("content")
         self._early = content if isinstance(content, list) else []
@@ -152,7 +155,7 @@ class MessagesDecoder:
         index, kind = _index(payload, self._last + 1), _text(given, "type") or ""
         known, wire_id = self._blocks.get(index), _text(given, "id")
         if known is not None and known.call >= 0 and wire_id and known.wire_id == wire_id:
-            return []  # The same start once more.
+            return self._repeat("content_block_start")
         out = self._settle()
         self._last = index
         block = self._blocks[index] = _Block(kind, wire_id)
@@ -197,7 +200,7 @@ class MessagesDecoder:
             return []
         if block.kind not in _KNOWN_BLOCKS:
             return [Unread(payload, known=True)]
-        out: list[Heard] = []
+        out = self._repeat("content_block_stop") if block.stopped else []
         if block.kind == "thinking":
             out += self._sign(block, _text(payload, "signature"), at_once=True)
             if block.open and not block.said and block.signature is None:
@@ -291,8 +294,14 @@ class MessagesDecoder:
         if cut and block.text.is_empty:
             return []
         rest = block.text.finish()
-        closed = CallClosed(block.call)
-        return [CallPiece(block.call, arguments=rest), closed] if rest else [closed]
+        closed: list[Heard] = [*block.text.notices(), CallClosed(block.call)]
+        return [CallPiece(block.call, arguments=rest), *closed] if rest else closed
+
+    def _repeat(self, event: str) -> list[Heard]:
+        """An event that came before and says nothing new, reported once."""
+        known = event in self._repeated
+        self._repeated.add(event)
+        return [] if known else [Noticed("event_repeated", event)]
 
     def _count(self, usage: Any) -> list[Heard]:
         counted = self._usage.read(usage)
