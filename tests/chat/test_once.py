@@ -112,12 +112,31 @@ def test_providers_models_and_prices_are_those_of_the_gateway(host: Simulator, t
     assert "nothing of this conversation is kept" in done.told
 
 
+def test_a_host_that_cannot_be_reached_and_a_model_that_it_lacks_come_with_a_next_step(
+    host: Simulator, tmp_path: Path
+) -> None:
+    done = once(host, in_folder(tmp_path), "-p", "hi", model="kimi-k9")
+    assert done.code == 1
+    assert "Choose another with --model" in done.told
+    address = "http://127.0.0.1:9/v1"
+    data = str(tmp_path / "data")
+    done = moonshim_("chat", "--base-url", address, "--model", "kimi-k3", "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data)
+    assert (done.code, "is --base-url right?" in done.told) == (1, True)
+    file = tmp_path / "x.toml"
+    file.write_text(
+        f'[[providers]]\nname = "a"\napi_base_url = "{address}"\nmodels = ["kimi-k3"]\n[retries]\nattempts = 1\n'
+    )
+    done = moonshim_("chat", "--config", file, "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data)
+    assert (done.code, f"`moonshim doctor --config {file}`" in done.told) == (1, True)
+
+
 def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
     folder = in_folder(tmp_path)
     done = once(host, folder, "--output", "json", stdin=b"write it")
     answer = json.loads(done.out)
     assert (done.code, answer["text"]) == (0, "Written.")
     assert "Nobody can be asked here" in answer["calls"][0]["result"]
+    assert done.told == "moonshim chat: write_file was refused; --allow write_file or --yolo allows it\n"
     assert not (folder / "new.txt").exists()
 
 

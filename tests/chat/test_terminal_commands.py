@@ -41,6 +41,7 @@ def test_every_command_and_a_conversation_that_goes_on_in_another_process(tmp_pa
 
         # Who answers, and how.
         assert "demo/kimi-k2.5+markers-in-content answers" in says("/model")
+        assert "the nearest: `kimi-k3`" in says("/model kimi-k9")
         assert "demo-messages" in says("/provider")
         told = says("/toolformat")
         assert "tool format: kimi (detected from the model's name" in told

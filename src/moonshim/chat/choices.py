@@ -57,7 +57,7 @@ class Choices:
             targets = self._router.targets(name)
         except Refused as refused:
             host = next((host for host in self.hosts if host.name == near), None)
-            if host is not None and not host.models:
+            if host is not None and not host.models and self.config.source != "--demo":  # all of whose names are known
                 return Target(host, name)
             raise NoSuchModel(refused.problem.message.rstrip(".")) from None
         return next((target for target in targets if target.provider.name == near), targets[0])

@@ -49,6 +49,8 @@ async def answer_once(
         write(clean(text).rstrip("\n") + "\n")
     if output == "text" and ended.detail:
         tell(clean(ended.detail))
+    for name in session.permission.refused:
+        tell(f"{name} was refused; --allow {name} or --yolo allows it")
     return EXIT_CODES[ended.reason]
 
 

@@ -57,6 +57,8 @@ class Permission:
         self, folder: Path, *, yolo: bool = False, allowed: Iterable[str] = (), ask: Ask | None = None
     ) -> None:
         self.folder, self.yolo, self.ask = folder, yolo, ask
+        self.refused: dict[str, None] = {}
+        """The tools whose calls were refused because there is nobody to ask, in order."""
         self.always: dict[str, Grant] = {name: Grant(name, f"all calls of {name}") for name in allowed}
 
     async def __call__(self, tool: AgentTool, call: ToolCall) -> Allowed:
@@ -64,6 +66,7 @@ class Permission:
         if self.yolo or not tool.asks or call.name in self.always or grant.key in self.always:
             return ALLOWED
         if self.ask is None:
+            self.refused[call.name] = None
             return Allowed(False, _NOBODY)
         match await self.ask(call, grant):
             case "always":

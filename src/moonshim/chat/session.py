@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
@@ -10,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.agent.events import Step
+from moonshim.agent.events import RunEnded, Step
 from moonshim.agent.history import HistoryFile
 from moonshim.agent.loop import Agent
 from moonshim.agent.provider import Provider
@@ -28,6 +30,8 @@ __all__ = ["Session", "Setting"]
 SYSTEM: Final = """\
 You are an assistant in a terminal, with tools. You work in the folder {folder}.
 Use the tools to look before you answer; say in a sentence what you do and what came of it. Answer in Markdown."""
+
+_NO_SUCH_MODEL: Final = re.compile(r"(?i)not exist|not found|no such|unknown|not a valid")
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -155,6 +159,7 @@ class Session:
     async def steps(self, prompt: str | None) -> AsyncIterator[Step]:
         """One turn; without a prompt the last one is tried again. What it uses is counted."""
         provider = self.provider
+        failed: Failed | None = None
         stream = self.agent.retry_stream() if prompt is None else self.agent.run_stream(prompt)
         try:
             async for step in stream:
@@ -163,11 +168,27 @@ class Session:
                         self.ledger.add(usage, self.choices.price(provider))
                     case Failed():
                         self.ledger.add(None, None)
+                        failed = step
+                    case RunEnded(reason="failed") if failed is not None and (hint := self._next_step(failed)):
+                        step = replace(step, detail=f"{step.detail.rstrip('.')}. {hint}")
                     case Repaired():
                         self.ledger.mend([step])
                 yield step
         finally:
             await stream.aclose()
+
+    def _next_step(self, failed: Failed) -> str:
+        """What to do about an answer that failed; empty: the message says enough."""
+        model, source = self.provider.model, self.choices.config.source
+        if failed.code == "upstream_unreachable" and source == "--base-url":
+            return "Is the server running, and is --base-url right?"
+        if failed.code == "upstream_unreachable" and source != "--demo":
+            return f"`moonshim doctor{self.same_host}` checks the address, the key and the model."
+        if model in failed.message and _NO_SUCH_MODEL.search(failed.message):
+            near = get_close_matches(model, self.choices.names(), n=3)
+            names = f", such as {', '.join(near)}" if near else ""
+            return f"Choose another with --model, or with /model in a chat{names}."
+        return ""
 
     async def close(self) -> None:
         self.history.close()
