@@ -20,27 +20,27 @@ from tests.gateway.test_checkup import MARKERS, chat_host, chat_stream, error, e
 KEY: Final = "sk-very-secret-key-0123456789"
 
 
-def configuration(folder: Path, **urls: str) -> Path:
+def configuration(folder: Path, more: str = "", **urls: str) -> Path:
     """A file with a provider for each name."""
     file = folder / "moonshim.toml"
     file.write_text(
         "\n".join(
             f'[[providers]]\nname = "{name}"\napi_base_url = "{url}/v1"\napi_key_env = "LAB_KEY"\n'
-            f'models = ["kimi-k2.5"]\nhost = "vllm"\n'
+            f'models = ["kimi-k2.5"]\nhost = "vllm"\n{more}'
             for name, url in urls.items()
         )
     )
     return file
 
 
-def doctor(folder: Path, *arguments: str, **hosts: Script) -> Done:
+def doctor(folder: Path, *arguments: str, more: str = "", **hosts: Script) -> Done:
     """Run it while these hosts serve."""
 
     async def ask() -> Done:
         serving = {name: Host(script) for name, script in hosts.items()}
         for host in serving.values():
             await host.__aenter__()
-        file = configuration(folder, **{name: host.url for name, host in serving.items()})
+        file = configuration(folder, more, **{name: host.url for name, host in serving.items()})
         done = await asyncio.to_thread(moonshim_, "doctor", "--config", file, *arguments, LAB_KEY=KEY)
         for host in serving.values():
             assert all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in host.asked)
@@ -93,6 +93,15 @@ def test_json_is_one_object_for_each_provider(tmp_path: Path) -> None:
     assert finding["advice"] == ADVICE["authentication"]
     assert (good["call"], good["repairs"], good["input_tokens"]) == ("native", {}, 200)
     assert good["verdict"].startswith("key, address, model and dialect are right")
+
+
+def test_a_refused_field_of_the_configuration_is_not_blamed_on_the_model(tmp_path: Path) -> None:
+    host = chat_host(error("400 Bad Request", "invalid temperature: only 1 is allowed for this model"))
+    told = doctor(tmp_path, "--model", "lab/my-alias", more="body = { temperature = 0.3 }\n", lab=host).out.decode()
+    assert "✗ lab/my-alias  answer: 400, invalid temperature" in told
+    assert "→ `body.temperature` of your configuration is refused" in told
+    told = doctor(tmp_path, "--model", "lab/my-alias", lab=host).out.decode()
+    assert "✗ lab/my-alias  answer: 400" in told, "the host said nothing of the model's name"
 
 
 def test_only_the_providers_that_are_named_are_asked(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ ADVICE: Final = {
     "timeout": "the host gave up on its own: try again later",
     "server": "the host is at fault: try again later, and tell its operator if it stays so",
     "request_refused": "if another server runs there than its address suggests, say so with `host` (docs/hosts.md)",
+    "body_refused": "`{hint}` of your configuration is refused: remove it, or set a value that the host takes",
     "result_refused": "an agent would meet this at every call: tell the operator of the host",
     "empty_answer": "try again; `retry_empty_answer = true` lets the gateway do so",
 }

@@ -81,6 +81,7 @@ _SIGNS: Final = {
 """By what is spoken: what shows it in the beginning of an answer."""
 _MARKER: Final = re.compile(rb"<\|tool_call|<\|open\|>")
 _TLS_WANTED: Final = re.compile(r"(?i)\bHTTPS (?:port|server)\b")
+_NO_MODEL: Final = r"\bmodel (?:id |name )?(?:is |was |does )?not\b|(?:no such|unknown|invalid) model|^model_not_found"
 _NO_SUCH_PATH: Final = frozenset({404, 405, 410, 501})
 _IS_THERE: Final = frozenset({400, 401, 403, 422})
 """What an endpoint answers to a request that says nothing."""
@@ -424,13 +425,12 @@ class _Check:
             self._blame(failure)
         elif speaks != self._dialect:
             await self._missing(failure, speaks)
+        elif (field := self._refused_body_field(problem)) is not None:
+            self._wrong("answer", "body_refused", str(failure), f"body.{field}")
+        elif self._names_model(problem) and (listed := await self._listed()) is not None and self._model not in listed:
+            self._blame_model(failure, listed)  # some hosts have no 404 for that
         else:
-            # Mostly about the model, at hosts that have no 404 for that.
-            listed = await self._listed() if "model" in problem.message.lower() else None
-            if listed is not None and self._model not in listed:
-                self._blame_model(failure, listed)
-            else:
-                self._wrong("answer", "request_refused", str(failure))
+            self._wrong("answer", "request_refused", str(failure))
 
     def _blame(self, failure: _NoAnswer) -> None:
         """The host says itself what is wrong."""
@@ -446,11 +446,19 @@ class _Check:
             self._note("key", "right", self._key_said("known", "none is configured"))
         self._wrong("answer", cause, str(failure), None if problem.retry_after is None else f"{problem.retry_after:g}")
 
+    def _refused_body_field(self, problem: Problem) -> str | None:
+        words = re.findall(r"\w+", f"{problem.param} {problem.message}")
+        return next(filter(words.__contains__, self._provider.body_for(self._model)), None)
+
+    def _names_model(self, problem: Problem) -> bool:
+        return bool(re.search(f"(?i){re.escape(self._model)}|{_NO_MODEL}", f"{problem.code} {problem.message}"))
+
     async def _missing(self, failure: _NoAnswer, speaks: str) -> None:
         """There is no such model, or no such path, or something else is spoken there."""
         problem, listed = failure.problem, await self._listed()
-        names_model = self._model.lower() in problem.message.lower() or problem.code == "model_not_found"
-        if speaks == self._dialect and (names_model or (listed is not None and self._model not in listed)):
+        if speaks == self._dialect and (
+            self._names_model(problem) or (listed is not None and self._model not in listed)
+        ):
             self._blame_model(failure, listed)
             return
         found = await self._found(anew=speaks != self._dialect)
