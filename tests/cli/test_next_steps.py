@@ -86,3 +86,15 @@ def test_a_file_to_check_that_does_not_exist_is_not_blamed_on_an_option(tmp_path
     assert done.code == 1
     assert "nofile.toml: there is no such file" in done.told
     assert "--config" not in done.told
+
+
+def test_a_check_shows_the_fields_that_are_added_to_requests_and_hints_at_the_host(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    models = 'models = ["kimi-k2.5", { id = "kimi-k3", body = { top_k = 5 } }]'
+    file.write_text(PROVIDER.replace('models = ["kimi-k2.5"]', f"{models}\nbody = {{ temperature = 0.3, seed = 1 }}"))
+    rows = [
+        " ".join(line.split()) for line in moonshim_("config", "check", file, cwd=tmp_path).out.decode().splitlines()
+    ]
+    assert "body temperature, seed" in rows
+    assert "body of kimi-k3 top_k" in rows
+    assert any(row.startswith("host row generic (from its address; ") and 'host = "vllm"' in row for row in rows)

@@ -160,6 +160,8 @@ def _of_provider(provider: Provider) -> list[tuple[str, str]]:
     model = provider.models[0] if provider.models else ""
     row = needs_for(model=model, host=provider.host, base_url=provider.api_base_url, upstream=provider.dialect)
     found = "named" if provider.host else "from its address"
+    if row.host == "generic" and row.generation != "other" and not provider.host:
+        found += '; if you know what runs there, name it: host = "vllm", …'
     shown = ", ".join(provider.models[:_SHOWN_MODELS])
     more = len(provider.models) - _SHOWN_MODELS
     rows = [
@@ -173,6 +175,9 @@ def _of_provider(provider: Provider) -> list[tuple[str, str]]:
     if provider.cells:
         rows.append(("cells", ", ".join(provider.cells)))
     rows += [(f"cells of {name}", ", ".join(cells)) for name, cells in provider.model_cells.items()]
+    if provider.body:
+        rows.append(("body", ", ".join(provider.body)))
+    rows += [(f"body of {name}", ", ".join(fields)) for name, fields in provider.model_bodies.items()]
     if provider.headers:
         rows.append(("headers", ", ".join(provider.headers)))
     if provider.proxy:
