@@ -115,6 +115,13 @@ class UpstreamUnreachable(UpstreamError):
     code = "upstream_unreachable"
 
 
+class TooManyOpenFiles(UpstreamError):
+    """There was no connection, since this process has no file descriptor left: the host has nothing to do with it."""
+
+    code = "too_many_open_files"
+    status = 503
+
+
 class UpstreamStalled(UpstreamError):
     """The host sent nothing before the deadline."""
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from moonshim.config import Target, endpoint_of
 from moonshim.conversation import Reasoning
 from moonshim.dialects.openai_responses import completed_in
-from moonshim.errors import MoonshimError, Problem, ProblemKind, Refused, UpstreamError, problem_of
+from moonshim.errors import MoonshimError, Problem, ProblemKind, Refused, TooManyOpenFiles, UpstreamError, problem_of
 from moonshim.events import Failed, Finished
 from moonshim.gateway import logs
 from moonshim.gateway.attempts import Attempts
@@ -42,7 +42,7 @@ from moonshim.replies import Form, Reading, form_of, read_reply
 from moonshim.stage import TransformerFailed
 from moonshim.upstream import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call
 
-__all__ = ["STOPPING", "exchange", "problem_in"]
+__all__ = ["NO_DESCRIPTORS", "STOPPING", "exchange", "problem_in"]
 
 STOPPING: Final = Problem(
     status=503,
@@ -50,6 +50,14 @@ STOPPING: Final = Problem(
     message="this gateway is about to stop, and takes nothing new: send the request again",
     code="gateway_stopping",
     retry_after=1.0,
+)
+
+NO_DESCRIPTORS: Final = Problem(
+    status=503,
+    kind="overloaded",
+    message="The gateway has as many open connections as it may. Retry in a moment.",
+    code="too_many_connections",
+    retry_after=2.0,
 )
 
 _CONTENT_TYPES: Final[dict[Form, bytes]] = {
@@ -286,6 +294,8 @@ class _Asking:
         )
         try:
             answer = await self._gate.upstream.open(call)
+        except TooManyOpenFiles as error:
+            raise Refused(NO_DESCRIPTORS) from error
         except UpstreamError as error:
             raise HostFailed(problem_of(error)) from error
         if 200 <= answer.status <= 299:

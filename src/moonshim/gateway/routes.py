@@ -22,7 +22,7 @@ from moonshim.gateway.body import BodyGone, read_json
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.clients import client_name
 from moonshim.gateway.compaction import compact
-from moonshim.gateway.exchange import STOPPING, exchange, problem_in
+from moonshim.gateway.exchange import NO_DESCRIPTORS, STOPPING, exchange, problem_in
 from moonshim.gateway.gate import Gate, View
 from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
 from moonshim.gateway.models_list import model_entry, model_list
@@ -31,6 +31,7 @@ from moonshim.gateway.record import Record
 from moonshim.json_text import encode
 from moonshim.prepare import count_tokens
 from moonshim.registry import dialect_named
+from moonshim.serving.protocol import ROOM
 from moonshim.stage import TransformerFailed
 
 __all__ = ["routes_of"]
@@ -40,6 +41,8 @@ Handler: TypeAlias = Callable[[Gate, ClientCall, Mapping[str, str]], Awaitable[A
 """What is returned, if anything, goes to the client as JSON."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_ENDLESS: Final = {"left": lambda: True}
+"""What servers other than ours say of their descriptors: nothing."""
 CLIENT_GONE: Final = 499
 """As nginx counts it; nobody is there to be told."""
 
@@ -95,6 +98,8 @@ class Endpoint:
             if scope["method"] != "OPTIONS" or not isinstance(self._handler, _OtherMethods):
                 check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
             key = self._identify(view, headers, record)
+            if self._counts and not scope.get("extensions", {}).get(ROOM, _ENDLESS)["left"]():
+                raise Refused(NO_DESCRIPTORS)
             tenant = view.tenant(key, headers)
             held = gate.body_memory.reserve(tenant, view.config.limits)
             call = ClientCall(
@@ -141,7 +146,7 @@ class Endpoint:
             record.error = problem.in_short
         headers = _json_headers(record)
         headers += [(name.encode(), value.encode()) for name, value in problem.retry_headers.items()]
-        if problem is STOPPING:
+        if problem in (STOPPING, NO_DESCRIPTORS):
             headers.append((b"connection", b"close"))
         if problem.request_id is not None and _REQUEST_ID.fullmatch(problem.request_id):
             headers.append((b"x-upstream-request-id", problem.request_id.encode()))

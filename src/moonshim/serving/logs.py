@@ -23,9 +23,6 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 _CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
 """What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
 
-_NAMED: Final = {"Invalid HTTP request received.": "http_invalid"}
-"""What uvicorn says of somebody who speaks no HTTP: events have names, which can be looked for."""
-
 
 class HumanLine(Protocol):
     """How fields become the line that a person reads."""
@@ -129,8 +126,7 @@ class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             fields = {"logger": record.name} | ({"exc_info": record.exc_info} if record.exc_info else {})
-            message = record.getMessage()
-            _log.log(record.levelno, _NAMED.get(message, "library"), message=message, **fields)
+            _log.log(record.levelno, "library", message=record.getMessage(), **fields)
         except Exception:
             self.handleError(record)
 

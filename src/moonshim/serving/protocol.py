@@ -11,33 +11,58 @@ every state in which a client owes us something has a deadline, and every state 
 A connection serves one request at a time. What a client sends behind a request before it has the answer (pipelining)
 is not read: it gets its answer, and then the connection ends, as RFC 9112 (9.3.2) allows. uvicorn queues such requests
 instead, and then tells a disconnect to the last of them only: the one that runs would go on for nobody.
+
+A client may close its sending side after its request (`shutdown(SHUT_WR)`) and still wait for the answer. A client that
+has closed the whole connection looks the same, until something is sent to it: then its system answers with a reset. So
+something harmless is sent at once, and the connection is kept unless a reset comes back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+import socket
+import uuid
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import ClassVar, Final, NoReturn
 
+import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from moonshim.config.model import Limits
+from moonshim.serving import logs
+from moonshim.serving.descriptors import Room, room_for_connections
 
-__all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "BoundedProtocol", "protocol_with"]
+__all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "ROOM", "BoundedProtocol", "protocol_with"]
 
 DROP: Final = "moonshim.drop"
 """An extension of the ASGI scope: its `drop` ends a connection within an answer, its `abort` without what waits to be
 read, too."""
+ROOM: Final = "moonshim.room"
+"""An extension of the ASGI scope: its `left` says whether this request may open a connection to a host."""
+RETRY_SECONDS: Final = 2
+REFUSED_SECONDS: Final = 0.5
+"""How long a connection for which there is no descriptor has to read that."""
+UNSENT_BYTES: Final = 32 * 1024
+"""How much of an answer waits in this process for a client that does not read, and as much again in the system, before
+nothing more is read from its host."""
+_UNSENT: Final[int | None] = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 MOST_HEADERS: Final = 200
 LINGER_SECONDS: Final = 5.0
 """How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
 still sends is reset, and the client never sees why it was refused."""
+FIRST_LOOK: Final = 0.01
+LAST_LOOK: Final = 1.0
+"""Seconds between two looks whether a client that has closed its sending side is gone: they double."""
 LINGER_PAUSE: Final = 0.01
-"""Seconds of rest after each read of that: a client that sends fast must not keep the event loop busy with it."""
+"""Seconds of rest after each large read of that: a client that sends fast must not keep the event loop busy with it."""
+LINGER_BYTES: Final = 4096
 _NOT_HTTP: Final = "this is not a request that can be read as HTTP/1.1"
 _TOO_LARGE: Final = "the headers of the request are too large"
+_NO_ROOM: Final = "The server has as many open connections as it may. Retry in a moment."
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _OFFER: Final = b"\r\nUpgrade: h2c\r\n"
 
@@ -54,6 +79,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     limits: ClassVar[Limits] = Limits()
     linger_seconds: ClassVar[float] = LINGER_SECONDS
+    room: ClassVar[Room] = room_for_connections()
+    """In descriptors: one for each client, and one for the host that each request may ask."""
 
     # -- the connection --------------------------------------------------------------
 
@@ -73,14 +100,43 @@ class BoundedProtocol(HttpToolsProtocol):
         """Of the headers so far."""
         self._reason = 400, _NOT_HTTP
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        bare: socket.socket | None = transport.get_extra_info("socket")
+        if _UNSENT is not None and bare is not None and bare.family in (socket.AF_INET, socket.AF_INET6):
+            bare.setsockopt(socket.IPPROTO_TCP, _UNSENT, UNSENT_BYTES)
         self._expect(self.limits.header_seconds, self._headers_are_late)
+        if self._descriptors() > self.room.connections:
+            self._make_room()
+
+    def _has_room(self) -> bool:
+        return self._descriptors() <= self.room.requests
+
+    def _descriptors(self) -> int:
+        return len(self.connections) + len(self.tasks)
+
+    def _make_room(self) -> None:
+        """There are too many connections: one that only waits for a next request is closed, or this one refused."""
+        idle = next((one for one in self.connections if isinstance(one, BoundedProtocol) and one.is_idle), None)
+        if idle is not None:
+            idle.transport.close()
+        elif self._descriptors() <= self.room.refusals:
+            self._refuse(503, _NO_ROOM, [(b"retry-after", b"%d" % RETRY_SECONDS)], linger=REFUSED_SECONDS)
+        else:
+            logs.event("connection_dropped", level="warning", problem=_NO_ROOM)
+            self.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has answered a request, and no other has begun."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        return answered and self._deadline is None and not self._in_request and not self.transport.is_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf or self._lingers:
+        if (self._deaf or self._lingers) and len(data) > LINGER_BYTES:
             self._pause_reading()
         if self._deaf:
             return
@@ -91,9 +147,37 @@ class BoundedProtocol(HttpToolsProtocol):
             data = _without_offer(data)
         self._heard = True
         self._unread += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # an offer that nobody takes: the request is answered over HTTP/1.1
+        except httptools.HttpParserError:
+            self._refuse(*self._reason)
         if self._unread > self.limits.header_bytes and not self._deaf:
             self._refuse(431, _TOO_LARGE)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+        if self._deaf or self._in_request or not self._answering():
+            return False
+        self.cycle.keep_alive = False
+        if not self.cycle.response_started:
+            if self.scope["http_version"] == "1.1":
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        elif self.cycle.chunked_encoding:
+            self.transport.write(b"0")  # the size of the next chunk may begin with it
+        self._look_for_reset(FIRST_LOOK)
+        return True
+
+    def _look_for_reset(self, seconds: float) -> None:
+        """Nothing is read any more, so that nobody else would notice."""
+        bare = self.transport.get_extra_info("socket")
+        if self.transport.is_closing() or not self._answering():
+            return
+        if bare.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.transport.abort()
+        else:
+            self.loop.call_later(seconds, self._look_for_reset, min(2 * seconds, LAST_LOOK))
 
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
@@ -105,7 +189,10 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _Stop  # pipelining
         self._size = self._count = 0
         super().on_message_begin()
-        self.scope["extensions"] = {DROP: {"drop": self._drop, "abort": self._abort}}
+        self.scope["extensions"] = {
+            DROP: {"drop": self._drop, "abort": self._abort},
+            ROOM: {"left": self._has_room},
+        }
 
     def on_url(self, url: bytes) -> None:
         self._grow(len(url))
@@ -176,17 +263,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reason = status, message
         raise _Stop
 
-    def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls when its parser stopped."""
-        self._refuse(*self._reason)
-
     def _headers_are_late(self) -> None:
         if self._heard:
             self._refuse(408, f"the headers of the request were not here after {self.limits.header_seconds:g} seconds")
         else:
             self.transport.close()  # opened and never used, as browsers do: there is nothing to be said
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(
+        self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = (), linger: float | None = None
+    ) -> None:
         self._deaf = True
         self._expect_nothing()
         if self.transport.is_closing():
@@ -201,20 +286,29 @@ class BoundedProtocol(HttpToolsProtocol):
             if self.cycle.response_started:
                 self.transport.abort()
                 return
-        self.transport.write(self._answer(status, message))
+        request_id = self._request_id()
+        logs.event("http_refused", level="warning", request_id=request_id, status=status, problem=message)
+        self.transport.write(self._answer(status, message, [*headers, (b"x-request-id", request_id.encode())]))
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._expect(self.linger_seconds, self.transport.abort)
+        self._expect(self.linger_seconds if linger is None else linger, self.transport.abort)
 
-    def _answer(self, status: int, message: str) -> bytes:
+    def _request_id(self) -> str:
+        """The client's own, if it came and is sensible."""
+        given = next((value for name, value in self.headers or () if name == b"x-request-id"), b"")
+        return given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+    def _answer(self, status: int, message: str, more: Sequence[tuple[bytes, bytes]]) -> bytes:
         # There is no dialect yet: this is what OpenAI's clients and Anthropic's both read.
-        error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+        kind = "overloaded_error" if status == HTTPStatus.SERVICE_UNAVAILABLE else "invalid_request_error"
+        error = {"type": "error", "error": {"type": kind, "message": message}}
         body = msgspec.json.encode(error)
         headers = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
+            *more,
         ]
         if status == HTTPStatus.UPGRADE_REQUIRED:
             headers.append((b"upgrade", b"HTTP/1.1"))
@@ -257,4 +351,4 @@ def _without_offer(data: bytes) -> bytes:
 
 def protocol_with(limits: Limits) -> type[BoundedProtocol]:
     """What uvicorn's `Config(http=…)` takes, for these limits."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits, "room": room_for_connections()})

@@ -19,6 +19,7 @@ import uvicorn
 
 from moonshim.config import Limits
 from moonshim.serving import logs
+from moonshim.serving.descriptors import raise_limit
 from moonshim.serving.hangup import StartingTerminal
 from moonshim.serving.listening import bind, url_of
 from moonshim.serving.protocol import protocol_with
@@ -126,6 +127,7 @@ def run(
             ready()
 
     sys.setswitchinterval(SWITCH_SECONDS)
+    raise_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         serving = serve(opening, sockets, graceful_seconds=graceful_seconds, ready=settled, lifeline=lifeline)
         return runner.run(serving)

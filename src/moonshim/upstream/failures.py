@@ -6,13 +6,14 @@ is kept as a cause.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Final
 
 import aiohttp
 
-from moonshim.errors import UpstreamBroke, UpstreamError, UpstreamUnreachable
+from moonshim.errors import TooManyOpenFiles, UpstreamBroke, UpstreamError, UpstreamUnreachable
 from moonshim.upstream.call import Call, origin_of
 
 __all__ = ["FAILURES", "broke", "lost_at_once", "unreachable"]
@@ -25,6 +26,8 @@ _NOT_TRUSTED: Final = "name the file of the right certificates (`ca_bundle` of t
 
 def unreachable(error: BaseException, call: Call, proxy: str | None) -> UpstreamError:
     """Why there was no answer."""
+    if _out_of_descriptors(error):
+        return TooManyOpenFiles(f"no connection to {origin_of(call.url)}: this process has too many open files")
     for kind, tell in _TELLING:
         if isinstance(error, kind):
             return UpstreamUnreachable(tell(error, origin_of(call.url), origin_of(proxy) if proxy else ""))
@@ -44,6 +47,17 @@ def lost_at_once(error: BaseException) -> bool:
     if isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionError)
+
+
+def _out_of_descriptors(error: BaseException) -> bool:
+    number = getattr(getattr(error, "os_error", error), "errno", None)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        # A resolver that can open no file says that the name is not known, or to try again.
+        try:
+            os.close(os.dup(0))
+        except OSError as own:
+            number = own.errno
+    return number in (errno.EMFILE, errno.ENFILE)
 
 
 def _reason(error: BaseException) -> str:
