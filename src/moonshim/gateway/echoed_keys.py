@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final, TypeAlias
 
@@ -10,7 +11,7 @@ from moonshim.hosts.secret_spellings import spellings
 
 __all__ = ["EchoMasker"]
 
-MOST_HELD: Final = 256 * 1024
+MOST_HELD: Final = 64 * 1024
 """Bytes that may wait for the rest of a line, or of a key. Beyond that only keys in one piece are found."""
 
 Span: TypeAlias = tuple[int, int]
@@ -27,13 +28,17 @@ class EchoMasker:
         texts = spellings(secrets)
         self._all = [text.encode("utf-8", "replace") for text in texts]
         self._anywhere = [text.encode("utf-8", "replace") for text in texts if not could_be_protocol(text)]
+        self._shortest = min(map(len, self._all), default=0)
+        self._longest = max(map(len, self._all), default=0)
+        self._by_first = {byte: [key for key in self._all if key[0] == byte] for byte in {key[0] for key in self._all}}
+        self._first = re.compile(b"|".join(re.escape(bytes([byte])) for byte in self._by_first))
         self._held = bytearray()
         self._searched = 0
         """How much of what is held was searched for keys in one piece."""
         self._read = 0
         """How much of it was read as lines."""
-        self._open: dict[bytes, list[Span]] = {}
-        """By the name of a field: where its text ends with what could be the beginning of a key."""
+        self._open: dict[bytes, tuple[bytes, list[Span]]] = {}
+        """By the name of a field: the end of its text that could be the beginning of a key, and where that is."""
 
     def feed(self, data: bytes, *, last: bool = False) -> bytes:
         """More came; what can be written of it by now."""
@@ -50,52 +55,47 @@ class EchoMasker:
 
     def _read_lines(self, end: int) -> None:
         for found in FREE_VALUE.finditer(self._held, self._read, max(end, self._read)):
-            spans = [*self._open.pop(found[2], []), found.span(3)]
-            text = b"".join(self._held[start:stop] for start, stop in spans)
-            for key in self._all:
+            begun, spans = self._open.pop(found[2], (b"", []))
+            text = bytearray(begun + found[3])
+            spans.append(found.span(3))
+            for key in self._all if len(text) >= self._shortest else ():
                 at = 0
                 while (at := text.find(key, at)) >= 0:
                     for span in _part(spans, at, at + len(key)):
                         self._mask(span)
-                    text = text[:at] + b"*" * len(key) + text[at + len(key) :]
+                    text[at : at + len(key)] = b"*" * len(key)
             if left := self._begun(text):
-                self._open[found[2]] = _part(spans, len(text) - left, len(text))
+                cut = len(text) - left
+                self._open[found[2]] = bytes(text[cut:]), _part(spans, cut, len(text)) if cut else spans
         self._read = max(end, self._read)
 
     def _begun(self, text: bytes | bytearray) -> int:
         """How many bytes at its end could be the beginning of a key."""
-        return max(_begun(text, key) for key in self._all)
+        for found in self._first.finditer(text, max(0, len(text) - self._longest + 1)):
+            rest = bytes(text[found.start() :])
+            for key in self._by_first[rest[0]]:
+                if key.startswith(rest) and len(key) > len(rest):
+                    return len(rest)
+        return 0
 
     def _released(self, last: bool) -> bytes:
         end = len(self._held)
         if not last:
             whole = end - self._begun(self._held)
-            end = min([self._read, whole, *(spans[0][0] for spans in self._open.values())])
+            end = min([self._read, whole, *(spans[0][0] for _, spans in self._open.values())])
             if len(self._held) - end > MOST_HELD:
                 end, self._open = whole, {}
         out = bytes(self._held[:end])
         del self._held[:end]
         self._searched -= end
         self._read = max(0, self._read - end)
-        self._open = {name: [(start - end, stop - end) for start, stop in spans] for name, spans in self._open.items()}
+        for _, spans in self._open.values() if end else ():
+            spans[:] = [(start - end, stop - end) for start, stop in spans]
         return out
 
     def _mask(self, span: Span) -> None:
         start, stop = span
         self._held[start:stop] = b"*" * (stop - start)
-
-
-def _begun(text: bytes | bytearray, key: bytes) -> int:
-    """
-    >>> [_begun(text, b"abac") for text in (b"xaba", b"abac", b"x")]
-    [3, 0, 0]
-    """
-    at = max(0, len(text) - len(key) + 1)
-    while (at := text.find(key[:1], at)) >= 0:
-        if key.startswith(text[at:]):
-            return len(text) - at
-        at += 1
-    return 0
 
 
 def _part(spans: list[Span], start: int, stop: int) -> list[Span]:

@@ -160,7 +160,10 @@ class StreamLogs:
 
 
 class StreamLog:
-    """One file. What is written to it is on the disk within a second, or the file says that it is not whole."""
+    """One file. What is written to it is on the disk within a second, or the file says that it is not whole.
+
+    While something might be the beginning of a key that the host repeats, up to 64 KiB wait for more.
+    """
 
     __slots__ = (
         "_came",
