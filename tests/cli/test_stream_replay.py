@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
-def ask(gateway: Running, dialect: str, model: str, *, stream: bool = True) -> None:
+def ask(gateway: Running, dialect: str, model: str, *, stream: bool = True) -> str:
     tool = {"name": "get_weather", "parameters": SCHEMA}
     path, body = {
         "chat": (
@@ -60,7 +61,7 @@ def ask(gateway: Running, dialect: str, model: str, *, stream: bool = True) -> N
         "responses": ("/v1/responses", {"input": ASKED, "tools": [{"type": "function"} | tool]}),
     }[dialect]
     assert isinstance(body, dict)
-    gateway.post(path, body | {"model": model, "stream": stream})
+    return gateway.post(path, body | {"model": model, "stream": stream})[1]
 
 
 def by_request(folder: Path) -> dict[str, Path]:
@@ -120,6 +121,21 @@ def test_a_replay_is_what_the_client_got(tmp_path: Path) -> None:
     assert done.code == 0
     assert b'"type":"tool_use"' in done.out
     assert b"event: message_stop" in done.out
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+def test_a_replay_names_the_model_that_the_client_asked_for(dialect: str, tmp_path: Path) -> None:
+    with Simulator(nature="selfhost").running() as host:
+        aliases = '[aliases]\nclaude-x = "sim/kimi-k2.5+markers-in-content"\n'
+        (tmp_path / "moonshim.toml").write_text(PROVIDER.format(name="sim", url=host.url, more="") + aliases)
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            got = ask(gateway, dialect, "claude-x")
+            assert gateway.stop() == 0
+    (log,) = by_request(tmp_path).values()
+    replayed = moonshim_("mend", log).out.decode()
+    assert '"model":"' in got
+    models = [set(re.findall(r'"model":"[^"]*"', text)) for text in (got, replayed)]
+    assert models[0] == models[1]
 
 
 def test_a_log_is_explained_with_the_changes_that_were_made(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The host's."""
     client_dialect: str | None = None
     """What the client speaks; None in logs of older versions, as everything below."""
+    asked_model: str | None = None
+    """The model's name in the client's request, which the answer repeats."""
     comes: Form | None = None
     """What the host's answer was read as."""
     goes: Form | None = None
@@ -107,6 +109,8 @@ def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOpti
     asked = read_request(header.request, dialect=header.dialect, default_model=header.model)
     # What was sent is in the host's dialect; the answer goes to a client that may speak another.
     asked.dialect = header.client_dialect or header.dialect
+    if header.asked_model:
+        asked.request = msgspec.structs.replace(asked.request, model=header.asked_model)
     if options is None and header.options is not None and model is None:
         options = KimiOptions.from_json(header.options)
     overrides = None if header.grammar is None else {"grammar": header.grammar}

@@ -267,6 +267,7 @@ class StreamLog:
             model=without_secrets(record.model),
             dialect=sent.needs.dialect,
             client_dialect=record.dialect,
+            asked_model=without_secrets(record.asked_model),
             comes=comes,
             goes=goes,
             options=msgspec.to_builtins(sent.plan.options),
