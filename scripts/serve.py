@@ -42,4 +42,7 @@ if __name__ == "__main__":
             file=sys.stderr,
         )
         arguments = ["--demo", *arguments]
-    raise SystemExit(main(["serve", *arguments]))
+    code = main(["serve", *arguments])
+    if code == 1:
+        print('Options go into ARGS: make serve ARGS="--port 9000"', file=sys.stderr)
+    raise SystemExit(code)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, environment, moonshim_
+from tests.cli.command import EXAMPLE, ROOT, environment, moonshim_
 from tests.cli.running import DEADLINE
 from tests.gateway.serving import first_line
 
@@ -98,3 +100,32 @@ def test_a_check_shows_the_fields_that_are_added_to_requests_and_hints_at_the_ho
     assert "body temperature, seed" in rows
     assert "body of kimi-k3 top_k" in rows
     assert any(row.startswith("host row generic (from its address; ") and 'host = "vllm"' in row for row in rows)
+
+
+def test_explain_points_from_a_stream_to_mend_and_from_an_address_to_base_url(tmp_path: Path) -> None:
+    done = moonshim_("explain", EXAMPLE, cwd=tmp_path)
+    assert (done.code, "`moonshim mend` reads streams" in done.told) == (1, True)
+    done = moonshim_("explain", "--host", "http://127.0.0.1:8000/v1", "request.json", cwd=tmp_path)
+    assert (done.code, "--base-url" in done.lines[0]) == (2, True)
+
+
+def test_make_serve_says_how_make_takes_another_port() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [sys.executable, "-m", "scripts.serve", "--demo", "--port", str(taken.getsockname()[1])]
+        run = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert 'make serve ARGS="--port 9000"' in run.stderr
+
+
+def test_a_file_of_claude_code_router_is_answered_in_its_own_terms(tmp_path: Path) -> None:
+    provider = {"name": "moonshot", "api_base_url": "https://api.moonshot.ai/v1", "models": ["kimi-k2.5", "kimi-k3"]}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"Providers": [provider], "Router": {"default": "moonshot,kimi-k2.55"}}))
+    checked = moonshim_("config", "check", file, cwd=tmp_path).out.decode()
+    assert "did you mean `moonshot,kimi-k2.5`?" in checked
+    printed = moonshim_("keys", "new", "ci", "--print", "--config", file, cwd=tmp_path)
+    assert "the list `keys`" in printed.told
+    assert '"require_keys": true' in printed.told
+    assert "[gateway]" not in printed.told

@@ -12,6 +12,7 @@ A request that is refused gives `{"error": …}` instead, in the words of the cl
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from moonshim.serving.log_lines import json_for_terminal
 __all__ = ["guess_dialect", "main"]
 
 _BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+_STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|: )")
 _USAGE: Final = """moonshim explain REQUEST.json [--from DIALECT] [--host NAME | --base-url URL]
                         [--model NAME] [--to DIALECT] [--set CELL=VALUE] [--format text|json]"""
 _EPILOG: Final = """\
@@ -62,6 +64,8 @@ def main(argv: Sequence[str]) -> int:
         return console.BAD_USAGE
     if given.model == "":
         parser.error("--model needs a name")
+    if "://" in (given.host or ""):
+        parser.error("--host takes the name of a row of the host table; an address goes behind --base-url")
     try:
         body, header = _read(given.request)
     except (OSError, ValueError) as error:
@@ -139,6 +143,8 @@ def _read(name: str) -> tuple[Any, StreamHeader | None]:
             data = file.read(LIMIT + 1)
     header, _ = split_header(iter([data]))
     if header is None:
+        if _STREAM.match(data):
+            raise ValueError("this is a stream, not a request; `moonshim mend` reads streams")
         return decoded(data), None
     if header.request is None or not header.request_whole:
         raise ValueError("a stream log whose request was too long to be kept whole")

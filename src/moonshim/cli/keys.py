@@ -79,9 +79,12 @@ def _new(given: argparse.Namespace) -> int:
         key, entry["digest"] = new_key()
         in_json = path.exists() and KeyFile(path).is_json
         print(f"{key}\n\n{block_of(entry, in_json=in_json)}", end="", flush=True)
+        place, required = "the configuration", "`require_keys = true` under `[gateway]`"
+        if in_json:
+            place, required = "the list `keys` of the configuration", '`"require_keys": true` in the object `gateway`'
         console.say(
-            "moonshim keys: the first line is the key, shown this once; the rest is for the configuration. It "
-            "should also say `require_keys = true` under `[gateway]`"
+            f"moonshim keys: the first line is the key, shown this once; the rest is for {place}. It "
+            f"should also say {required}"
         )
         return console.DONE
     with _editing(found):

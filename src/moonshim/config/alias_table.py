@@ -36,7 +36,8 @@ def check_aliases(
             if leads_somewhere(target, providers):
                 continue
             if soft:
-                root.problems.note(("Router",), f"no provider has `{target}`, which `{alias}` stands for")
+                listed = nearest(target, [f"{one.name},{model}" for one in providers for model in one.models])
+                root.problems.note(("Router",), f"no provider has `{target}`, which `{alias}` stands for{listed}")
             else:
                 hint = nearest(target, [*names, *(f"{one.name}/" for one in providers)])
                 root.problems.add(("aliases", alias), f"no provider has the model `{target}`{hint}")
