@@ -105,7 +105,7 @@ def test_a_client_that_closes_its_sending_side_within_a_stream_gets_the_rest() -
 
 
 def test_a_stream_that_nobody_reads_holds_a_bounded_number_of_bytes() -> None:
-    readers, each = 20, 640 * KIB
+    readers, each = 20, 512 * KIB
     batch = chunks(*[sse([chunk({"content": "a" * 1000})], done=False)] * 16, end=False)
 
     async def test() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import signal
@@ -35,6 +36,8 @@ READY_SECONDS: Final = 30.0
 """Who does not answer for so long is told of."""
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread that works on a large body may keep the event loop waiting for Python's global lock."""
+MANY_CONNECTIONS: Final = 64
+"""From so many on, it is worth a few milliseconds to give their memory back to the system."""
 YOUNG_OBJECTS: Final = 10_000
 """How many are made between two searches for rings of garbage."""
 _USUAL: Final = Limits()
@@ -72,6 +75,8 @@ class AppServer(uvicorn.Server):
         super().__init__(config)
         self._graceful_seconds = graceful_seconds
         self._deadline: float | None = None
+        self._most = 0
+        """Connections at once, since memory was given back last."""
 
     @property
     def draining(self) -> bool:
@@ -91,7 +96,16 @@ class AppServer(uvicorn.Server):
         if self._deadline is not None:
             overdue = asyncio.get_running_loop().time() >= self._deadline
             self.should_exit = self.should_exit or overdue or not self.server_state.tasks
+        self._return_memory(len(self.server_state.connections))
         return await super().on_tick(counter)
+
+    def _return_memory(self, connections: int) -> None:
+        """When most of many connections are gone: glibc would keep what they had for good."""
+        self._most = max(self._most, connections)
+        if self._most >= MANY_CONNECTIONS and connections <= self._most // 4:
+            self._most = connections
+            gc.collect()
+            _trim()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.server_state.tasks:
@@ -272,6 +286,11 @@ def _configuration(app: Any, limits: Limits) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=LAST_SECONDS,
     )
+
+
+def _trim() -> None:
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another libc, or another system
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

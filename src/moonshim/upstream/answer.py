@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -19,6 +20,9 @@ LAST_WORDS_SECONDS: Final = 10.0
 """How long a host may be silent behind the end of what it says, before that is taken for all: its usage may follow."""
 GOODBYE_SECONDS: Final = 0.25
 """The same once all is said and somebody waits: only the connection can still be won, for the next request."""
+
+MOST_AT_ONCE: Final = 32 * 1024
+"""Bytes of one read. They leave before more is read, so that a client that stops reading holds no more than these."""
 
 
 class Answer:
@@ -48,7 +52,7 @@ class Answer:
         """Names in lower case; values of one name joined by commas."""
         self._call = call
         self._response = response
-        self._read = response.content.readany
+        self._read = partial(response.content.read, MOST_AT_ONCE)
         self._failure: UpstreamError | None = None
         self._now = asyncio.get_running_loop().time
         self._since: float | None = None
