@@ -48,13 +48,13 @@ def body(*calls: str, finish: str = "tool_calls") -> dict[str, Any]:
     return {"id": "chatcmpl-7", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice]}
 
 
-def plan_for(client: str) -> Any:
+def plan_for(client: str, upstream: str = "openai_chat") -> Any:
     asked: dict[str, Any] = {"model": MODEL, "tools": [_TOOLS[client]], "stream": True, "max_tokens": 100}
     if client == "openai_responses":
         asked = {key: value for key, value in asked.items() if key != "max_tokens"} | {"input": "List it."}
     else:
         asked["messages"] = [{"role": "user", "content": "List it."}]
-    return prepare_request(asked, dialect=client, upstream="openai_chat", host="generic", secret=b"test").plan
+    return prepare_request(asked, dialect=client, upstream=upstream, host="generic", secret=b"test").plan
 
 
 class Answer:
@@ -256,6 +256,209 @@ def test_cumulative_deltas_that_break_off_are_not_completed() -> None:
     mender, _ = mend(native(['{"a":', '{"a":"xy'], finish="tool_calls"))
     assert isinstance(mender.ending, Failed)
     assert arguments_in(mender) == ['{"a":"xy']
+
+
+# Deltas whose readings differ -> what was meant.
+REPEATED: Final[dict[str, tuple[list[str], str]]] = {
+    "a long value": (['{"a":', '{"a":"' + "x" * 5000 + '"}'], '{"a":"' + "x" * 5000 + '"}'),
+    "an empty object first": (["{}", '{"a":', '{"a":"x"}'], '{"a":"x"}'),
+    "two empty objects first": (["{}", "{}", '{"a":', '{"a":"x"}'], '{"a":"x"}'),
+    "null first": (["null", '{"a":', '{"a":"x"}'], '{"a":"x"}'),
+    "only what is new at the end": (['{"a":', '{"a":"x', 'y"}'], '{"a":"xy"}'),
+    "only what is new in between": (['{"a":', '{"a":"x', "y", '{"a":"xyz', '"}'], '{"a":"xyz"}'),
+    "the last piece once more": (['{"a":', '{"a":', '"x"}'], '{"a":"x"}'),
+    "everything once more": (['{"a":', '{"a":"x"}', '{"a":"x"}'], '{"a":"x"}'),
+    "a long list": (
+        ['{"l":[1,', '{"l":[1,' + "2," * 600, '{"l":[1,' + "2," * 600 + "3]}"],
+        '{"l":[1,' + "2," * 600 + "3]}",
+    ),
+    "a list by the number": (
+        ['{"l":[', *('{"l":[' + "1," * count for count in range(1, 200)), '{"l":[' + "1," * 199 + "1]}"],
+        '{"l":[' + "1," * 199 + "1]}",
+    ),
+}
+# Nobody can tell what was meant, or too much would have to be kept.
+UNDECIDABLE: Final[dict[str, list[str]]] = {
+    "brackets missing": ['{"o":', '{"o":{"a":1}'],
+    "a list over the limit": ['{"l":[' + "1," * 200_000, '{"l":[' + "1," * 600_000 + "3]}"],
+    "a value over the limit": ['{"a":"', '{"a":"x', '{"a":"' + "x" * 1_100_000 + '"}'],
+    "a repetition after new pieces": ['{"a', '":', '{"a":"x"}'],
+    "a repetition after new pieces, longer than what is remembered": [
+        '{"a":"' + "x" * 9000,
+        '","o":',
+        '{"a":"' + "x" * 9000 + '","o":{"n":1}}',
+    ],
+    "a repetition after an empty object in pieces": ["{", "}", '{"a":', '{"a":"x"}'],
+    "a repetition of what was repaired": ["{'a'", ":", "{'a':'x'}"],
+}
+
+
+def messages(*calls: Iterable[str]) -> bytes:
+    """The same as `native`, from a host of Messages."""
+    start: dict[str, Any] = {
+        "id": "msg_7",
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "content": [],
+        "stop_reason": None,
+    }
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**start, "usage": {"input_tokens": 1}}}]
+    for index, deltas in enumerate(calls):
+        block = {"type": "tool_use", "id": f"functions.ls:{index}", "name": "ls", "input": {}}
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        for text in deltas:
+            delta = {"type": "input_json_delta", "partial_json": text}
+            events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 1}})
+    events.append({"type": "message_stop"})
+    return b"".join(b"event: %b\ndata: %b\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in events)
+
+
+def in_chunks(client: str, data: bytes, dice: random.Random, upstream: str = "openai_chat") -> Answer:
+    mender = Mender(plan=plan_for(client, upstream))
+    cuts = sorted(dice.randint(0, len(data)) for _ in range(dice.randint(0, 40)))
+    out = b"".join(mender.feed(data[start:end]) for start, end in itertools.pairwise([0, *cuts, len(data)]))
+    return Answer(mender, out + mender.flush())
+
+
+def answers_to(client: str, *calls: list[str]) -> list[Answer]:
+    """From hosts of Chat and of Messages, in chunks of any size."""
+    dice = random.Random(repr(calls))
+    streams = [("openai_chat", native(*calls)), ("anthropic", messages(*calls))]
+    return [in_chunks(client, data, dice, upstream) for upstream, data in streams for _ in range(2)]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("case", REPEATED)
+def test_what_deltas_repeat_is_never_nested_into_itself(client: str, case: str) -> None:
+    deltas, meant = REPEATED[case]
+    for answer in answers_to(client, deltas):
+        assert answer.calls == [("ls", meant)]
+        assert isinstance(answer.ending, Finished)
+        assert answer.ending.reason == "tool_calls"
+        assert "arguments_cumulative" in answer.rules
+        assert "arguments_unclosed" not in answer.rules
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("case", UNDECIDABLE)
+def test_a_call_whose_deltas_repeat_themselves_without_one_whole_reading_fails(client: str, case: str) -> None:
+    for answer in answers_to(client, UNDECIDABLE[case]):
+        assert isinstance(answer.ending, Failed)
+        assert answer.ending.code in ("arguments_cut_off", "arguments_invalid")
+        assert "arguments_unclosed" not in answer.rules
+
+
+def test_brackets_are_still_added_where_nothing_was_repeated() -> None:
+    for deltas in (['{"o":{"a":1}'], ['{"o":', '{"a":1}'], ['{"l":[', '{"a":1}', ',{"a":2}']):
+        mender, _ = mend(native(deltas))
+        assert isinstance(mender.ending, Finished)
+        assert [repair.rule for repair in mender.repairs] == ["arguments_unclosed"]
+
+
+def test_a_list_in_a_list_is_no_repetition() -> None:
+    for deltas in (["[", "[", "1],[2]]"], ["[", "[1]", "]"]):
+        stream = native(deltas)
+        assert mend(stream)[1] == stream
+
+
+def random_deltas(dice: random.Random, text: str) -> list[str]:
+    """Each delta has everything so far, or only what is new; now and then one comes twice, or a placeholder first."""
+    deltas, before = list(dice.choice(((), (), ("",), ("{}",), ("null",), ("{}", "{}")))), 0
+    for end in random_cuts(dice, text)[-200:]:
+        deltas.append(text[:end] if not before or dice.random() < 0.7 else text[before:end])
+        if dice.random() < 0.2 and deltas[-1] == text[:end]:
+            deltas.append(deltas[-1])
+        before = end
+    return deltas
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_mixed_deltas_never_finish_as_another_call(client: str, seed: int) -> None:
+    dice = random.Random(seed)
+    finished = 0
+    for _ in range(40):
+        meant = random_object(dice)
+        if dice.random() < 0.3:
+            meant["long"] = dice.choice(("x" * 1100, [1] * 600, {"y": "z" * 3000}))
+        text = json.dumps(meant, indent=dice.choice((None, None, 1)))
+        deltas = random_deltas(dice, text)
+        for upstream, data in (("openai_chat", native(deltas)), ("anthropic", messages(deltas))):
+            answer = in_chunks(client, data, dice, upstream)
+            if isinstance(answer.ending, Finished):
+                finished += 1
+                assert [json.loads(arguments) for _, arguments in answer.calls] == [meant], deltas
+            else:
+                assert isinstance(answer.ending, Failed)
+                assert answer.ending.code in ("arguments_cut_off", "arguments_invalid"), deltas
+    assert finished > 50
+
+
+# -- placeholders of parallel calls ------------------------------------------------------------------------------
+
+
+def interleaved(*deltas: list[tuple[int, str]]) -> bytes:
+    """Each list is one chunk: of which call, and what."""
+    begun: set[int] = set()
+    chunks = [chunk({"role": "assistant"})]
+    for one in deltas:
+        entries = []
+        for index, text in one:
+            entries.append(entry(index, text, header=index not in begun))
+            begun.add(index)
+        chunks.append(chunk({"tool_calls": entries}))
+    return sse([*chunks, chunk({}, "tool_calls")])
+
+
+PARALLEL: Final[dict[str, list[list[tuple[int, str]]]]] = {
+    "in one chunk": [[(0, "{}"), (1, "{}")], [(0, '{"a":"x"}')], [(1, '{"a":"y"}')]],
+    "the second first": [[(0, "{}"), (1, "{}")], [(1, '{"a":"y"}')], [(0, '{"a":"x"}')]],
+    "in pieces": [[(0, "{}"), (1, "{}")], [(0, '{"a"')], [(0, ':"x"}')], [(1, '{"a":')], [(1, '"y"}')]],
+    "all at once": [[(0, "{}"), (1, "{}")], [(0, '{"a":"x"}'), (1, '{"a":"y"}')]],
+    "cumulative": [[(0, "{}"), (1, "{}")], [(0, '{"a":')], [(0, '{"a":"x"}')], [(1, '{"a":')], [(1, '{"a":"y"}')]],
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("case", PARALLEL)
+def test_placeholders_of_parallel_calls_are_replaced_by_the_real_arguments(client: str, case: str) -> None:
+    dice = random.Random(case)
+    for _ in range(3):
+        answer = in_chunks(client, interleaved(*PARALLEL[case]), dice)
+        assert answer.calls == [("ls", '{"a":"x"}'), ("ls", '{"a":"y"}')]
+        assert isinstance(answer.ending, Finished)
+        assert answer.rules.count("arguments_leading_empty") == 2
+        assert "arguments_trailing" not in answer.rules
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_answer_fails_where_real_arguments_come_after_an_empty_object_went_out(client: str) -> None:
+    for second in ('{"a":"y"}', "{}"):
+        stream = interleaved([(0, "{}")], [(1, second)], [(0, '{"a":"x"}')])
+        answer = in_chunks(client, stream, random.Random(1))
+        assert isinstance(answer.ending, Failed)
+        assert answer.ending.code == "arguments_invalid"
+
+
+def test_parallel_calls_without_arguments_pass_byte_for_byte() -> None:
+    for deltas in (
+        [[(0, "{}"), (1, "{}")]],
+        [[(0, "{}")], [(1, "{}")]],
+        [[(0, "{}")], [(1, "{}")], [(2, '{"a":')], [(2, '"x"}')]],
+    ):
+        stream = interleaved(*deltas)
+        mender, out = mend(stream)
+        assert out == stream
+        assert not mender.repairs
+
+
+def test_a_call_without_arguments_does_not_hold_back_the_next_one() -> None:
+    mender = Mender(model=MODEL, tools=[CHAT_TOOL])
+    stream = interleaved([(0, "{}")], [(1, '{"a":"x')])
+    assert mender.feed(stream[: stream.index(b'"finish_reason": "tool_calls"')]).count(b'"arguments"') == 2
 
 
 # -- more calls after the arguments ------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ _START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW, _I
 
 _REPORTED: Final = 4096
 """How many characters of invalid arguments are reported."""
+_OPENING: Final = ("{", "[")
+_GROWTH: Final = 6
+"""How many times longer arguments can get when they are mended: a control character becomes an escape."""
 _RECORD_PIECES: Final = ArgumentsRecord.PIECES
 # Possessive, as what is taken is never given back: otherwise the engine notes every step, 150 bytes a character.
 _STRING_BODY: Final = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+')
@@ -58,6 +61,10 @@ class Arguments(Protocol):
     @property
     def invalid(self) -> bool: ...
     @property
+    def repeats(self) -> bool: ...
+    @property
+    def trails(self) -> bool: ...
+    @property
     def record(self) -> ArgumentsRecord: ...
     def feed(self, text: str) -> str: ...
     def settle(self) -> str: ...
@@ -73,6 +80,8 @@ class PlainArguments:
     __slots__ = ("_scanner", "record")
     held = ""
     invalid = False
+    repeats = False
+    trails = False
 
     def __init__(self, record: ArgumentsRecord) -> None:
         self.record = record
@@ -131,6 +140,7 @@ class SafeArguments:
         "complete",
         "invalid",
         "record",
+        "repeats",
     )
 
     def __init__(self, record: ArgumentsRecord, *, limit: int = DEFAULT_BUFFER_LIMIT) -> None:
@@ -139,6 +149,8 @@ class SafeArguments:
         """Whether the value has ended."""
         self.invalid = False
         """Whether what came is neither JSON nor has exactly one reading as JSON: nobody can run the call."""
+        self.repeats = False
+        """Whether some text that came in one piece began with everything before it, or may have."""
         self._limit = limit
         self._state = _START
         self._held = ""
@@ -154,8 +166,8 @@ class SafeArguments:
 
     @property
     def trails(self) -> bool:
-        """Whether something other than white space has come after the value."""
-        return self._state == _TRAIL
+        """Whether something other than white space has come after the value, and nobody else has read it."""
+        return self._state == _TRAIL and bool(self._kept)
 
     def drain(self) -> list[Repaired]:
         if not self._repairs:
@@ -172,12 +184,20 @@ class SafeArguments:
             if len(pieces) >= _RECORD_PIECES:
                 self.record.settle()
             return text
+        if self._state == _VALUE and not self.repeats and text.lstrip()[:1] in _OPENING:
+            self.repeats = self._may_repeat(text)
         text, self._held = self._held + text, ""
         out: list[str] = []
         pos = 0
         while pos < len(text):
             pos = _STEPS[self._state](self, text, pos, out)
         return "".join(out) if len(out) != 1 else out[0]
+
+    def _may_repeat(self, text: str) -> bool:
+        if len(text) * _GROWTH < self.record.size:
+            return False
+        alone = SafeArguments(ArgumentsRecord())
+        return self.record.may_begin(alone.feed(text).lstrip())
 
     def settle(self) -> str:
         """Nothing will follow an empty object: give it out."""
@@ -421,6 +441,10 @@ class SafeArguments:
     def _judge_trail(self, trail: str) -> None:
         if ArgumentsRecord.of(trail.strip()).same_as(self.record):
             self._report("arguments_doubled", "")
+        elif trail[0] == "{" and self.record.is_empty:
+            # The empty object that went out was a placeholder for this one.
+            self.invalid = True
+            self._report("arguments_invalid", trail[:_REPORTED])
         else:
             self._report("arguments_trailing", trail)
 

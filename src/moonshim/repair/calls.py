@@ -18,7 +18,7 @@ from moonshim.ids import IdRepairer
 from moonshim.options import KimiOptions
 from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
 from moonshim.repair.blocks import Blocks
-from moonshim.repair.cumulative import CumulativeDeltas
+from moonshim.repair.cumulative import CumulativeDeltas, is_placeholder
 from moonshim.repair.duplicates import DuplicateWatch, Source
 from moonshim.repair.names import Declared, unwrap
 from moonshim.repair.record import ArgumentsRecord
@@ -167,7 +167,7 @@ class CallDesk:
             return
         for new, owner in call.deltas.feed(text, slip):
             self._grow(call, new, owner)
-        if call.deltas.settled or call.arguments.complete:
+        if call.deltas.settled or (call.deltas.begun and call.arguments.complete):
             call.deltas = None
 
     def _grow(self, call: Call, text: str, slip: Slip, mended: str | None = None) -> None:
@@ -176,6 +176,9 @@ class CallDesk:
             return
         if call.ended:
             slip.put(Repaired("arguments_trailing", text))
+            if text.lstrip()[:1] == "{" and not is_placeholder(text) and call.record.is_empty:
+                # The empty object that went out was a placeholder for this one.
+                self.invalid = True
             return
         if call.raw is not None:
             call.raw.append(text)
@@ -216,22 +219,30 @@ class CallDesk:
         """The call is over; `closed` when the host or a marker said so."""
         if call.ended:
             return
+        lost = repeats = False
         if call.deltas is not None:
             for new, owner in call.deltas.finish(slip):
                 self._grow(call, new, owner)
+            lost, repeats = call.deltas.lost, call.deltas.is_cumulative
         call.ended = True
         if call.spilled:
             return
-        if call.raw is not None and not self._name_whole(call, "".join(call.raw), slip, closed=closed):
+        whole = closed and not lost and not repeats
+        if call.raw is not None and not self._name_whole(call, "".join(call.raw), slip, closed=whole):
             return
         # A call in markers that nothing ended broke off; a native one has no end of its own but the answer's.
-        broken_off = not closed and (self.cut or call.source == "markers")
+        broken_off = lost or (not closed and (self.cut or call.source == "markers"))
+        over = closed or (self.over and call.source == "native")
+        repeats = call.source == "native" and (repeats or call.arguments.repeats)
+        # Where deltas may have repeated what was said, only arguments that are whole as they are can be trusted.
+        over = over and not repeats
+        two_values = repeats and call.arguments.trails
         before = call.arguments.held
-        rest = call.arguments.close(cut=broken_off, over=closed or (self.over and call.source == "native"))
+        rest = call.arguments.close(cut=broken_off, over=over)
         self._tell(call, slip)
         self._pass_on(call, before, rest, slip)
-        call.complete = call.arguments.complete
-        if call.arguments.invalid:
+        call.complete = call.arguments.complete and not two_values
+        if call.arguments.invalid or two_values:
             self.invalid = True
         elif not call.complete:
             # Whoever said that the call is over: nobody can run it.

@@ -1,44 +1,80 @@
 """Native argument deltas -> what each of them adds, also from hosts that send everything so far each time.
 
 Such a host sends `{"a`, `{"a": "x`, `{"a": "xy"}`. Deltas that only bring what is new
-cannot look like that, with rare exceptions (`{"` and `{": 1}` are the object
-`{"{": 1}`): there, both readings are followed until one of them is no JSON.
+rarely look like that (`{"` and `{": 1}` are the object `{"{": 1}`). So from the first
+delta that begins with everything said so far, there are two readings: every delta is
+new, or those that begin with everything said so far repeat it. Both are followed until
+one of them is no JSON, or the call ends; then the one that is whole is right.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias
 
 from moonshim.events import Repaired
 from moonshim.repair.arguments import SafeArguments
 from moonshim.repair.record import ArgumentsRecord
 from moonshim.repair.slip import Slip
+from moonshim.text_pieces import TextPieces
 
-__all__ = ["CumulativeDeltas"]
+__all__ = ["CumulativeDeltas", "is_placeholder"]
 
-_UNDECIDED_LIMIT: Final = 1024
-"""How many characters may wait for the two readings to be told apart."""
+_DELTA_COST: Final = 64
+"""As how many characters an undecided delta counts, whatever is in it: only its place in the text is kept."""
+
+_PLACEHOLDER: Final = re.compile(r'\s*+\{\s*+\}\s*+|[^{\["]*+')
 
 _Growth: TypeAlias = list[tuple[str, Slip]]
 """What the arguments grow by, each piece with the frame that it came in."""
 
 
-class CumulativeDeltas:
-    """Decides how the deltas of one call add up. At most one reading can ever become a whole object."""
+def is_placeholder(text: str) -> bool:
+    """Whether the real arguments may still come: `{}`, `null`, or words.
 
-    __slots__ = ("_limit", "_said", "_trial", "_undecided", "is_cumulative", "settled")
+    >>> [is_placeholder(text) for text in ("{}", "null", " ", "{", '{"a": 1}', '"')]
+    [True, True, True, False, False, False]
+    """
+    return _PLACEHOLDER.fullmatch(text) is not None
+
+
+class CumulativeDeltas:
+    """Decides how the deltas of one call add up, without ever guessing: what cannot be decided is `lost`."""
+
+    __slots__ = (
+        "_appended",
+        "_limit",
+        "_repeated",
+        "_said",
+        "_sent",
+        "_size",
+        "_undecided",
+        "begun",
+        "is_cumulative",
+        "lost",
+        "settled",
+    )
 
     def __init__(self, limit: int) -> None:
+        self.begun = False
+        """Whether more than a placeholder has come."""
         self.settled = False
         """Whether every delta from now on only brings what is new."""
         self.is_cumulative = False
+        self.lost = False
+        """Whether nobody can tell any more what the arguments are: the call fails."""
         self._limit = limit
-        self._said = ""
-        """The first delta; later, where the host repeats itself, all that it has sent."""
-        self._undecided: list[tuple[str, Slip | None]] = []
-        """Deltas, each with its frame if that waits."""
-        self._trial: SafeArguments | None = None
+        self._said = TextPieces()
+        """The arguments so far, if deltas that begin with all of them repeat them."""
+        self._size = 0
+        self._sent = 0
+        """How much of this has been given out."""
+        self._undecided: list[tuple[int, int, Slip | None]] = []
+        """Deltas: from where to where each is in what was said, and its frame if that waits."""
+        self._appended: SafeArguments | None = None
         """Reads the deltas as if each only brought what is new."""
+        self._repeated: SafeArguments | None = None
+        """Reads the deltas as if some repeated what was said."""
 
     @property
     def waits(self) -> bool:
@@ -46,68 +82,101 @@ class CumulativeDeltas:
         return bool(self._undecided)
 
     def feed(self, text: str, slip: Slip) -> _Growth:
-        if self.is_cumulative:
-            return self._take_new(text, slip)
-        if not self._said:
-            self._said = text if text.strip() else ""
-            self.settled = bool(self._said) and self._said.lstrip()[0] not in '{"'
+        if self.lost:
+            return []
+        if not self.begun:
+            if not is_placeholder(text):
+                self.begun = True
+                self._say(text)
+                self._sent = self._size
             return [(text, slip)]
-        last = self._undecided[-1][0] if self._undecided else self._said
-        if not text.startswith(last) or len(text) > self._limit:
-            return [*self._release(slip), (text, slip)]
-        if self._trial is None:
-            self._trial = SafeArguments(ArgumentsRecord())
-            self._trial.feed(self._said)
-            if self._trial.complete:
-                # The same object once more, which is a repair of its own.
-                return [*self._release(slip), (text, slip)]
-        self._trial.feed(text)
-        if self._trial.invalid or self._trial.trails:
-            self._begin_cumulative(slip)
-            return self._take_new(text, slip)
-        self._undecided.append((text, slip))
-        slip.waiting += 1
-        if sum(len(one) for one, _ in self._undecided) > _UNDECIDED_LIMIT:
-            return self._release(slip)
-        return []
+        repeats = len(text) >= self._size and text.startswith("".join(self._said))
+        if not self.is_cumulative and not self._undecided and not (repeats and self._begin_trial()):
+            self.settled = True
+            return [(text, slip)]
+        start = 0 if repeats else self._size
+        new = text[self._size :] if repeats else text
+        if repeats:
+            self._said, self._size = TextPieces(), 0
+        self._say(text)
+        if self.is_cumulative:
+            return self._take_new(slip, new)
+        return self._compare(text, new, start, slip)
 
     def finish(self, slip: Slip) -> _Growth:
         """The call is over: what was undecided is the reading that is whole."""
         if not self._undecided:
             return []
-        assert self._trial is not None
-        self._trial.close()
-        if self._trial.complete:
-            return self._release(slip)
-        text = self._undecided[-1][0]
-        self._begin_cumulative(slip)
-        return self._take_new(text, slip)
+        assert self._appended is not None
+        assert self._repeated is not None
+        self._appended.close()
+        self._repeated.close()
+        if self._appended.complete and self._repeated.complete:
+            self._lose()
+            return []
+        return self._release(slip) if self._appended.complete else self._begin_cumulative(slip)
 
     def leave(self) -> None:
         """No frame waits any longer: what is undecided goes out with a later one."""
-        for _, owner in self._undecided:
+        for _, _, owner in self._undecided:
             if owner is not None:
                 owner.waiting -= 1
-        self._undecided = [(text, None) for text, _ in self._undecided]
+        self._undecided = [(start, end, None) for start, end, _ in self._undecided]
+
+    def _say(self, text: str) -> None:
+        self._said.append(text)
+        self._size += len(text)
+
+    def _begin_trial(self) -> bool:
+        """Follow both readings from here; not if the object is whole: the same once more is a repair of its own."""
+        said = "".join(self._said)
+        self._appended, self._repeated = SafeArguments(ArgumentsRecord()), SafeArguments(ArgumentsRecord())
+        self._appended.feed(said)
+        self._repeated.feed(said)
+        return not self._appended.complete
+
+    def _compare(self, text: str, new: str, start: int, slip: Slip) -> _Growth:
+        assert self._appended is not None
+        assert self._repeated is not None
+        self._undecided.append((start, self._size, slip))
+        slip.waiting += 1
+        self._appended.feed(text)
+        self._repeated.feed(new)
+        if self._appended.invalid or self._appended.trails:
+            return self._begin_cumulative(slip)
+        if self._repeated.invalid or self._repeated.trails:
+            return self._release(slip)
+        if self._size + _DELTA_COST * len(self._undecided) > self._limit:
+            self._lose()
+            slip.put(Repaired("buffer_limit", "arguments that may repeat themselves"))
+        return []
 
     def _release(self, slip: Slip) -> _Growth:
-        growth = [(text, owner if owner is not None else slip) for text, owner in self._undecided]
-        self.leave()
-        self._undecided, self._trial = [], None
+        said = "".join(self._said)
+        growth = [(said[start:end], owner if owner is not None else slip) for start, end, owner in self._undecided]
+        self._forget()
         self.settled = True
         return growth
 
-    def _begin_cumulative(self, slip: Slip) -> None:
-        self.leave()
-        self._undecided, self._trial = [], None
+    def _begin_cumulative(self, slip: Slip) -> _Growth:
+        self._forget()
         self.is_cumulative = True
         slip.put(Repaired("arguments_cumulative", ""))
+        return self._take_new(slip, "".join(self._said)[self._sent :])
 
-    def _take_new(self, text: str, slip: Slip) -> _Growth:
-        if self._said.startswith(text):
+    def _take_new(self, slip: Slip, new: str) -> _Growth:
+        self._sent = self._size
+        if self._size > self._limit:
+            self._lose()
+            slip.put(Repaired("buffer_limit", "arguments that repeat themselves"))
             return []
-        if text.startswith(self._said) and len(text) <= self._limit:
-            new, self._said = text[len(self._said) :], text
-            return [(new, slip)]
-        self.settled = True
-        return [(text, slip)]
+        return [(new, slip)] if new else []
+
+    def _lose(self) -> None:
+        self._forget()
+        self._said = TextPieces()
+        self.lost = True
+
+    def _forget(self) -> None:
+        self.leave()
+        self._undecided, self._appended, self._repeated = [], None, None

@@ -13,6 +13,7 @@ from typing import Any, Final
 from moonshim.events import BlockDelta, CallPiece, Repaired
 from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
 from moonshim.repair.calls import Call, CallDesk
+from moonshim.repair.cumulative import is_placeholder
 from moonshim.repair.names import Declared
 from moonshim.repair.slip import Parking, Slip
 
@@ -62,6 +63,13 @@ class NativeCalls:
         self._open: dict[Call, None] = {}
         self._awaited: dict[Call, None] = {}
         """Calls that frames wait for."""
+        self._empty: dict[Call, bool] = {}
+        """Calls whose arguments are `{}` so far, and whether they are over if that is all.
+
+        Some hosts send that for all calls, in one frame, before the real arguments.
+        """
+        self._emptied: Slip | None = None
+        """The frame that the last of them came in."""
         self._stopped: Call | None = None
         """The host has said that it is whole, and it is not: it may be the last, and cut off."""
         self._after_arguments = after_arguments
@@ -72,7 +80,10 @@ class NativeCalls:
         slot = self._slot_for(piece, slip)
         if slot is not self._last:
             self.settle_names(slip, but=slot)
-            self._settle_arguments(slip)
+            replaces = slot.call is not None and slot.call in self._empty
+            joins = slip is self._emptied and bool(piece.arguments) and is_placeholder(piece.arguments)
+            if not replaces and not joins:
+                self._settle_arguments(slip)
             self._last = slot
         if piece.odd:
             self._tell(slot, piece.odd, slip)
@@ -87,13 +98,17 @@ class NativeCalls:
                 slip.waiting += 1
         if piece.arguments and slot.call is not None:
             self._grow(slot, slot.call, piece.arguments, slip, mended)
+            if slot.call.arguments.complete and slot.call.arguments.held:
+                self._empty[slot.call], self._emptied = False, slip
+            elif self._empty:
+                self._empty.pop(slot.call, None)
             if slot.call.is_awaited:
                 self._awaited[slot.call] = None
 
     @property
     def calm(self) -> bool:
         """Whether no name is open and nothing is held back."""
-        return not self._unsettled and not (
+        return not (self._unsettled or self._empty) and not (
             (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
         )
 
@@ -126,7 +141,11 @@ class NativeCalls:
         call = slot.call
         if call is None or call.raw is not None:
             return
+        if call in self._empty and not said:
+            self._empty[call] = True
+            return
         self._end_after(slot, slip)
+        self._empty.pop(call, None)
         self._desk.settle(call, slip)
         if call.arguments.complete and call in self._open:
             del self._open[call]
@@ -142,6 +161,8 @@ class NativeCalls:
         for call in self._open:
             self._desk.end(call, slip, closed=False)
         self._open.clear()
+        self._empty.clear()
+        self._emptied = None
         self._stopped = None
         self._by_index.clear()
         self._by_id.clear()
@@ -311,8 +332,13 @@ class NativeCalls:
         self.end_whole(slip)
 
     def _settle_arguments(self, slip: Slip) -> None:
-        if self._last is not None and self._last.call is not None:
-            self._desk.settle(self._last.call, slip)
+        """Placeholders that nothing has replaced are the arguments."""
+        empty, self._empty, self._emptied = self._empty, {}, None
+        for call, over in empty.items():
+            self._desk.settle(call, slip)
+            if (over or call.whole) and call in self._open:
+                del self._open[call]
+                self._desk.end(call, slip, closed=False)
 
     def end_whole(self, slip: Slip) -> None:
         """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
@@ -321,7 +347,7 @@ class NativeCalls:
             del self._open[stopped]
             self._desk.end(stopped, slip, closed=True)
         last = next(reversed(self._open), None)
-        if last is not None and last.whole and last.raw is None and last.arguments.complete:
+        if last is not None and last.whole and last.raw is None and last.arguments.complete and last not in self._empty:
             self._desk.end(last, slip, closed=False)
             del self._open[last]
 

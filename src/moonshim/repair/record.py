@@ -16,6 +16,8 @@ RecordKey: TypeAlias = bytes | str | tuple[int, bytes]
 
 _PIECES: Final = 32
 _KEPT: Final = 8 * 1024
+_START: Final = 256
+"""How much of longer arguments is kept."""
 
 
 class ArgumentsRecord:
@@ -50,7 +52,8 @@ class ArgumentsRecord:
             from hashlib import blake2b
 
             self._digest = blake2b(digest_size=16)
-            joined, self._kept = self._kept + joined, ""
+            joined = self._kept + joined
+            self._kept = joined[:_START]
         self._digest.update(joined.encode("utf-8", "surrogatepass"))
 
     @property
@@ -65,6 +68,20 @@ class ArgumentsRecord:
     def same_as(self, other: ArgumentsRecord) -> bool:
         """Whether both are the same JSON; long ones must be the same text."""
         return self.key == other.key
+
+    @property
+    def size(self) -> int:
+        return self._size + sum(map(len, self.pieces))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether they are `{}`."""
+        return self.size < _START and "".join((self._kept + "".join(self.pieces)).split()) == "{}"
+
+    def may_begin(self, text: str) -> bool:
+        """Whether a text begins with these arguments; of long ones, whether it begins like them."""
+        self.settle()
+        return bool(self._kept) and text.startswith(self._kept)
 
     @classmethod
     def of(cls, text: str) -> ArgumentsRecord:

@@ -419,6 +419,14 @@ class SchemaArguments:
     def invalid(self) -> bool:
         return self._inner.invalid
 
+    @property
+    def repeats(self) -> bool:
+        return self._inner.repeats
+
+    @property
+    def trails(self) -> bool:
+        return self._inner.trails
+
     def feed(self, text: str) -> str:
         mended = self._inner.feed(text)
         walk = self._walk
