@@ -69,8 +69,9 @@ class ChatDecoder:
     def _choice(self, choice: Json, delta: Any) -> list[Heard]:
         delta = delta if isinstance(delta, dict) else {}
         speech = read_speech(delta)
-        out: list[Heard] = [Spoke("reasoning", speech.reasoning)] if speech.reasoning else []
-        self._reasoning.feed(delta, speech.reasoning)
+        reasoning = "" if self._reasoning.repeats(delta) else speech.reasoning
+        out: list[Heard] = [Spoke("reasoning", reasoning)] if reasoning else []
+        self._reasoning.feed(delta, reasoning)
         pieces = read_pieces(delta.get("tool_calls"))
         raw = choice.get("finish_reason") or delta.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
@@ -127,6 +128,15 @@ class ReasoningReader:
     def has_details(self) -> bool:
         """Whether there are entries that have not been told yet."""
         return bool(self._details)
+
+    def repeats(self, delta: Mapping[str, Any]) -> bool:
+        """Whether the text of this delta's entries was told before in a field of its own.
+
+        Hosts use one field, or copies in every chunk. Only an answer that was whole once, cut into a stream by a
+        gateway, has its text first and the entries with that text after it.
+        """
+        told_apart = self._open and self.field in ("reasoning_content", "reasoning")
+        return told_apart and reasoning_fields(delta) == ("reasoning_details",)
 
     def feed(self, delta: Mapping[str, Any], text: str) -> None:
         """A delta came, or a whole message, whose reasoning is this text."""
