@@ -210,7 +210,7 @@ class SafeArguments:
 
     def take_trail(self) -> str:
         """What came after the value and is no value itself, for somebody else to read."""
-        first = "".join(self._kept[:2])[:2]
+        first = "".join(piece[:2] for piece in self._kept[:2])[:2]  # the pieces themselves may be large
         if self._state != _TRAIL or first in ("", '"') or first[0] in "{[" or first in ('"{', '"['):
             return ""
         trail, self._kept, self._kept_size = "".join(self._kept), TextPieces(), 0

@@ -8,6 +8,7 @@ escapes in strings. What went out is therefore always the beginning of a JSON va
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from moonshim.events import Repaired
@@ -279,7 +280,7 @@ class JsonValue:
 
     def _put_control(self, char: str, out: list[str]) -> None:
         self._put(_NAMED.get(char) or f"\\u{ord(char):04x}", out)
-        self.repairs.append(Repaired("arguments_control_character", repr(char)))
+        self.repairs.append(_control_character(char))
 
     def _escape(self, text: str, pos: int, out: list[str]) -> int:
         """The backslash has gone out: what follows makes it an escape, or one more backslash makes it a letter."""
@@ -287,7 +288,7 @@ class JsonValue:
         if char != "u":
             if not _ESCAPE.match(char):
                 self._put("\\", out)
-                self.repairs.append(Repaired("arguments_invalid_escape", "\\" + char))
+                self.repairs.append(_invalid_escape(char))
             self._after_backslash = False
             if char < " ":
                 self._put_control(char, out)
@@ -330,3 +331,13 @@ class JsonValue:
         if rule not in self._told:
             self._told += (rule,)
             self.repairs.append(Repaired(rule, detail))
+
+
+@lru_cache(128)  # the same few, again and again: one value for all of them
+def _control_character(char: str) -> Repaired:
+    return Repaired("arguments_control_character", repr(char))
+
+
+@lru_cache(128)
+def _invalid_escape(char: str) -> Repaired:
+    return Repaired("arguments_invalid_escape", "\\" + char)
