@@ -20,11 +20,15 @@ from tests.gateway.serving import wait_until
 pty = pytest.importorskip("pty")
 
 DEADLINE: Final = 30.0
-# What a terminal does for its shell: a session, whose controlling terminal is standard input.
+# What a terminal does for its shell: a session, whose controlling terminal is standard input. The tests themselves may
+# run under nohup.
 ON_TERMINAL: Final = (
     sys.executable,
     "-c",
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])",
+    (
+        "import fcntl, os, signal, sys, termios; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+    ),
 )
 IGNORING_HANGUPS: Final = (
     sys.executable,

@@ -113,7 +113,8 @@ class ReasoningReader:
 
     def __init__(self) -> None:
         self.field: str | None = None
-        """The field that the host told its reasoning in, the newest; None: none yet, or in copies."""
+        """The field that the host told its reasoning in first; None: none yet, or in copies."""
+        self._named = False
         self._details: dict[Any, Json] = {}
         self._pieces: dict[tuple[Any, str], list[str]] = {}
         """The growing texts of entries: adding up strings piece by piece is not linear."""
@@ -144,10 +145,11 @@ class ReasoningReader:
         for one in details if isinstance(details, list) else ():
             if isinstance(one, dict):
                 self._add(one)
-        if text and not self._open:
-            self._open = True
+        if text and not self._named:
+            self._named = True
             fields = reasoning_fields(delta)
             self.field = None if fields[0] == _USUAL and len(fields) > 1 else fields[0]
+        self._open = self._open or bool(text)
 
     def close(self) -> list[Signed]:
         """The reasoning is over, as far as one can tell: something else begins."""
