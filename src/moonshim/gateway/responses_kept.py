@@ -40,8 +40,10 @@ LONGEST_CHAIN: Final = 2000
 LARGEST_INPUT: Final = 64 * 1024 * 1024
 """Bytes: what the largest request may have, unless somebody says otherwise."""
 _LARGEST: Final = 32 * 1024 * 1024
-MOST_VALUES: Final = 200_000
-"""JSON values in one response, and items in a whole chain: small ones cost far more memory than bytes."""
+MOST_ITEMS: Final = 200_000
+"""In a whole chain: small items cost far more memory than bytes."""
+_MOST_VALUES: Final = 2_000_000
+"""JSON values in one response: an item that was sent with three is kept with its type, identifier and status."""
 LINKS: Final = 64
 """How many of the responses before it a response names."""
 _ID: Final = re.compile(r"resp_[a-zA-Z0-9_-]{1,250}")
@@ -186,7 +188,7 @@ class KeptResponses:
                     raise ChainBroken
                 chain[one] = turn
                 items += len(turn.input) + len(turn.output)
-            if items > MOST_VALUES:
+            if items > MOST_ITEMS:
                 raise ChainTooLong
             asked = chain[asked[-1]].before
         return chain
@@ -208,7 +210,7 @@ def _turn(said: bytes | None) -> Turn | None:
         if said is None or len(said) <= LARGE_BYTES:
             return None if said is None else _TURN.decode(said)
         # The lists are what this program wrote; checking all of them again would take the time that this saves.
-        return Turn(*parse_large_json(said.decode(), MOST_VALUES))
+        return Turn(*parse_large_json(said.decode(), _MOST_VALUES))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
         return None
 
