@@ -155,6 +155,23 @@ def test_after_a_change_it_has_to_be_trusted_again(name: str, folder: Path, host
     assert in_folder(folder, "chat", "-p", "hi").code == 0
 
 
+@pytest.mark.parametrize("use", ['["./evil$$.py:Evil"]', '[{ "./evil$$.py:Evil" = {} }]'], ids=["value", "key"])
+def test_a_plug_in_is_trusted_under_the_name_that_it_is_loaded_by(
+    use: str, folder: Path, host: Simulator, tmp_path: Path
+) -> None:
+    """`$$` stands for `$` in a value, and for itself in the key of a table."""
+    (folder / "moonshim.toml").write_text(f"{PROVIDER.format(url=host.url)}transformer = {{ use = {use} }}\n")
+    harmless = "class Evil:\n    def prepare(self, request): return request\n"
+    for name in ("evil$.py", "evil$$.py"):
+        (folder / name).write_text(harmless)
+    trust(folder)
+    loaded = folder / ("evil$.py" if use.startswith('["') else "evil$$.py")
+    loaded.write_text(EVIL.format(path=str(tmp_path / "has-run")))
+    done = in_folder(folder, "doctor")
+    assert (done.code, has_run(folder)) == (2, False)
+    assert "has changed since it was trusted" in done.told
+
+
 def test_a_copy_or_a_link_elsewhere_is_not_trusted(folder: Path, tmp_path: Path) -> None:
     trust(folder)
     copied, linked = tmp_path / "copied", tmp_path / "linked"

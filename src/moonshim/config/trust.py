@@ -37,9 +37,11 @@ def reviewed(path: Path, environ: Mapping[str, str]) -> tuple[Review, str]:
     review = review_of(read_values(text, suffix=path.suffix, source=str(path))[0])
     digest = sha256(text.encode())
     for name in review.code:
-        file = plug_in_file(expanded(name, environ)[0], path.absolute().parent)
-        if file is not None:
-            digest.update(sha256(_bytes_of(file)).digest())
+        # As a value a name is expanded, as the key of a table it is not.
+        for spelled in dict.fromkeys((name, expanded(name, environ)[0])):
+            file = plug_in_file(spelled, path.absolute().parent)
+            if file is not None:
+                digest.update(sha256(_bytes_of(file)).digest())
     return review, f"sha256:{digest.hexdigest()}"
 
 
