@@ -190,6 +190,21 @@ def test_a_large_conversation_goes_on_from_the_store() -> None:
     run(test())
 
 
+def test_a_conversation_that_can_never_fit_is_refused_at_once() -> None:
+    limits = Limits(body_bytes=MIB, key_bytes_in_flight=MIB, queue_seconds=600)
+
+    async def test() -> None:
+        async with gateway(limits) as (server, limited, _), aiohttp.ClientSession(server.url) as client:
+            body: dict[str, Any] = {"model": MODEL, "input": "x" * 600_000}
+            _, _, answer = await post(client, limited, json.dumps(body).encode(), "/v1/responses")
+            body["previous_response_id"] = answer["id"]
+            told, headers, error = await post(client, limited, json.dumps(body).encode(), "/v1/responses")
+            assert (told, headers["x-should-retry"]) == (413, "false")
+            assert "conversation" in error["error"]["message"]
+
+    run(test())
+
+
 def test_large_requests_of_one_tenant_take_turns_and_leave_one_for_others() -> None:
     async def test() -> None:
         work, limits, release = LargeWork(), Limits(queue_seconds=600), Event()

@@ -105,6 +105,9 @@ class Reservation:
         await self._raise_to(self.announced, self.size + amount)
 
     async def _raise_to(self, announced: int, size: int) -> None:
+        most = max(self.limits.key_bytes_in_flight, self.limits.body_bytes)
+        if size > most:
+            raise _too_large(most)  # however long it waits, there will never be room
         if not self._memory._take(self, announced, size):
             await self._memory._wait(self, announced, size)
 
@@ -150,6 +153,11 @@ class LargeWork:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _too_large(most: int) -> Refused:
+    message = f"The request, with the conversation that it continues, is larger than {most:,} bytes. Compact it."
+    return Refused(Problem(status=413, kind="too_large", message=message))
 
 
 def _busy(message: str) -> Refused:
