@@ -218,8 +218,8 @@ def test_a_client_that_reads_slowly_gets_all_of_it_and_costs_what_it_reads() -> 
             assert connection.ended
             assert connection.body.endswith(b"data: [DONE]\n\n")
             assert length > 12_800 * 1000
-            # Its 13 MB of text are kept until it ends, to be remembered; nothing else is.
-            assert peak - before < 32 * MEGABYTE
+            # Its 13 MB of text are kept until it ends, to be remembered, and twice while pieces of them are joined.
+            assert peak - before < 48 * MEGABYTE
             await one.settles()
 
     run(test())

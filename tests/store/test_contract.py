@@ -154,8 +154,8 @@ def test_any_bytes_come_back_as_they_were(with_store: Runs, value: bytes) -> Non
 def test_a_thousand_keys_are_got_at_once(with_store: Runs) -> None:
     async def test(one: Opened) -> None:
         keys = [f"k{number}" for number in range(1000)]
-        await asyncio.gather(*(one.store.put(key, key.encode(), 60) for key in keys[::2]))
-        await asyncio.gather(*(one.store.put_entry(key, "x", key.encode(), 60) for key in keys[::2]))
+        for key in keys[::2]:
+            await asyncio.gather(one.store.put(key, key.encode(), 60), one.store.put_entry(key, "x", key.encode(), 60))
         assert await one.other.get_many(keys) == [k.encode() if n % 2 == 0 else None for n, k in enumerate(keys)]
         assert (await one.other.entries_many(keys))[998:] == [{"x": b"k998"}, {}]
 
