@@ -1,13 +1,35 @@
-"""What every test file shares: the hypothesis profile, and what the matrix found, printed behind the tests."""
+"""What every test file shares: the hypothesis profile, the demo gateway, and the summary of the matrix."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests import profiles
 from tests.matrix.report import table
 
 profiles.load()
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[str]:
+    """The address of what `make serve` serves when nothing is configured, on a free port."""
+    command = [sys.executable, "-m", "moonshim", "serve", "--demo", "--port", "0"]
+    root = Path(__file__).parent.parent
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://(127\.0\.0\.1:\d+)", process.stdout.readline())
+            assert found is not None
+            yield found[1]
+        finally:
+            process.terminate()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

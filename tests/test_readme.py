@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,20 +53,6 @@ PRINTED = [
 def test_a_snippet_runs_and_prints(snippet: str, printed: str) -> None:
     run = subprocess.run([sys.executable, "-c", snippet], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.stdout, run.stderr) == (printed, "")
-
-
-@pytest.fixture(scope="module")
-def demo() -> Iterator[str]:
-    """The address of what `make serve` serves when nothing is configured, on a port that is free."""
-    command = [sys.executable, "-m", "moonshim", "serve", "--demo", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://(127\.0\.0\.1:\d+)", process.stdout.readline())
-            assert found is not None
-            yield found[1]
-        finally:
-            process.terminate()
 
 
 def test_the_first_command_gets_a_call(demo: str) -> None:

@@ -123,20 +123,6 @@ def host() -> Iterator[str]:
         yield f"{box.url}/v1"
 
 
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[str]:
-    """The address of what `make serve` serves when nothing is configured, on a port that is free."""
-    command = [sys.executable, "-m", "moonshim", "serve", "--demo", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://(127\.0\.0\.1:\d+)", process.stdout.readline())
-            assert found is not None
-            yield found[1]
-        finally:
-            process.terminate()
-
-
 def test_there_are_snippets_for_the_engine_and_for_extras() -> None:
     assert {snippet.extra for snippet in SNIPPETS} >= {None, "agent", "simulator"}
     agent = next(snippet for snippet in SNIPPETS if "moonshim.agent" in snippet.code)
@@ -154,12 +140,12 @@ def test_what_an_extra_brings_is_read_from_metadata(requirements: list[Requireme
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda one: one.name)
 def test_a_snippet_runs_with_only_the_extra_that_its_page_names(
-    snippet: Snippet, requirements: list[Requirement], host: str, gateway: str, tmp_path: Path
+    snippet: Snippet, requirements: list[Requirement], host: str, demo: str, tmp_path: Path
 ) -> None:
     allowed = brought_by(requirements, frozenset({snippet.extra} if snippet.extra else ()))
     own = [Requirement(name) for name in imported_by(snippet.code)]
     packages = folder_with(allowed | brought_by(own, frozenset()), tmp_path)
-    code = HOST.sub(host, snippet.code).replace(GATEWAY, gateway)
+    code = HOST.sub(host, snippet.code).replace(GATEWAY, demo)
     path = os.pathsep.join([str(packages), str(ROOT / "src")])
     # Without `site` there are no packages but those.
     run = subprocess.run(

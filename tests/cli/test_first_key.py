@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,7 @@ from moonshim.simulator import Simulator
 from tests.cli.command import moonshim_
 from tests.cli.running import running
 
-
-@pytest.fixture(autouse=True)
-def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,12 +22,7 @@ ASKED: Final = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "
 FILE: Final = '[[providers]]\nname = "sim"\napi_base_url = "{url}/v1"\nmodels = ["kimi-k2.5"]\n'
 
 
-@pytest.fixture(autouse=True)
-def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -18,12 +17,7 @@ from tests.gateway.serving import first_line
 PROVIDER = '[[providers]]\nname = "a"\napi_base_url = "http://127.0.0.1:9/v1"\nmodels = ["kimi-k2.5"]\n'
 
 
-@pytest.fixture(autouse=True)
-def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 @pytest.mark.parametrize("command", [["serve"], ["doctor"], ["chat", "-p", "hi"]], ids=lambda command: command[0])

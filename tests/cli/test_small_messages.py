@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +15,7 @@ from moonshim.conversation import Thinking
 from tests.cli.command import MOONSHIM, environment, moonshim_
 from tests.cli.running import Running, running
 
-
-@pytest.fixture(autouse=True)
-def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 def test_a_variable_that_is_not_set_is_reported_once(tmp_path: Path) -> None:

@@ -41,11 +41,7 @@ USED: Final = (
 
 
 @pytest.fixture(autouse=True)
-def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("MOONSHIM_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+def _only_a_key(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOONSHOT_API_KEY", SECRET)
 
 

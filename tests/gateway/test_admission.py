@@ -37,12 +37,24 @@ async def gateway(limits: Limits, **of_key: Any) -> AsyncIterator[tuple[Running,
         yield server, limited, free
 
 
-async def upload(server: Running, key: str, size: int, path: str = "/v1/chat/completions") -> tuple[Any, Any]:
+async def upload(
+    server: Running, key: str, size: int, path: str = "/v1/chat/completions"
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Begin a request that announces `size` bytes, and send its headers alone."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: {key}\r\ncontent-length: {size}\r\n\r\n"
     writer.write(head.encode())
     return reader, writer
+
+
+async def unfinished(server: Running, key: str) -> asyncio.StreamWriter:
+    """A request of one MiB whose last bytes do not come; it holds the rest."""
+    _, writer = await upload(server, key, MIB)
+    writer.write(b"x" * (MIB - 10))
+    await writer.drain()
+    while server.gate.body_memory.total < MIB - 10:
+        await asyncio.sleep(0.001)
+    return writer
 
 
 async def status(reader: asyncio.StreamReader) -> int:
@@ -92,11 +104,7 @@ def test_unfinished_uploads_of_one_key_hold_a_bounded_number_of_bytes() -> None:
 
     async def test() -> None:
         async with gateway(limits) as (server, limited, free), aiohttp.ClientSession(server.url) as client:
-            _, writer = await upload(server, limited, MIB)
-            writer.write(b"x" * (MIB - 10))
-            await writer.drain()
-            while server.gate.body_memory.total < MIB - 10:
-                await asyncio.sleep(0.001)
+            writer = await unfinished(server, limited)
             body = json.dumps(SMALL).encode()
             told, headers, error = await post(client, limited, body)
             assert (told, headers["retry-after"]) == (503, "2")
@@ -127,11 +135,7 @@ def test_a_request_that_waits_for_memory_goes_on_when_there_is_some() -> None:
 
     async def test() -> None:
         async with gateway(limits) as (server, limited, free), aiohttp.ClientSession(server.url) as client:
-            _, writer = await upload(server, limited, MIB)
-            writer.write(b"x" * (MIB - 10))
-            await writer.drain()
-            while server.gate.body_memory.total < MIB - 10:
-                await asyncio.sleep(0.001)
+            writer = await unfinished(server, limited)
             waiting = asyncio.ensure_future(post(client, free, json.dumps(SMALL).encode()))
             done, _ = await asyncio.wait([waiting], timeout=0.05)
             assert not done

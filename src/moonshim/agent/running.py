@@ -81,7 +81,7 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
     """
     call = ready.call
     task = asyncio.create_task(_called(ready), name=f"tool {call.name}")
-    _LEFT.add(task)
+    _TASKS.add(task)
     task.add_done_callback(_looked_at)
     try:
         await asyncio.wait({task}, timeout=timeout if timeout > 0 else None)
@@ -108,8 +108,8 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
     return failed_result(call, cut_middle(_sendable(text), limit))
 
 
-_LEFT: Final[set[asyncio.Task[Any]]] = set()
-"""Tools that were left to themselves: event loops hold tasks weakly, and one that waits for nothing would vanish."""
+_TASKS: Final[set[asyncio.Task[Any]]] = set()
+"""Tools that are running. An event loop holds its tasks weakly: an abandoned one could be collected before it ends."""
 
 
 async def end_tasks(tasks: set[asyncio.Task[Any]]) -> None:
@@ -146,7 +146,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
     """A tool that was left to itself may fail later; nobody is to be told of it then."""
-    _LEFT.discard(task)
+    _TASKS.discard(task)
     if not task.cancelled():
         task.exception()
 
