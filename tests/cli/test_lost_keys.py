@@ -136,7 +136,46 @@ def _answer(gateway: Running) -> int | None:
         return None
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto"])
+FORWARDING: Final = (
+    "X-Forwarded-For",
+    "x_forwarded_for",
+    "X-Forwarded-Proto",
+    "Forwarded",
+    "Forwarded-For",
+    "X-Original-Forwarded-For",
+    "X-Vercel-Proxied-For",
+    "Via",
+    "X-Via",
+    "X-Real-IP",
+    "x_real_ip",
+    "Client-IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+    "True-Client-IP",
+    "Fastly-Client-IP",
+    "Fly-Client-IP",
+    "Fly-Region",
+    "CF-Connecting-IP",
+    "CF-Connecting-IPv6",
+    "CF-Ray",
+    "CDN-Loop",
+    "X-Remote-Addr",
+    "X-Envoy-External-Address",
+    "X-Azure-FDID",
+    "X-AppEngine-User-IP",
+    "X-AppEngine-Country",
+    "X-ARR-SSL",
+    "X-Original-URL",
+)
+ORDINARY: Final = ("X-Stainless-Retry-Count", "Anthropic-Beta", "X-Request-Id", "cf-aig-metadata", "X-Viable", "Equip")
+
+
+@pytest.mark.parametrize("header", ORDINARY)
+def test_a_header_that_no_proxy_adds_needs_no_key(header: str, proxied: tuple[Running, Running, str]) -> None:
+    assert ask(proxied[0], **{header: "192.0.2.7"}) == 200
+
+
+@pytest.mark.parametrize("header", FORWARDING)
 def test_what_comes_through_a_proxy_needs_a_key(header: str, proxied: tuple[Running, Running, str]) -> None:
     without, with_keys, key = proxied
     status, told = without.post("/v1/chat/completions", ASKED, **{header: "for=192.0.2.7"})

@@ -20,7 +20,7 @@ KIB: Final = 1024
 OWN_PATHS: Final = ("/metrics", "/ready", "/health", "/")
 
 
-@pytest.mark.parametrize("path", OWN_PATHS)
+@pytest.mark.parametrize("path", [*OWN_PATHS, "/v1/chat/completions", "/v1/responses/resp_1", "/v1/models", "/none"])
 @pytest.mark.parametrize(
     "headers",
     [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}],
@@ -30,7 +30,7 @@ def test_options_does_not_get_around_the_guard(path: str, headers: dict[str, str
     async def test() -> None:
         asking = {"access-control-request-method": "GET"}
         async with running(config_for("http://127.0.0.1:1")) as server, aiohttp.ClientSession(server.url) as client:
-            for method in ("OPTIONS", "GET"):
+            for method in ("OPTIONS", "GET", "PUT", "TRACE"):
                 for given in (headers, headers | asking):
                     async with client.request(method, path, headers=given) as answer:
                         assert answer.status == 403, (method, given)

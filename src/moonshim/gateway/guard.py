@@ -40,11 +40,14 @@ _ANY: Final = "*"
 _STRANGERS: Final = frozenset({"cross-site", "same-site"})
 """What `Sec-Fetch-Site` says of other pages. Another port of localhost is `same-site`, and somebody else's program."""
 _FORWARDED: Final = re.compile(
-    r"forwarded|via|x-forwarded(?:-.+)?|x-real-ip|x-client-ip|x-cluster-client-ip|x-original-forwarded-for"
-    r"|cf-connecting-ip|true-client-ip|fly-client-ip",
+    r"(?:.+-)?(?:forward(?:ed|er)?(?:for)?|proxied|via)(?:-.+)?"
+    r"|.+-(?:ip|ipv4|ipv6|addr|address)"
+    r"|(?:fastly|fly|akamai|x-akamai|x-appengine|x-arr|x-azure|x-envoy)-.+"
+    r"|cf-(?:ray|visitor|ipcountry|worker|access-.+)|x-original-(?:host|url|uri|method)|cdn-loop",
     re.ASCII,
 )
-"""Headers that a proxy adds to say for whom it asks."""
+"""Headers that a proxy adds to say for whom it asks, written with `-`: what they all have in common (`forwarded` or
+`via` in the name, an address at its end), and the prefixes of load balancers and networks."""
 _FORM_TYPES: Final = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
 """What a page may send anywhere without asking first (a "simple" request). No client that speaks JSON means these."""
 _TOKENS: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(?:\s*,\s*[a-z0-9!#$%&'*+.^_`|~-]+)*", re.ASCII | re.IGNORECASE)
@@ -94,7 +97,7 @@ def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -
 
 
 def _check_not_forwarded(headers: Headers) -> None:
-    through = next((name for name in headers if _FORWARDED.fullmatch(name)), None)
+    through = next((name for name in headers if _FORWARDED.fullmatch(name.replace("_", "-"))), None)
     if through is not None:
         raise _refused(
             403,
@@ -118,7 +121,8 @@ def cors_headers(config: Config, headers: Headers) -> Answer:
 def preflight_headers(config: Config, headers: Headers) -> Answer | None:
     """The answer (204, no body) to a browser that asks before it sends (OPTIONS); None when it does not ask.
 
-    It comes before the check of keys, since browsers ask without them. Raises `Refused` for pages that are not listed.
+    It comes after `check_origin` and before the check of keys, since browsers ask without them. Raises `Refused` for
+    pages that are not listed.
     """
     method, origin = headers.get("access-control-request-method"), headers.get("origin")
     if method is None or origin is None:

@@ -94,9 +94,7 @@ class Endpoint:
         gate, view = self._gate, self._gate.view
         held: Reservation | None = None
         try:
-            # A browser that asks first is told no by the answer itself.
-            if scope["method"] != "OPTIONS" or not isinstance(self._handler, _OtherMethods):
-                check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
+            check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
             key = self._identify(view, headers, record)
             if self._counts and not scope.get("extensions", {}).get(ROOM, _ENDLESS)["left"]():
                 raise Refused(NO_DESCRIPTORS)
