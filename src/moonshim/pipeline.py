@@ -493,7 +493,7 @@ def _ends(chunk: dict[str, Any]) -> bool:
 
 def _too_large(limit: int) -> Problem:
     message = f"The host sent an event of more than {limit:,} bytes."
-    return Problem(status=502, kind="server", message=message, code="event_too_large")
+    return Problem(status=502, kind="server", message=message, code="event_too_large", permanent=True)
 
 
 def _as_bytes(data: object) -> bytes:

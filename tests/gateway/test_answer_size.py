@@ -80,6 +80,35 @@ def test_an_answer_that_does_not_end_is_cut_off_with_an_error_in_the_clients_dia
     run(test())
 
 
+@pytest.mark.parametrize("client", ASKING)
+def test_a_line_that_does_not_end_is_asked_for_once_and_the_provider_stays_available(client: str) -> None:
+    path, body = ASKING[client]
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        if len(host.asked) > 1:
+            return await peer.send(whole(ANSWER))
+        await peer.send(chunked(), chunks(b"data: ", end=False))
+        while True:
+            await peer.send(chunks(b"a" * 8000, end=False))
+
+    async def test() -> None:
+        limits, retries = Limits(max_answer_bytes=LIMIT), Retries(breaker_failures=1)
+        async with (
+            host,
+            running(config_for(host.url, limits=limits, retries=retries)) as server,
+            aiohttp.ClientSession(server.url) as session,
+        ):
+            async with session.post(path, json={"model": MODEL, "stream": True, **body}) as answer:
+                assert f"more than {LIMIT:,} bytes" in await answer.text()
+                assert answer.status == 502
+            assert len(host.asked) == 1
+            async with session.post(path, json={"model": MODEL, **body}) as answer:
+                assert answer.status == 200
+
+    host = Host(script)
+    run(test())
+
+
 def test_an_answer_whose_message_nobody_files_is_not_collected() -> None:
     size = 24 * MIB
 
