@@ -87,24 +87,19 @@ def test_more_streams_than_descriptors_are_refused_with_an_answer_and_a_log_line
         ExitStack() as stack,
         serving(tmp_path, f"http://127.0.0.1:{host.getsockname()[1]}", soft=128, hard=128) as gateway,
     ):
-        for _ in range(30):  # these are admitted, and ask a host that says nothing
+        for _ in range(32):  # these are admitted, and ask a host that says nothing
             connection = HTTPConnection(gateway.url.removeprefix("http://"), timeout=DEADLINE)
             stack.callback(connection.close)
             connection.request("POST", "/v1/chat/completions", json.dumps(ASKED))
             stack.enter_context(host.accept()[0])
-        address = connection.sock.getpeername()
-        for silent in (10, 30):  # with the latter, there is not even room for a request that is refused
-            for _ in range(silent):
-                stack.enter_context(socket.create_connection(address))
-            refused: dict[str, HTTPResponse] = {}
-            for _ in range(20):
-                with asked(gateway) as answer:
-                    refused[answer.headers["x-request-id"]] = answer
-            assert {answer.status for answer in refused.values()} == {503}
-            assert {answer.headers["retry-after"] for answer in refused.values()} == {"2"}
-            wait_until(partial(is_logged, gateway, set(refused)), "not all are logged")
-            if silent == 10:
-                assert gateway.get("/health")[0] == 200
+        refused: dict[str, HTTPResponse] = {}
+        for _ in range(20):
+            with asked(gateway) as answer:
+                refused[answer.headers["x-request-id"]] = answer
+        assert {answer.status for answer in refused.values()} == {503}
+        assert {answer.headers["retry-after"] for answer in refused.values()} == {"2"}
+        wait_until(partial(is_logged, gateway, set(refused)), "not all are logged")
+        assert gateway.get("/health")[0] == 200
 
 
 def is_logged(gateway: Running, refused: set[str]) -> bool:
@@ -125,6 +120,24 @@ def test_connections_that_wait_for_a_next_request_make_room_for_new_ones(tmp_pat
             with connection.getresponse() as answer:
                 assert (answer.status, answer.will_close) == (200, False)
                 answer.read()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x"], ids=["nothing", "half a header"]
+)
+def test_connections_without_a_request_make_room_for_those_that_have_one(tmp_path: Path, sent: bytes) -> None:
+    with (
+        Simulator(nature="moonshot").running() as host,
+        ExitStack() as stack,
+        serving(tmp_path, host.url, soft=128, hard=128) as gateway,
+    ):
+        address = gateway.url.removeprefix("http://").split(":")
+        for _ in range(3):
+            for _ in range(150):
+                silent = stack.enter_context(socket.create_connection((address[0], int(address[1]))))
+                silent.sendall(sent)
+            for _ in range(5):
+                assert gateway.post("/v1/chat/completions", ASKED)[0] == 200
 
 
 def test_our_own_lack_of_descriptors_is_not_blamed_on_the_provider(tmp_path: Path) -> None:

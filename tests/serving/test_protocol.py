@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from moonshim.config import Limits
-from moonshim.serving.protocol import MOST_HEADERS, BoundedProtocol, protocol_with
+from moonshim.serving.descriptors import Room
+from moonshim.serving.protocol import MOST_HEADERS, MOST_PIPELINED, BoundedProtocol, protocol_with
 from tests.serving.raw_server import RawServer, read_all, read_answer, send_until_answered, status_of, wait_until
 
 HEADER_BYTES = 16 * 1024
@@ -253,26 +254,119 @@ def test_trailers_do_not_become_headers(patient: RawServer) -> None:
     assert (names.count(b"host"), b"authorization" in names) == (1, False)
 
 
+STREAM = b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SECOND = b"GET /second HTTP/1.1\r\nHost: localhost\r\n\r\n"
+THIRD = b"POST /third HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+FOURTH = b"POST /fourth HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+STREAMED = b"\r\n\r\n6\r\nfirst;\r\n4\r\nlast\r\n0\r\n\r\n"
+PIPELINED: dict[str, tuple[bytes, list[str]]] = {
+    "requests": (SECOND + THIRD + FOURTH + SECOND, ["/second", "/third", "/fourth", "/second"]),
+    "a request that closes": (
+        SECOND.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + THIRD,
+        ["/second"],
+    ),
+    "garbage": (b"\0garbage", []),
+    "a request, then garbage": (THIRD + b"\0garbage" + SECOND, ["/third"]),
+    "a request that is refused": (SECOND + b"GET http://evil.example/ HTTP/1.1\r\nHost: x\r\n\r\n", ["/second"]),
+    "half a header": (SECOND + THIRD[:30], ["/second"]),
+    "half a body": (SECOND + THIRD[:-2], ["/second"]),
+    "a body too large to wait": (SECOND + THIRD.replace(b"5", b"%d" % 10**6, 1) + b"x" * 10**6, ["/second"]),
+    "more than may wait": (SECOND * (MOST_PIPELINED + 5), ["/second"] * MOST_PIPELINED),
+}
+
+
+def read_until(connection: socket.socket, end: bytes) -> bytes:
+    said = b""
+    while not said.endswith(end):
+        piece = connection.recv(65536)
+        assert piece, said
+        said += piece
+    return said
+
+
+def answers_in(said: bytes) -> list[str]:
+    """The paths that were answered after the stream, and nothing else was."""
+    assert said.count(STREAMED) == 1, said
+    rest = said.partition(STREAMED)[2]
+    bodies = rest.split(b"\r\n\r\n")[1:]
+    assert rest.count(b"HTTP/1.1 200 OK\r\n") == rest.count(b"HTTP/1.1 ") == len(bodies), said
+    return [json.loads(body.partition(b"HTTP/1.1")[0])["path"] for body in bodies]
+
+
 @pytest.mark.parametrize("apart", [False, True], ids=["in one piece", "one after the other"])
-@pytest.mark.parametrize(
-    "second", [b"GET /second HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\0garbage"], ids=["a request", "garbage"]
-)
-def test_what_is_pipelined_is_not_served_and_does_not_spoil_the_answer_before_it(
-    patient: RawServer, second: bytes, apart: bool
+@pytest.mark.parametrize("more", PIPELINED)
+def test_every_request_that_a_client_sent_before_it_half_closed_is_answered_in_order(
+    patient: RawServer, more: str, apart: bool
 ) -> None:
-    app = patient.app
+    app, (data, expected) = patient.app, PIPELINED[more]
     app.go_on.clear()
     app.streaming.clear()
-    first = b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with patient.connect() as connection:
-        connection.sendall(first if apart else first + second)
+        connection.sendall(STREAM if apart else STREAM + data)
         wait_until(app.streaming.is_set)
         if apart:
-            connection.sendall(second)
+            connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        # The first digit of the next chunk: the end was seen.
+        said = read_until(connection, b"first;\r\n0")
         app.go_on.set()
-        answer = read_all(connection)
-    assert answer.count(b"HTTP/1.1 ") == 1
-    assert answer.endswith(b"6\r\nfirst;\r\n4\r\nlast\r\n0\r\n\r\n")
+        said = said[:-1] + read_all(connection)
+    assert answers_in(said) == expected
+    unharmed(patient)
+
+
+def test_what_cannot_be_read_behind_a_request_does_not_spoil_its_answer(patient: RawServer) -> None:
+    app = patient.app
+    app.go_on.set()
+    assert answers_in(attack(patient, STREAM + THIRD + b"\0garbage")) == ["/third"]
+    unharmed(patient)
+
+
+def test_pipelined_requests_are_answered_in_order_and_the_connection_goes_on(patient: RawServer) -> None:
+    with patient.connect() as connection:
+        connection.sendall(SECOND + THIRD + SECOND[:20])
+        said = read_until(connection, b'"/third", "bytes": 5}')
+        assert said.index(b'"/second"') < said.index(b'"/third"')
+        connection.sendall(SECOND[20:])
+        assert b'"/second"' in read_answer(connection)
+        ask(connection)
+    unharmed(patient)
+
+
+def test_half_a_header_behind_a_request_has_the_same_deadline_as_any_other(hurried: RawServer) -> None:
+    with hurried.connect() as connection:
+        connection.sendall(SECOND + SECOND[:20])
+        said = read_all(connection)
+    assert [said.count(b"HTTP/1.1 %d " % status) for status in (200, 408)] == [1, 1]
+    unharmed(hurried)
+
+
+def test_a_connection_beyond_all_descriptors_is_told_to_come_back() -> None:
+    protocol = protocol_with(Limits())
+    protocol.room = Room(requests=4, connections=4, refusals=5)
+    with running(protocol, "auto") as server:
+        with server.connect() as first, server.connect() as second:
+            for connection in (first, second):  # a descriptor each, and one for the host of each
+                server.app.streaming.clear()
+                connection.sendall(STREAM)
+                wait_until(server.app.streaming.is_set)
+            with server.connect() as third:
+                answer = read_all(third)
+                assert (status_of(answer), b"\r\nretry-after: 2\r\n" in answer) == (503, True)
+            server.app.go_on.set()
+        unharmed(server)
+
+
+def test_a_client_of_http_1_0_gets_a_stream_without_chunks(patient: RawServer) -> None:
+    patient.app.go_on.set()
+    head, _, body = attack(patient, b"GET /stream HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head.lower()
+    assert b"\r\nconnection: close" in head
+    assert body == b"first;last"
+    head, _, body = attack(patient, b"GET /other HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+    assert b"\r\ncontent-length: %d" % len(body) in head
+    assert json.loads(body)["path"] == "/other"
+    assert attack(patient, b"HEAD /stream HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\n")
     unharmed(patient)
 
 

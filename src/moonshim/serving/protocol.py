@@ -8,9 +8,10 @@ every state in which a client owes us something has a deadline, and every state 
     the body                is the application's; once that has answered, `LINGER_SECONDS`
     a refused client        has `LINGER_SECONDS` to read why, whatever it still sends
 
-A connection serves one request at a time. What a client sends behind a request before it has the answer (pipelining)
-is not read: it gets its answer, and then the connection ends, as RFC 9112 (9.3.2) allows. uvicorn queues such requests
-instead, and then tells a disconnect to the last of them only: the one that runs would go on for nobody.
+A connection serves one request at a time. Requests that a client sends before it has the answer to an earlier one
+(pipelining) wait, and are answered in order: up to `MOST_PIPELINED` requests and `PIPELINED_BYTES`. What exceeds that,
+or cannot be read as a request, is dropped, and the connection ends after the last answer, as RFC 9112 (9.3.2) allows.
+uvicorn has such a queue, but reports a disconnect to the last request only: the one that runs would go on for nobody.
 
 A client may close its sending side after its request (`shutdown(SHUT_WR)`) and still wait for the answer. A client that
 has closed the whole connection looks the same, until something is sent to it: then its system answers with a reset. So
@@ -23,19 +24,21 @@ import asyncio
 import re
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from http import HTTPStatus
-from typing import ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import httptools
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from moonshim.config.model import Limits
 from moonshim.serving import logs
 from moonshim.serving.descriptors import Room, room_for_connections
 
-__all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "ROOM", "BoundedProtocol", "protocol_with"]
+__all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "MOST_PIPELINED", "ROOM", "BoundedProtocol", "protocol_with"]
 
 DROP: Final = "moonshim.drop"
 """An extension of the ASGI scope: its `drop` ends a connection within an answer, its `abort` without what waits to be
@@ -53,6 +56,9 @@ MOST_HEADERS: Final = 200
 LINGER_SECONDS: Final = 5.0
 """How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
 still sends is reset, and the client never sees why it was refused."""
+MOST_PIPELINED: Final = 16
+PIPELINED_BYTES: Final = 64 * 1024
+"""Of requests that wait on one connection for their turn: how many are taken, and how much is read."""
 FIRST_LOOK: Final = 0.01
 LAST_LOOK: Final = 1.0
 """Seconds between two looks whether a client that has closed its sending side is gone: they double."""
@@ -81,6 +87,8 @@ class BoundedProtocol(HttpToolsProtocol):
     linger_seconds: ClassVar[float] = LINGER_SECONDS
     room: ClassVar[Room] = room_for_connections()
     """In descriptors: one for each client, and one for the host that each request may ask."""
+    waiting: ClassVar[OrderedDict[BoundedProtocol, None]] = OrderedDict()
+    """Connections without a request, the one that has waited longest first: silent, idle, or with half a header."""
 
     # -- the connection --------------------------------------------------------------
 
@@ -90,6 +98,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """What comes is thrown away: the last answer of this connection is out, or on its way."""
         self._in_request = False
         """Between the end of a request's headers and its own end."""
+        self._in_headers = False
+        """Between the first byte of a request and the end of its headers."""
         self._lingers = False
         """The answer is out, and the rest of the request is still coming."""
         self._heard = False
@@ -99,7 +109,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._count = 0
         """Of the headers so far."""
         self._reason = 400, _NOT_HTTP
+        self._running: RequestResponseCycle | None = None
+        """The request that is being answered, or was last. `cycle` is the one that was received last."""
+        self._ahead = 0
+        """Bytes received while an earlier request was being answered."""
         super().connection_made(transport)
+        self.waiting[self] = None
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
         bare: socket.socket | None = transport.get_extra_info("socket")
         if _UNSENT is not None and bare is not None and bare.family in (socket.AF_INET, socket.AF_INET6):
@@ -109,31 +124,40 @@ class BoundedProtocol(HttpToolsProtocol):
             self._make_room()
 
     def _has_room(self) -> bool:
+        """Whether a request may ask a host; connections without a request are closed for it."""
+        while self._descriptors() > self.room.requests and self.waiting:
+            self._close_oldest()
         return self._descriptors() <= self.room.requests
 
     def _descriptors(self) -> int:
         return len(self.connections) + len(self.tasks)
 
     def _make_room(self) -> None:
-        """There are too many connections: one that only waits for a next request is closed, or this one refused."""
-        idle = next((one for one in self.connections if isinstance(one, BoundedProtocol) and one.is_idle), None)
-        if idle is not None:
-            idle.transport.close()
+        """There are too many connections: the one that has waited longest for a request is closed, or this refused."""
+        if len(self.waiting) > 1:
+            self._close_oldest()
         elif self._descriptors() <= self.room.refusals:
             self._refuse(503, _NO_ROOM, [(b"retry-after", b"%d" % RETRY_SECONDS)], linger=REFUSED_SECONDS)
         else:
             logs.event("connection_dropped", level="warning", problem=_NO_ROOM)
             self.transport.abort()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has answered a request, and no other has begun."""
-        answered = self.cycle is not None and self.cycle.response_complete
-        return answered and self._deadline is None and not self._in_request and not self.transport.is_closing()
+    def _close_oldest(self) -> None:
+        oldest, _ = self.waiting.popitem(last=False)
+        oldest.transport.close()
+        if not oldest.transport.get_write_buffer_size():
+            # Its descriptor is free when the event loop goes on. Else its client has to read its answer first.
+            self.connections.discard(oldest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
+        self.waiting.pop(self, None)
+        running = self._running
         super().connection_lost(exc)
+        self.pipeline.clear()
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if (self._deaf or self._lingers) and len(data) > LINGER_BYTES:
@@ -147,6 +171,8 @@ class BoundedProtocol(HttpToolsProtocol):
             data = _without_offer(data)
         self._heard = True
         self._unread += len(data)
+        if self._answering() and not self._receives_running():
+            self._ahead += len(data)
         self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
@@ -154,20 +180,33 @@ class BoundedProtocol(HttpToolsProtocol):
             pass  # an offer that nobody takes: the request is answered over HTTP/1.1
         except httptools.HttpParserError:
             self._refuse(*self._reason)
-        if self._unread > self.limits.header_bytes and not self._deaf:
+        if (self._unread > self.limits.header_bytes or self._ahead > PIPELINED_BYTES) and not self._deaf:
             self._refuse(431, _TOO_LARGE)
+        if self.pipeline:
+            self.flow.resume_reading()  # or a disconnect would go unnoticed
 
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
-        if self._deaf or self._in_request or not self._answering():
+        running = self._running
+        if running is None or running.response_complete or running.disconnected or self._receives_running():
             return False
-        self.cycle.keep_alive = False
-        if not self.cycle.response_started:
-            if self.scope["http_version"] == "1.1":
+        self._end_after_last()
+        if not running.response_started:
+            if running.scope["http_version"] == "1.1":
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        elif self.cycle.chunked_encoding:
+        elif running.chunked_encoding:
             self.transport.write(b"0")  # the size of the next chunk may begin with it
         self._look_for_reset(FIRST_LOOK)
         return True
+
+    def _end_after_last(self) -> None:
+        """Requests that were received whole are answered, and then the connection ends."""
+        self._deaf = True
+        if self._in_request and self.pipeline:
+            self.pipeline.popleft()  # the one received last, whose body will never be whole
+            self._in_request = False
+        assert self._running is not None
+        self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+        self.cycle.keep_alive = False
 
     def _look_for_reset(self, seconds: float) -> None:
         """Nothing is read any more, so that nobody else would notice."""
@@ -180,14 +219,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self.loop.call_later(seconds, self._look_for_reset, min(2 * seconds, LAST_LOOK))
 
     def _answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        return self._running is not None and not self._running.response_complete
+
+    def _receives_running(self) -> bool:
+        """Whether what comes is the body of the request that is being answered."""
+        return self._in_request and self.cycle is self._running
 
     # -- what the parser finds -------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._answering():
-            raise _Stop  # pipelining
+        if self._answering() and len(self.pipeline) == MOST_PIPELINED:
+            raise _Stop
         self._size = self._count = 0
+        self._in_headers = True
         super().on_message_begin()
         self.scope["extensions"] = {
             DROP: {"drop": self._drop, "abort": self._abort},
@@ -230,8 +274,14 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._stop(426, "send the request without an Upgrade header: its body could not be read")
         if hosts > 1 or (hosts == 0 and version == "1.1"):
             self._stop(400, "a request must have one Host header")
-        self._in_request = True
+        self._in_request, self._in_headers = True, False
+        waits = self._answering()
+        self.waiting.pop(self, None)
         super().on_headers_complete()
+        if version == "1.0":
+            self.cycle.send = partial(_send_unchunked, self.cycle, self.cycle.send)  # type: ignore[method-assign]
+        if not waits:
+            self._running = self.cycle
 
     def on_body(self, body: bytes) -> None:
         self._unread = 0
@@ -243,7 +293,16 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        following = self.pipeline[-1][0] if self.pipeline and not self.transport.is_closing() else None
         super().on_response_complete()
+        if following is not None:
+            self._running = following
+            return
+        self._ahead = 0
+        self.waiting[self] = None
+        if self._in_headers:
+            # The headers of a next request have begun to come.
+            self._expect(self.limits.header_seconds, self._headers_are_late)
         # With the rest of the body uvicorn's own timer for idle connections would end, and none begin again.
         if self._in_request and not self.transport.is_closing():
             self._lingers = True
@@ -277,9 +336,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._answering():
-            if not self._in_request:
-                # Another request has its answer still to come: that, and no word in the middle of it, ends this.
-                self.cycle.keep_alive = False
+            if not self._receives_running():
+                # Earlier requests have their answers still to come: these, and no word in the middle of them, end this.
+                self._end_after_last()
                 return
             self.cycle.disconnected = True  # its body will never be whole
             self.cycle.message_event.set()
@@ -317,8 +376,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _drop(self) -> None:
         """What was written arrives, and no end of the answer behind it: nobody takes it for whole."""
-        self.cycle.disconnected = True
-        self.cycle.message_event.set()
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
         self.transport.close()
 
     def _abort(self) -> None:
@@ -337,6 +397,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self._deadline = None
 
 
+async def _send_unchunked(cycle: RequestResponseCycle, send: Callable[[Any], Awaitable[None]], message: Any) -> None:
+    """HTTP/1.0 has no chunks: an answer that does not say how long it is ends with its connection."""
+    if message["type"] == "http.response.start":
+        if not any(name.lower() == b"content-length" for name, _ in message.get("headers", ())):
+            cycle.chunked_encoding = False
+            cycle.expected_content_length = -1
+    elif cycle.expected_content_length < 0:
+        cycle.expected_content_length = len(message.get("body", b""))
+        await send(message)
+        cycle.expected_content_length = -1
+        return
+    await send(message)
+
+
 def _without_offer(data: bytes) -> bytes:
     """Java's client offers HTTP/2 with its first request, which httptools takes for the end of HTTP and so of the body.
 
@@ -351,4 +425,5 @@ def _without_offer(data: bytes) -> bytes:
 
 def protocol_with(limits: Limits) -> type[BoundedProtocol]:
     """What uvicorn's `Config(http=…)` takes, for these limits."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits, "room": room_for_connections()})
+    own = {"limits": limits, "room": room_for_connections(), "waiting": OrderedDict()}
+    return type("BoundedProtocol", (BoundedProtocol,), own)
