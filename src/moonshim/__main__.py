@@ -1,6 +1,24 @@
 """`python -m moonshim` is the command `moonshim`."""
 
-from moonshim.cli import main
+import os
+import sys
+
+
+def _leave_current_folder() -> None:
+    """`python -m` looks for modules in the current folder first, where a file may be somebody else's.
+
+    The `moonshim` command does not. It comes before all other imports, so it uses none.
+    """
+    try:
+        if sys.path and not sys.flags.safe_path and os.path.samefile(sys.path[0], "."):  # noqa: PTH121
+            del sys.path[0]
+    except OSError:  # that folder is gone, and was not put there
+        return
+
 
 if __name__ == "__main__":
+    _leave_current_folder()
+
+    from moonshim.cli import main
+
     raise SystemExit(main())

@@ -10,9 +10,12 @@ from types import ModuleType
 __all__ = ["module_of"]
 
 
-def module_of(path: Path, kind: str) -> ModuleType:
-    """Run the file, and give what it defines; whatever it raises is raised. `kind` is a part of the module's name."""
-    source = path.read_bytes()
+def module_of(path: Path, kind: str, source: bytes | None = None) -> ModuleType:
+    """Run the file, and give what it defines; whatever it raises is raised. `kind` is a part of the module's name.
+
+    With `source`, exactly that is run, whatever the file has become since it was read.
+    """
+    source = path.read_bytes() if source is None else source
     name = f"moonshim_{kind}_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     module = ModuleType(name)
     module.__file__ = str(path)

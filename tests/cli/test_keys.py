@@ -255,7 +255,7 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "an expiry that is over": (["new", "b", "--expires", "2020-01-01"], 2, "is over already"),
     "an expiry beyond all calendars": (["new", "b", "--expires", "99999y"], 2, "an expiry is a period"),
     "an unknown key": (["revoke", "alise"], 1, "is it alice?"),
-    "no such file": (["revoke", "alice", "--config", "nowhere.toml"], 1, "there is no such file"),
+    "no such file": (["revoke", "alice", "--config", "nowhere.toml"], 2, "there is no such file"),
     "a folder that cannot be": (["new", "b", "--config", "moonshim.toml/x.toml"], 1, "cannot be created"),
     "no action": ([], 2, "ACTION"),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +83,7 @@ def test_nothing_of_a_configuration_in_the_current_folder_is_used_before_it_is_t
 ) -> None:
     before = (folder / "moonshim.toml").read_text()
     done = in_folder(folder, *arguments)
-    assert done.code in (1, 2)
+    assert done.code == (1 if arguments == ["config", "check"] else 2)
     assert "is not trusted" in done.told
     assert "`moonshim trust`" in done.told
     assert SECRET not in done.told + done.out.decode()
@@ -252,3 +253,181 @@ def test_a_key_that_is_made_or_revoked_leaves_a_trusted_file_trusted(host: Simul
         assert in_folder(tmp_path, "keys", "revoke", "alice").code == 0
         assert "bob" in in_folder(tmp_path, "keys", "list").out.decode()
         assert gateway.stop() == 0
+
+
+# -- attacks -----------------------------------------------------------------------------------------------------
+
+SWAPPER: Final = """
+import os, sys
+opened = 0
+def swap(event, arguments):
+    global opened
+    if event == "open" and str(arguments[0]) == {target!r}:
+        opened += 1
+        if opened == 2:
+            os.replace({worse!r}, {target!r})
+sys.addaudithook(swap)
+"""
+"""Replaces a file just before the process opens it a second time, to use what it has checked at the first."""
+
+
+@pytest.mark.parametrize("name", ["moonshim.toml", "evil.py"])
+@pytest.mark.parametrize("arguments", [["chat", "-p", "hi"], ["doctor"], ["config", "check"], ["keys", "new", "al"]])
+def test_what_is_swapped_after_the_check_is_neither_run_nor_trusted(
+    arguments: list[str], name: str, folder: Path, tmp_path: Path
+) -> None:
+    evil, harmless = (folder / "evil.py").read_text(), "class Evil:\n    def prepare(self, request): return request\n"
+    (folder / "evil.py").write_text(harmless)
+    trust(folder)
+    worse, hook = tmp_path / "worse", tmp_path / "hook"
+    hook.mkdir()
+    if name == "evil.py":
+        worse.write_text(evil)
+    else:
+        (folder / "other.py").write_text(evil)
+        worse.write_text((folder / name).read_text().replace("./evil.py", "./other.py"))
+    (hook / "sitecustomize.py").write_text(SWAPPER.format(target=str(folder / name), worse=str(worse)))
+    in_folder(folder, *arguments, PYTHONPATH=os.pathsep.join([str(hook), environment()["PYTHONPATH"]]))
+    assert not has_run(folder)
+    if not worse.exists():
+        assert in_folder(folder, "doctor").code == 2
+        assert not has_run(folder)
+
+
+def test_a_plug_in_that_changes_another_after_the_check_does_not_get_it_run(
+    folder: Path, host: Simulator, tmp_path: Path
+) -> None:
+    second = folder / "second.py"
+    second.write_text("class Evil:\n    def prepare(self, request): return request\n")
+    (folder / "evil.py").write_text(
+        f"open({str(second)!r}, 'a').write({EVIL.format(path=str(tmp_path / 'has-run'))!r})\n{second.read_text()}"
+    )
+    use = 'transformer = { use = ["./evil.py:Evil", "./second.py:Evil"] }\n'
+    (folder / "moonshim.toml").write_text(PROVIDER.format(url=host.url) + use)
+    trust(folder)
+    assert in_folder(folder, "chat", "-p", "hi").code == 0
+    assert "has-run" in second.read_text()
+    assert not has_run(folder)
+
+
+UNCOVERED: Final = {
+    "a module": ["evil:Evil"],
+    "a module in a package": ["inner.evil:Evil"],
+    "an entry point": ["Evil"],
+    "what is not an attribute": ["./evil.py:Evil.prepare"],
+}
+
+
+@pytest.mark.parametrize("name", UNCOVERED)
+@pytest.mark.parametrize("by_path", [False, True], ids=["python -m", "PYTHONPATH"])
+def test_code_beside_a_trusted_file_is_run_only_if_trust_covers_it(
+    by_path: bool, name: str, folder: Path, host: Simulator
+) -> None:
+    use = f"transformer = {{ use = {UNCOVERED[name]!r} }}\n"
+    (folder / "moonshim.toml").write_text(PROVIDER.format(url=host.url) + use)
+    (folder / "inner").mkdir()
+    (folder / "inner" / "__init__.py").write_text("")
+    (folder / "inner" / "evil.py").write_text((folder / "evil.py").read_text())
+    (folder / "evil-1.0.dist-info").mkdir()
+    (folder / "evil-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (folder / "evil-1.0.dist-info" / "entry_points.txt").write_text("[moonshim.transformers]\nEvil = evil:Evil\n")
+    path = os.pathsep.join([str(folder)] * by_path + [environment()["PYTHONPATH"]])
+    trust(folder)
+    with (folder / "evil.py").open("a") as file:
+        file.write("# worse\n")
+    for arguments in (["doctor"], ["config", "check"]):
+        assert in_folder(folder, *arguments, PYTHONPATH=path).code != 0
+        assert not has_run(folder)
+
+
+def test_a_plug_in_that_claude_code_router_declares_is_covered(folder: Path, host: Simulator) -> None:
+    (folder / "moonshim.toml").unlink()
+    provider: dict[str, object] = {"name": "lab", "api_base_url": f"{host.url}/v1", "models": ["kimi-k2.5"]}
+    provider["transformer"] = {"use": ["openrouter"]}
+    for path in (" ./evil.py:Evil", "./evil.py:x.js"):
+        declared = {"transformers": [{"name": "openrouter", "path": path}], "Providers": [provider]}
+        (folder / "moonshim.json").write_text(json.dumps(declared))
+        evil = (folder / "evil.py").read_text()
+        (folder / "evil.py").write_text("class Evil:\n    def prepare(self, request): return request\n")
+        trust(folder)
+        (folder / "evil.py").write_text(evil)
+        assert "has changed since it was trusted" in in_folder(folder, "doctor").told
+        assert not has_run(folder)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_no_module_is_imported_from_the_current_folder(
+    workers: str, folder: Path, host: Simulator, tmp_path: Path
+) -> None:
+    """Also with a configuration that is the user's own choice: its libraries and plug-ins are not this folder's."""
+    own = tmp_path / "own.toml"
+    own.write_text(PROVIDER.format(url=host.url))
+    (folder / "moonshim.toml").unlink()
+    for name in ("aiohttp", "starlette", "redis", "pathlib", "msgspec", "asyncio"):
+        (folder / f"{name}.py").write_text((folder / "evil.py").read_text())
+    store = f"sqlite:{tmp_path}/state"
+    with running("serve", "--config", own, "--workers", workers, cwd=folder, MOONSHIM_STORE=store) as gateway:
+        assert gateway.get("/ready")[0] == 200
+        assert gateway.stop() == 0
+    assert not has_run(folder)
+
+
+# -- what is damaged ---------------------------------------------------------------------------------------------
+
+DAMAGE: Final[dict[str, Callable[[Path], object]]] = {
+    "bad UTF-8": lambda path: path.write_bytes(b'{"\xff": "x"}'),
+    "no JSON": lambda path: path.write_text("{"),
+    "another type": lambda path: path.write_text("[]"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["config", "check"], ["serve"], ["keys", "new", "a"], ["trust", "--yes"]], ids=" ".join
+)
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_record_of_trust_trusts_nothing_and_says_what_to_do(
+    name: str, arguments: list[str], folder: Path, tmp_path: Path
+) -> None:
+    record = tmp_path / "home" / ".config" / "moonshim" / "trusted.json"
+    record.parent.mkdir(parents=True)
+    DAMAGE[name](record)
+    done = in_folder(folder, *arguments)
+    assert done.code == 2
+    (line,) = (line for line in done.lines if "trusted.json" in line)
+    assert "move it away and run `moonshim trust` again" in line
+    assert not has_run(folder)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["serve"], ["doctor"], ["chat", "-p", "hi"], ["keys", "list"], ["keys", "new", "a"]], ids=" ".join
+)
+@pytest.mark.parametrize("named", [True, False], ids=["named", "found"])
+def test_a_configuration_that_is_a_link_to_itself_is_told_as_one(
+    named: bool, arguments: list[str], folder: Path
+) -> None:
+    (folder / "moonshim.toml").unlink()
+    (folder / "moonshim.toml").symlink_to("moonshim.toml")
+    done = in_folder(folder, *arguments, *(["--config", "moonshim.toml"] if named else []))
+    assert done.code == 2
+    assert "a link that leads back to itself; replace it with a file" in done.told
+
+
+@pytest.mark.parametrize("arguments", [*READ, *USED, ["trust", "--yes"]], ids=" ".join)
+def test_a_current_folder_that_was_deleted_is_told_as_that(arguments: list[str], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD" && exec "$@"'
+    run = subprocess.run(
+        ["sh", "-c", script, "sh", *MOONSHIM, *arguments],
+        cwd=gone,
+        env=environment(),
+        capture_output=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert run.returncode == 2
+    (line,) = run.stderr.decode().splitlines()
+    assert line == "moonshim: the current folder does not exist any more; change to another one (`cd`)"

@@ -11,9 +11,9 @@ from moonshim.config import (
     LOOKED_FOR,
     Config,
     ConfigError,
+    FoundConfig,
     config_from_environment,
     endpoint_of,
-    find_config,
     load_config,
     look_for_config,
     warnings_of,
@@ -34,7 +34,7 @@ def test_the_command_line_counts_before_the_variable_before_this_folder_before_t
     home, here = tmp_path / "home", tmp_path / "here"
     here.mkdir()
     environ = {"HOME": str(home)}
-    assert find_config(None, environ, here) is None
+    assert look_for_config(None, environ, here) is None
     for path in (
         home / ".config" / "moonshim" / "moonshim.json",
         home / ".config" / "moonshim" / "moonshim.toml",
@@ -46,9 +46,9 @@ def test_the_command_line_counts_before_the_variable_before_this_folder_before_t
         assert found is not None
         assert (found.path, found.needs_trust) == (path, path.parent == here)
     environ["MOONSHIM_CONFIG"] = str(made(tmp_path / "by-variable.toml"))
-    assert find_config(None, environ, here) == tmp_path / "by-variable.toml"
+    assert look_for_config(None, environ, here) == FoundConfig(tmp_path / "by-variable.toml", needs_trust=False)
     made(here / "by-hand.toml")
-    assert find_config("by-hand.toml", environ, here) == here / "by-hand.toml"
+    assert look_for_config("by-hand.toml", environ, here) == FoundConfig(here / "by-hand.toml", needs_trust=False)
 
 
 @pytest.mark.parametrize(("explicit", "environ"), [("none.toml", {}), (None, {"MOONSHIM_CONFIG": "none.toml"})])
@@ -57,7 +57,7 @@ def test_a_file_that_was_named_and_is_not_there_is_an_error(
 ) -> None:
     made(tmp_path / "moonshim.toml")
     with pytest.raises(ConfigError, match=r"none\.toml: there is no such file"):
-        find_config(explicit, environ, tmp_path)
+        look_for_config(explicit, environ, tmp_path)
 
 
 FOLDERS = {

@@ -26,8 +26,8 @@ from moonshim.config import (
     Secret,
     Target,
     config_from_environment,
-    find_config,
-    load_config,
+    load_found,
+    look_for_config,
 )
 from moonshim.config.endpoints import dialect_of
 from moonshim.config.finding import user_folders
@@ -164,8 +164,8 @@ def configured(wish: Wish, environ: Mapping[str, str]) -> Config:
     if wish.base_url is not None:
         return _from_address(wish.base_url, wish, environ)
     try:
-        path = find_config(wish.config, environ, Path.cwd())
-        config = config_from_environment(environ) if path is None else load_config(path.absolute(), environ)
+        found = look_for_config(wish.config, environ, Path.cwd())
+        config = config_from_environment(environ) if found is None else load_found(found, environ)
     except ConfigError as error:
         lines = "\n".join(f"  {problem}" for problem in error.problems)
         raise CannotChat(f"the configuration cannot be used:\n{lines}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -60,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stopped:  # how argparse ends, after --help and after an error
         return stopped.code if isinstance(stopped.code, int) else console.DONE
     except OSError as error:
+        if _is_homeless():
+            console.say("moonshim: the current folder does not exist any more; change to another one (`cd`)")
+            return console.BAD_USAGE
         if error.filename is not None:
             console.say(f"moonshim: {console.safe(str(error.filename))}: {error.strerror}")
             return console.FAILED
@@ -89,6 +93,14 @@ def _run(arguments: list[str]) -> int:
         return console.DONE
     parser.print_help(sys.stderr)
     return console.BAD_USAGE
+
+
+def _is_homeless() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib takes longer to import than a small command to run
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _version() -> str:

@@ -23,11 +23,12 @@ from moonshim.config import (
     config_from_environment,
     endpoint_of,
     load_config,
+    load_found,
     look_for_config,
     warnings_of,
     without_secrets,
 )
-from moonshim.config.trust import reviewed, trust_problem
+from moonshim.config.trust import NotTrusted, TrustRecordError, take_snapshot
 from moonshim.gateway.settings import HOST, PORT, ServeSettings, startup_problems
 from moonshim.hosts.detect import needs_for
 from moonshim.serving.listening import CannotListen
@@ -48,7 +49,7 @@ trust --help`) is only read: what it would do is shown, and nothing of it is run
 exit codes:
   0  the configuration can be used; what it means is shown, and what may surprise
   1  it cannot; every problem is told
-  2  the command was not understood"""
+  2  the command was not understood, or what you trust cannot be looked up"""
 
 _ACTIONS: Final = ("check", "example")
 _SHOWN_MODELS: Final = 12
@@ -82,9 +83,13 @@ def _action(text: str) -> str:
 def _check(file: str | None) -> int:
     try:
         found = look_for_config(file, os.environ, Path.cwd())
-        if found is not None and found.needs_trust and (problem := trust_problem(found.path, os.environ)) is not None:
-            return _show_untrusted(found.path, problem)
-        config = load_config(found.path, os.environ) if found is not None else config_from_environment(os.environ)
+        config = config_from_environment(os.environ) if found is None else load_found(found, os.environ)
+    except NotTrusted as error:
+        assert found is not None
+        return _show_untrusted(found.path, str(error))
+    except TrustRecordError as error:
+        _refuse(error.problems, error.notes)
+        return console.BAD_USAGE
     except ConfigError as error:
         return _refuse(error.problems, error.notes)
     if config is None:
@@ -106,7 +111,7 @@ def _show_untrusted(path: Path, problem: str) -> int:
         load_config(path, None)
     except ConfigError as error:
         return _refuse([*error.problems, problem], error.notes)
-    review = reviewed(path, os.environ)[0]
+    review = take_snapshot(path, os.environ).review
     lines = review_lines(review, console.Paint(sys.stdout))
     print("\n".join([f"{console.safe(str(path))} would do this:", *lines, ""]), flush=True)
     return _refuse([problem], [])

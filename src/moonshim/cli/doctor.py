@@ -18,8 +18,8 @@ from moonshim.config import (
     Config,
     ConfigError,
     config_from_environment,
-    find_config,
-    load_config,
+    load_found,
+    look_for_config,
     warnings_of,
 )
 from moonshim.serving.log_lines import json_for_terminal
@@ -220,8 +220,8 @@ def _mended(repairs: Mapping[str, int]) -> str:
 
 def _configuration(file: str | None) -> Config:
     try:
-        path = find_config(file, os.environ, Path.cwd())
-        config = load_config(path, os.environ) if path is not None else config_from_environment(os.environ)
+        found = look_for_config(file, os.environ, Path.cwd())
+        config = config_from_environment(os.environ) if found is None else load_found(found, os.environ)
     except ConfigError as error:
         lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)
         raise _CannotCheck(f"the configuration cannot be used:\n{lines}") from None

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from moonshim.config.files import file_problem, read_file
 from moonshim.config.locked_files import replace_file
 
 __all__ = ["CannotEdit", "Entry", "KeyFile", "block_of", "create_file"]
@@ -40,22 +41,22 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()  # a link stays a link: what it leads to is replaced
         try:
-            self._data = self._path.read_bytes()
+            self._data = read_file(self._path)
             text = self._data.decode()
         except OSError as error:
-            raise CannotEdit(f"{path}: {error.strerror}") from None
+            raise CannotEdit(file_problem(path, error)) from None
         except UnicodeDecodeError:
             raise CannotEdit(f"{path}: this is not UTF-8") from None
-        self._text = text.removeprefix(_BYTE_ORDER_MARK)
-        self._mark = _BYTE_ORDER_MARK if self._text != text else ""
+        self.text = text.removeprefix(_BYTE_ORDER_MARK)
+        self._mark = _BYTE_ORDER_MARK if self.text != text else ""
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self.is_json = path.suffix.lower() in _JSON_SUFFIXES or (
-            path.suffix.lower() != ".toml" and _JSON_BEGINS.match(self._text) is not None
+            path.suffix.lower() != ".toml" and _JSON_BEGINS.match(self.text) is not None
         )
 
     @cached_property
     def _value(self) -> Any:
-        return self._parsed(self._text)
+        return self._parsed(self.text)
 
     @property
     def entries(self) -> list[Entry]:
@@ -104,7 +105,7 @@ class KeyFile:
 
     @property
     def _lines(self) -> list[str]:
-        lines = self._text.splitlines(keepends=True)
+        lines = self.text.splitlines(keepends=True)
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += self._newline
         return lines
@@ -144,10 +145,10 @@ class KeyFile:
             raise CannotEdit(f"{self._path}: this is no TOML: {error}") from None
 
     def _rewritten(self, value: Any) -> str:
-        found = _INDENT.search(self._text)
+        found = _INDENT.search(self.text)
         indent = None if found is None else found[1]
         text = json.dumps(value, indent=indent, ensure_ascii=False)
-        return text + "\n" if self._text.endswith("\n") else text
+        return text + "\n" if self.text.endswith("\n") else text
 
     def _without_block(self, lines: list[str], place: int) -> list[str]:
         """Without the lines of a `[[keys]]` table, from its header to its last value.
@@ -182,6 +183,7 @@ class KeyFile:
             if self._path.read_bytes() != self._data:
                 raise CannotEdit(f"{self._path}: somebody else changed it just now; try again")
             replace_file(self._path, (self._mark + text).encode())
+            self.text = text
         except OSError as error:
             raise CannotEdit(f"{self._path}: cannot be written: {error.strerror}") from None
 

@@ -13,11 +13,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from moonshim.cli import console
 from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of, create_file
 from moonshim.config import ConfigError, FoundConfig, GatewayKey, load_keys, look_for_config, new_config_path
+from moonshim.config.files import read_text
+from moonshim.config.finding import NoSuchConfig
 from moonshim.config.locked_files import locked
-from moonshim.config.trust import remember, require_trust, reviewed
+from moonshim.config.trust import remember, trusted_snapshot
 from moonshim.gateway.auth import new_key
 
 __all__ = ["main"]
@@ -42,7 +46,7 @@ within two seconds; one that was started without any file has to be started agai
 exit codes:
   0  done
   1  it could not be done; a line says why
-  2  the command was not understood"""
+  2  the command was not understood, or the configuration cannot be used"""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}", re.ASCII)
 _PERIOD: Final = re.compile(r"([1-9][0-9]{0,4})([hdwmy])", re.ASCII)
@@ -57,10 +61,11 @@ def main(argv: Sequence[str]) -> int:
         return act(given)
     except CannotEdit as error:
         console.say(f"moonshim keys: {console.safe(str(error))}")
+        return console.FAILED
     except ConfigError as error:
         for problem in error.problems:
             console.say(f"moonshim keys: {console.safe(problem)}")
-    return console.FAILED
+        return console.BAD_USAGE
 
 
 def _new(given: argparse.Namespace) -> int:
@@ -87,14 +92,13 @@ def _new(given: argparse.Namespace) -> int:
             f"should also say {required}"
         )
         return console.DONE
-    with _editing(found):
-        created = not path.exists()
-        names = [] if created else [known.name for known in load_keys(path, os.environ)]
+    with _editing(found) as file:
+        created = file is None
+        names = [] if file is None else [known.name for known in load_keys(path, os.environ, file.text)]
         if given.name.lower() in map(str.lower, names):
             raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
         key, entry["digest"] = new_key()
-        file = create_file(path) if created else KeyFile(path)
-        file.add(entry)
+        (file or create_file(path)).add(entry)
     # Behind the writing: a key that nobody could store must not be handed out.
     print(key, flush=True)
     console.say(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
@@ -110,9 +114,8 @@ def _new(given: argparse.Namespace) -> int:
 def _list(given: argparse.Namespace) -> int:
     found = _existing(given)
     path = found.path
-    if found.needs_trust:
-        require_trust(path, os.environ)
-    keys = load_keys(path, os.environ)
+    text = trusted_snapshot(path, os.environ).text if found.needs_trust else read_text(path)
+    keys = load_keys(path, os.environ, text)
     if not keys:
         console.say(f"moonshim keys: {path} has no keys")
         return console.DONE
@@ -143,13 +146,13 @@ def _row(key: GatewayKey) -> tuple[str, ...]:
 def _revoke(given: argparse.Namespace) -> int:
     found = _existing(given)
     path = found.path
-    with _editing(found):
-        names = [key.name for key in load_keys(path, os.environ)]
-        if given.name not in names:
+    with _editing(found) as file:
+        names = [] if file is None else [key.name for key in load_keys(path, os.environ, file.text)]
+        if file is None or given.name not in names:
             near = difflib.get_close_matches(given.name, names, n=3)
             hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
             raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
-        KeyFile(path).remove(given.name)
+        file.remove(given.name)
     console.say(f"moonshim keys: the key {given.name!r} is gone from {path}")
     if len(names) == 1:
         console.say(
@@ -160,16 +163,18 @@ def _revoke(given: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _editing(found: FoundConfig) -> Iterator[None]:
-    """Nobody else changes the keys in this file meanwhile. One that is trusted is so with the change, too."""
+def _editing(found: FoundConfig) -> Iterator[KeyFile | None]:
+    """The file, if it exists. Nobody else changes its keys meanwhile; one that is trusted stays so with the change."""
     path = found.path
     try:
         with locked(path):
-            if found.needs_trust:
-                require_trust(path, os.environ)
-            yield
-            if found.needs_trust:
-                remember(path, os.environ, reviewed(path, os.environ)[1])
+            trusted = trusted_snapshot(path, os.environ) if found.needs_trust else None
+            file = KeyFile(path) if path.exists() else None
+            if trusted is not None and (file is None or file.text != trusted.text):
+                raise CannotEdit(f"{path}: somebody else changed it just now; try again")
+            yield file
+            if trusted is not None and file is not None:
+                remember(replace(trusted, text=file.text), os.environ)
     except OSError as error:
         what = "changed" if path.exists() else "created"
         raise CannotEdit(f"{path}: cannot be {what}: {error.strerror}") from None
@@ -179,7 +184,7 @@ def _found(given: argparse.Namespace) -> FoundConfig | None:
     """The file that `moonshim serve` would read, if there is one."""
     try:
         return look_for_config(given.config, os.environ, Path.cwd())
-    except ConfigError:  # it was named, and does not exist
+    except NoSuchConfig:
         return None
 
 

@@ -158,9 +158,8 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
 
 def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
     """Where the configuration is, if in a file, and what it says."""
-    from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, load_config, look_for_config
+    from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, load_found, look_for_config
     from moonshim.config.finding import user_folders
-    from moonshim.config.trust import require_trust
 
     if given.demo:
         from moonshim.cli.demo_service import demo_config
@@ -170,9 +169,7 @@ def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
         found = look_for_config(given.config, os.environ, Path.cwd())
         if found is not None:
             found = replace(found, path=found.path.absolute())
-            if found.needs_trust:
-                require_trust(found.path, os.environ)
-            return found, load_config(found.path, os.environ)
+            return found, load_found(found, os.environ)
         config = config_from_environment(os.environ)
     except ConfigError as error:
         lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)

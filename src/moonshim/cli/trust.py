@@ -12,7 +12,7 @@ from moonshim.cli import console
 from moonshim.config import ConfigError, FoundConfig, look_for_config
 from moonshim.config.finding import NAMES, VARIABLE
 from moonshim.config.review import Review
-from moonshim.config.trust import forget, remember, reviewed, trust_problem
+from moonshim.config.trust import NotTrusted, forget, remember, take_snapshot, trusted_snapshot
 
 __all__ = ["main", "review_lines"]
 
@@ -24,7 +24,7 @@ trusted again. Files named by --config or MOONSHIM_CONFIG, and those in your con
 exit codes:
   0  done
   1  it is not trusted; a line says why
-  2  the command was not understood"""
+  2  the command was not understood, or a file cannot be read or written"""
 _TITLES: Final = {
     "code": "code that it runs",
     "variables": "environment variables that it reads",
@@ -47,11 +47,11 @@ def main(argv: Sequence[str]) -> int:
     choice.add_argument("--forget", action="store_true", help="trust it no longer")
     given = parser.parse_args(list(argv))
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    found = look_for_config(None, environ, Path.cwd())
-    if found is None or not found.needs_trust:
-        console.say(f"moonshim trust: there is no {' or '.join(NAMES)} in the current folder that needs trust")
-        return console.FAILED
     try:
+        found = look_for_config(None, environ, Path.cwd())
+        if found is None or not found.needs_trust:
+            console.say(f"moonshim trust: there is no {' or '.join(NAMES)} in the current folder that needs trust")
+            return console.FAILED
         if given.forget:
             forget(found.path, environ)
             console.say(f"moonshim trust: {console.safe(str(found.path))} is not trusted any more")
@@ -60,16 +60,20 @@ def main(argv: Sequence[str]) -> int:
     except ConfigError as error:
         for problem in error.problems:
             console.say(f"moonshim trust: {console.safe(problem)}")
-        return console.FAILED
+        return console.BAD_USAGE
 
 
 def _trust(found: FoundConfig, environ: dict[str, str], *, asks: bool) -> int:
     shown = console.safe(str(found.path))
-    if trust_problem(found.path, environ) is None:
+    try:
+        trusted_snapshot(found.path, environ)
+    except NotTrusted:
+        pass
+    else:
         console.say(f"moonshim trust: {shown} is trusted already")
         return console.DONE
-    review, fingerprint = reviewed(found.path, environ)
-    print("\n".join([shown, *review_lines(review, console.Paint(sys.stdout))]), flush=True)
+    snapshot = take_snapshot(found.path, environ)
+    print("\n".join([shown, *review_lines(snapshot.review, console.Paint(sys.stdout))]), flush=True)
     if asks and (sys.stdin is None or not sys.stdin.isatty()):
         console.say(
             "moonshim trust: it is not trusted: there is no terminal to ask at; `moonshim trust --yes` trusts it"
@@ -78,7 +82,7 @@ def _trust(found: FoundConfig, environ: dict[str, str], *, asks: bool) -> int:
     if asks and not _is_confirmed():
         console.say("moonshim trust: it is not trusted")
         return console.FAILED
-    remember(found.path, environ, fingerprint)  # of what was shown, whatever the file has become meanwhile
+    remember(snapshot, environ)  # what was shown, whatever the file has become meanwhile
     console.say(f"moonshim trust: {shown} is trusted until it changes")
     return console.DONE
 

@@ -19,7 +19,7 @@ from moonshim.config.model import (
     TransformerUse,
 )
 from moonshim.config.problems import ConfigError
-from moonshim.config.trust import find_config
+from moonshim.config.trust import load_found
 from moonshim.config.warned import warnings_of
 
 __all__ = [
@@ -40,8 +40,8 @@ __all__ = [
     "TransformerUse",
     "config_from_environment",
     "endpoint_of",
-    "find_config",
     "load_config",
+    "load_found",
     "load_keys",
     "look_for_config",
     "new_config_path",

@@ -6,7 +6,6 @@ are understood: what they do is not needed here, or is said in another way.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path as File
@@ -66,9 +65,6 @@ _PUTS_OPTIONS: Final = frozenset({"openrouter", "vercel", "customparams"})
 """Those that copy their options into every request."""
 _OPENROUTER_HEADERS: Final = {"referer": "HTTP-Referer", "title": "X-Title"}
 
-_PLACE: Final = re.compile(r"(?P<file>.+\.py):\w+|[\w.]+:\w+")
-"""A class in a file (`./mine.py:Mine`), or in a module (`package.module:Mine`)."""
-
 
 class Chains(Struct):
     """The chains of one provider, and what its foreign transformers ask for in our words."""
@@ -89,13 +85,15 @@ def read_chains(
     models: tuple[str, ...],
     plug_ins: Mapping[str, TransformerUse],
     folder: File | None,
+    code: Mapping[File, bytes | None] | None = None,
     lenient: bool = False,
     javascript: bool = False,
 ) -> Chains:
     """The chains under `transformer`. `plug_ins`: what the file itself has declared, by name. `lenient`: a chain of a
     model that is not there does nothing, as in claude-code-router, instead of being an error. `javascript`: it has
-    declared plug-ins that cannot be run, whose names nobody knows."""
-    reader = _Reader(table.problems, plug_ins, folder, javascript, inert=table.inert)
+    declared plug-ins that cannot be run, whose names nobody knows. `code`: the plug-in files that were trusted with the
+    configuration, as they were read then; no others are run."""
+    reader = _Reader(table.problems, plug_ins, folder, code, javascript, inert=table.inert)
     chains = Chains()
     if "use" in table:
         uses = reader.uses(table.anything("use"), table.at("use"))
@@ -131,9 +129,18 @@ def is_plug_in(name: str) -> bool:
 
 
 def plug_in_file(name: str, folder: File) -> File | None:
-    """The file that a plug-in is in, if it is named by a file: it is looked for beside the configuration."""
-    found = _PLACE.fullmatch(name)
-    return folder / File(found["file"]).expanduser() if found is not None and found["file"] else None
+    """The file that a plug-in is in, if it is named by a file: it is looked for beside the configuration.
+
+    >>> str(plug_in_file("./mine.py:Mine", File("/etc"))), plug_in_file("package.module:Mine", File("/etc"))
+    ('/etc/mine.py', None)
+    """
+    place, _, _ = name.rpartition(":")
+    if not place.endswith(".py"):
+        return None
+    try:
+        return folder / File(place).expanduser()
+    except RuntimeError:  # `~somebody` who does not exist
+        return folder / place
 
 
 def chain_warnings(provider: Provider) -> list[str]:
@@ -155,6 +162,7 @@ class _Reader:
         problems: Problems,
         plug_ins: Mapping[str, TransformerUse],
         folder: File | None,
+        code: Mapping[File, bytes | None] | None,
         javascript: bool,
         *,
         inert: bool,
@@ -163,6 +171,7 @@ class _Reader:
         self._problems = problems
         self._plug_ins = plug_ins
         self._folder = folder
+        self._code = code
         self._javascript = javascript
 
     def uses(self, value: Any, path: Path) -> list[tuple[TransformerUse, Path]]:
@@ -201,6 +210,9 @@ class _Reader:
             elif use.name.endswith((".js", ".cjs", ".mjs")):
                 self._problems.note(path, f"`{use.name}` is JavaScript, and is not run: plug-ins are in Python here")
                 continue
+            if (problem := self._not_trusted(use)) is not None:
+                self._problems.add(path, problem)
+                continue
             use = self._placed(use)
             try:
                 if use.name in OURS or not self._inert:
@@ -237,7 +249,26 @@ class _Reader:
     def _placed(self, use: TransformerUse) -> TransformerUse:
         """A plug-in's file is looked for beside the configuration."""
         file = plug_in_file(use.name, self._folder) if self._folder is not None else None
-        return use if file is None else TransformerUse(f"{file}:{use.name.rpartition(':')[2]}", use.options)
+        if file is None:
+            return use
+        source = None if self._code is None else self._code[file]
+        return TransformerUse(f"{file}:{use.name.rpartition(':')[2]}", use.options, source)
+
+    def _not_trusted(self, use: TransformerUse) -> str | None:
+        """Why a plug-in is not run, where only code that was trusted may be: it is not among that."""
+        if self._code is None or self._folder is None or use.name in OURS:
+            return None
+        from moonshim.transformers.plugins import is_module_in
+
+        file = plug_in_file(use.name, self._folder)
+        if file is not None:
+            return None if self._code.get(file) is not None else f"`{use.name}`: there is no file {file} to be read"
+        if not is_module_in(self._folder, use.name):
+            return None
+        return (
+            f"`{use.name}` is a module in this folder, and trust covers only files that are named: write the path of "
+            "its file instead, as in `./mine.py:Mine`"
+        )
 
 
 def _loaded(uses: tuple[TransformerUse, ...]) -> Chain:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import stat
 from pathlib import Path as File
@@ -11,7 +13,7 @@ from moonshim.config.json_file import NotJson, read_json
 from moonshim.config.problems import ConfigError, Path
 from moonshim.config.toml_lines import toml_lines
 
-__all__ = ["read_text", "read_values"]
+__all__ = ["file_problem", "read_file", "read_text", "read_values"]
 
 LARGEST: Final = 4 * 1024 * 1024
 _JSON_BEGINS: Final = re.compile(r"\s*(?:\{|\[\s*\{|//|/\*)")
@@ -20,21 +22,39 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of docum
 
 def read_text(path: File | str, *, what: str = "a configuration") -> str:
     """What is in a file. `what` is how a message calls it."""
-    file = File(path)
     try:
-        if not stat.S_ISREG(file.stat().st_mode):  # whoever opens a pipe waits for somebody who writes into it
-            raise ConfigError([f"{path}: this is no file, but {_kind(file)}"])
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
+        data = read_file(path, what=what)
     except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror or error}"]) from None
-    if len(data) > LARGEST:
-        raise ConfigError([f"{path}: {what} has at most {LARGEST:,} bytes"])
+        raise ConfigError([file_problem(path, error)]) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: this is not UTF-8"]) from None
+
+
+def read_file(path: File | str, *, what: str = "a configuration") -> bytes:
+    """The bytes of a regular file. Raises `OSError`, or `ConfigError` for what is not a file or too large."""
+    # Without O_NONBLOCK, opening a pipe would wait for somebody who writes into it.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise ConfigError([f"{path}: this is no file, but {_kind(mode)}"])
+    with os.fdopen(descriptor, "rb") as opened:
+        data = opened.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ConfigError([f"{path}: {what} has at most {LARGEST:,} bytes"])
+    return data
+
+
+def file_problem(path: File | str, error: OSError) -> str:
+    """Why a file cannot be used, and what to do about it."""
+    if error.errno == errno.ELOOP:
+        return f"{path}: this is a link that leads back to itself; replace it with a file"
+    if error.errno == errno.EACCES:
+        return f"{path}: you have no permission to read it; `chmod` or `chown` can give it to you"
+    return f"{path}: {error.strerror or error}"
 
 
 def read_values(text: str, *, suffix: str, source: str) -> tuple[Any, dict[Path, int]]:
@@ -62,5 +82,5 @@ def read_values(text: str, *, suffix: str, source: str) -> tuple[Any, dict[Path,
         raise ConfigError([f"{source}{place}: {_TOML_PLACE.sub('', message)}"]) from None
 
 
-def _kind(path: File) -> str:
-    return "a folder" if path.is_dir() else "a pipe" if path.is_fifo() else "a device or a socket"
+def _kind(mode: int) -> str:
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"

@@ -5,16 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 from msgspec import Struct
 
+from moonshim.config.files import file_problem
 from moonshim.config.problems import ConfigError
 
-__all__ = ["NAMES", "VARIABLE", "FoundConfig", "look_for_config", "new_config_path", "user_folders"]
+__all__ = ["NAMES", "VARIABLE", "FoundConfig", "NoSuchConfig", "look_for_config", "new_config_path", "user_folders"]
 
 VARIABLE: Final = "MOONSHIM_CONFIG"
 NAMES: Final = ("moonshim.toml", "moonshim.json")
+
+
+class NoSuchConfig(ConfigError):
+    """A file was named that does not exist."""
 
 
 class FoundConfig(Struct, frozen=True):
@@ -28,25 +34,38 @@ class FoundConfig(Struct, frozen=True):
 def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> FoundConfig | None:
     """The file: as the command line says, as `MOONSHIM_CONFIG` says, here, or in the user's configuration folder.
 
-    Whether it is trusted is not looked at: to read one that is used, `find_config` finds it.
-    Raises `ConfigError` when a file that was named is not there: another one must not take its place.
+    Whether it is trusted is not looked at: `load_found` does that.
+    Raises `NoSuchConfig` when a file that was named is not there: another one must not take its place. Raises
+    `ConfigError` for one that cannot be looked at, whether it was named or not.
     """
     named = explicit or environ.get(VARIABLE)
     if named:
         path = cwd / Path(named).expanduser()
-        if not path.exists():
-            raise ConfigError([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
+        if not _is_there(path):
+            raise NoSuchConfig([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
         return FoundConfig(path, needs_trust=False)
     own = user_folders(environ)
-    found = next((path for folder in [cwd, *own] for name in NAMES if (path := folder / name).is_file()), None)
+    found = next(
+        (path for folder in [cwd, *own] for name in NAMES if _is_there(path := folder / name, file=True)), None
+    )
     if found is None:
         return None
     folders = {folder.resolve() for folder in own}
     return FoundConfig(found, needs_trust=found.parent == cwd and cwd.resolve() not in folders)
 
 
+def _is_there(path: Path, *, file: bool = False) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise ConfigError([file_problem(path, error) if isinstance(error, OSError) else f"{path}: {error}"]) from None
+    return S_ISREG(mode) or not file
+
+
 def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where to create a configuration file, so that `find_config` finds it: as named, or in the user's folder."""
+    """Where to create a configuration file, so that `look_for_config` finds it: as named, or in the user's folder."""
     named = explicit or environ.get(VARIABLE)
     return cwd / Path(named).expanduser() if named else [*user_folders(environ), cwd][0] / NAMES[0]
 

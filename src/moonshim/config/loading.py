@@ -39,9 +39,10 @@ def load_config(path: File | str, environ: Mapping[str, str] | None) -> Config:
     return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
 
 
-def load_keys(path: File | str, environ: Mapping[str, str]) -> tuple[GatewayKey, ...]:
-    """The gateway keys in a file, whether or not the rest of it can be used here: claude-code-router's is the first."""
-    value, lines = read_values(read_text(path), suffix=File(path).suffix, source=str(path))
+def load_keys(path: File | str, environ: Mapping[str, str], text: str) -> tuple[GatewayKey, ...]:
+    """The gateway keys in the text of a file, whether or not the rest of it can be used here: claude-code-router's is
+    the first."""
+    value, lines = read_values(text, suffix=File(path).suffix, source=str(path))
     if not isinstance(value, dict):
         return ()
     problems = Problems(str(path), lines)
@@ -53,9 +54,16 @@ def load_keys(path: File | str, environ: Mapping[str, str]) -> tuple[GatewayKey,
 
 
 def parse_config(
-    text: str, *, suffix: str, environ: Mapping[str, str] | None, source: str, folder: File | None = None
+    text: str,
+    *,
+    suffix: str,
+    environ: Mapping[str, str] | None,
+    source: str,
+    folder: File | None = None,
+    code: Mapping[File, bytes | None] | None = None,
 ) -> Config:
     """The configuration in a text. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
+    `code` has the plug-in files that may be run, and what is run for them; None: any, as they are now.
 
     >>> text = '[{"name": "vllm", "api_base_url": "http://localhost:8000/v1"}]'
     >>> parse_config(text, suffix=".json", environ={}, source="moonshim.json").providers
@@ -63,7 +71,7 @@ def parse_config(
     """
     value, lines = read_values(text, suffix=suffix, source=source)
     problems = Problems(source, lines)
-    config = _Reading(problems, environ, folder).config(value)
+    config = _Reading(problems, environ, folder, code).config(value)
     if problems.errors:
         raise ConfigError(problems.errors, problems.notes)
     return config if environ is None else with_overrides(config, environ)
@@ -72,10 +80,17 @@ def parse_config(
 class _Reading:
     """Reads one value into a configuration."""
 
-    def __init__(self, problems: Problems, environ: Mapping[str, str] | None, folder: File | None) -> None:
+    def __init__(
+        self,
+        problems: Problems,
+        environ: Mapping[str, str] | None,
+        folder: File | None,
+        code: Mapping[File, bytes | None] | None,
+    ) -> None:
         self._problems = problems
         self._environ = environ
         self._folder = folder
+        self._code = code
 
     def config(self, value: Any) -> Config:
         if isinstance(value, list):
@@ -92,7 +107,7 @@ class _Reading:
 
     def _only_providers(self, tables: list[Table]) -> Config:
         """A provider, or a list of them, and nothing else: the way they are shown in documents."""
-        providers = self._providers(tables, Defaults(folder=self._folder))
+        providers = self._providers(tables, Defaults(folder=self._folder, code=self._code))
         if not tables:
             self._problems.add((), "there is no provider in it")
         return Config(providers=providers, source=self._problems.source, notes=tuple(self._problems.notes))
@@ -105,6 +120,7 @@ class _Reading:
             timeouts = msgspec.structs.replace(timeouts, first_byte=router.first_byte)
         defaults = Defaults(
             folder=self._folder,
+            code=self._code,
             timeouts=timeouts,
             proxy=router.proxy,
             plug_ins=router.plug_ins,

@@ -65,6 +65,8 @@ class TransformerUse(Struct, frozen=True):
 
     name: str
     options: dict[str, Any] = {}
+    source: bytes | None = None
+    """The code of a trusted plug-in, which is run whatever its file has become since; None: its file is read."""
 
 
 class KeySource(Struct, frozen=True):

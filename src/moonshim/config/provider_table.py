@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Final, cast, get_args
 from urllib.parse import urlsplit
@@ -33,6 +34,8 @@ class Defaults(Struct, frozen=True, kw_only=True):
 
     folder: File | None = None
     """Paths are relative to it."""
+    code: Mapping[File, bytes | None] | None = None
+    """The plug-in files that were trusted; None: any may be loaded."""
     timeouts: Timeouts = Timeouts()
     proxy: str | None = None
     plug_ins: dict[str, TransformerUse] = field(default_factory=dict)
@@ -58,6 +61,7 @@ def read_provider(table: Table, defaults: Defaults) -> Provider | None:
             models=models,
             plug_ins=defaults.plug_ins,
             folder=defaults.folder,
+            code=defaults.code,
             lenient=defaults.lenient,
             javascript=defaults.javascript,
         )

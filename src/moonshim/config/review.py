@@ -82,7 +82,8 @@ def _plug_ins(path: Path, value: Any) -> list[str]:
         case (*_, "use", int()), dict():
             names = list(value)
         case ("transformers", int(), "path"), str():
-            names = [value]
+            # Under a name of its own, so that this need not look like a plug-in.
+            return [value.strip()] if ".py" in value or is_plug_in(value) else []
         case _:
             names = []
     return [name for name in names if is_plug_in(name)]

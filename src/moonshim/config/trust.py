@@ -11,73 +11,114 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from moonshim.config.chains import plug_in_file
-from moonshim.config.files import read_text, read_values
-from moonshim.config.finding import look_for_config, user_folders
+from moonshim.config.files import file_problem, read_file, read_text, read_values
+from moonshim.config.finding import FoundConfig, user_folders
+from moonshim.config.loading import load_config, parse_config
 from moonshim.config.locked_files import locked, replace_file
+from moonshim.config.model import Config
 from moonshim.config.problems import ConfigError
 from moonshim.config.review import Review, review_of
 from moonshim.config.variables import expanded
 
-__all__ = ["find_config", "forget", "record_of_trust", "remember", "require_trust", "reviewed", "trust_problem"]
+__all__ = [
+    "NotTrusted",
+    "Snapshot",
+    "TrustRecordError",
+    "forget",
+    "load_found",
+    "record_of_trust",
+    "remember",
+    "take_snapshot",
+    "trusted_snapshot",
+]
 
 
-def find_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The file to use, as `look_for_config` finds it. Raises `ConfigError` for one that is not trusted."""
-    found = look_for_config(explicit, environ, cwd)
-    if found is not None and found.needs_trust:
-        require_trust(found.path, environ)
-    return None if found is None else found.path
+class NotTrusted(ConfigError):
+    """The file was found in the current folder, and is not trusted as it is now."""
 
 
-def reviewed(path: Path, environ: Mapping[str, str]) -> tuple[Review, str]:
-    """What a file would do, and the fingerprint of exactly that: of the file, and of the plug-in files it names."""
+class TrustRecordError(ConfigError):
+    """The file that remembers what is trusted cannot be read or written."""
+
+
+class Snapshot(Struct, frozen=True):
+    """A configuration file and its plug-ins, read once: what is shown, trusted and run are the same bytes."""
+
+    path: Path
+    text: str
+    review: Review
+    code: dict[Path, bytes | None]
+    """The plug-in files that it names; None: one that cannot be read."""
+
+    @property
+    def fingerprint(self) -> str:
+        digest = sha256(self.text.encode())
+        for data in self.code.values():
+            digest.update(sha256(data or b"").digest())
+        return f"sha256:{digest.hexdigest()}"
+
+    def load(self, environ: Mapping[str, str]) -> Config:
+        """The configuration. No other plug-in file is read, and no module that lies beside the file is imported."""
+        return parse_config(
+            self.text,
+            suffix=self.path.suffix,
+            environ=environ,
+            source=str(self.path),
+            folder=self.path.absolute().parent,
+            code=self.code,
+        )
+
+
+def load_found(found: FoundConfig, environ: Mapping[str, str]) -> Config:
+    """The configuration in a file that was found. Raises `NotTrusted` for one that needs trust and has none."""
+    if not found.needs_trust:
+        return load_config(found.path, environ)
+    return trusted_snapshot(found.path, environ).load(environ)
+
+
+def take_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
+    """The file as it is now, and what it would do. Nothing of it is run."""
     text = read_text(path)
     review = review_of(read_values(text, suffix=path.suffix, source=str(path))[0])
-    digest = sha256(text.encode())
-    for name in review.code:
-        # As a value a name is expanded, as the key of a table it is not.
-        for spelled in dict.fromkeys((name, expanded(name, environ)[0])):
-            file = plug_in_file(spelled, path.absolute().parent)
-            if file is not None:
-                digest.update(sha256(_bytes_of(file)).digest())
-    return review, f"sha256:{digest.hexdigest()}"
+    # As a value a name is expanded, as the key of a table it is not.
+    names = [spelled for name in review.code for spelled in (name, expanded(name, environ)[0])]
+    files = (plug_in_file(name, path.absolute().parent) for name in names)
+    return Snapshot(path, text, review, {file: _code_in(file) for file in dict.fromkeys(files) if file is not None})
 
 
-def _bytes_of(file: Path) -> bytes:
+def _code_in(file: Path) -> bytes | None:
     try:
-        return file.read_bytes() if file.is_file() else b""
-    except OSError:  # once it can be read, it is another file
-        return b""
-
-
-def trust_problem(path: Path, environ: Mapping[str, str]) -> str | None:
-    """Why this file is not used; None: it is trusted as it is now."""
-    known = _read(record_of_trust(environ)).get(_name(path))
-    if known is not None and known == reviewed(path, environ)[1]:
+        return read_file(file, what="a plug-in")
+    except (OSError, ValueError, ConfigError):  # once it can be read, it is another file
         return None
+
+
+def trusted_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
+    """The file as it is now, which is how it was trusted. Raises `NotTrusted` otherwise."""
+    known = _read(record_of_trust(environ)).get(_name(path))
+    if known is not None:
+        snapshot = take_snapshot(path, environ)
+        if snapshot.fingerprint == known:
+            return snapshot
     why = "is not trusted" if known is None else "has changed since it was trusted (it, or a plug-in that it names)"
-    return (
+    problem = (
         f"{path}: this configuration was found in the current folder and {why}, so nothing in it is used: it could run "
         "code, and send your keys anywhere. `moonshim trust` shows what it would do and lets you trust it; a file that "
         "--config or MOONSHIM_CONFIG names needs no trust"
     )
+    raise NotTrusted([problem])
 
 
-def require_trust(path: Path, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` unless the file is trusted as it is now."""
-    if (problem := trust_problem(path, environ)) is not None:
-        raise ConfigError([problem])
-
-
-def remember(path: Path, environ: Mapping[str, str], fingerprint: str) -> None:
-    """From now on the file is trusted, as long as it has this fingerprint. Raises `ConfigError`."""
-    _change(environ, {_name(path): fingerprint})
+def remember(snapshot: Snapshot, environ: Mapping[str, str]) -> None:
+    """From now on the file is trusted, as long as it is as in this snapshot. Raises `TrustRecordError`."""
+    _change(environ, {_name(snapshot.path): snapshot.fingerprint})
 
 
 def forget(path: Path, environ: Mapping[str, str]) -> None:
-    """From now on the file is not trusted."""
+    """From now on the file is not trusted. Raises `TrustRecordError`."""
     _change(environ, {_name(path): None})
 
 
@@ -95,21 +136,31 @@ def _name(path: Path) -> str:
 def _change(environ: Mapping[str, str], change: dict[str, str | None]) -> None:
     record = record_of_trust(environ)
     if record is None:
-        raise ConfigError(["there is no place to remember it: neither HOME nor XDG_CONFIG_HOME is set"])
+        raise TrustRecordError(["there is no place to remember it: set HOME or XDG_CONFIG_HOME"])
+    _read(record)  # what cannot be read cannot be locked either
     try:
         with locked(record):
             known = {name: value for name, value in (_read(record) | change).items() if value is not None}
             replace_file(record.resolve(), msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
             record.chmod(0o600)
     except OSError as error:
-        raise ConfigError([f"{record}: cannot be written: {error.strerror}"]) from None
+        instead = "make its folder writable, or name the configuration with --config"
+        raise TrustRecordError([f"{record}: cannot be written ({error.strerror}): {instead}"]) from None
 
 
 def _read(record: Path | None) -> dict[str, str | None]:
-    """What is trusted. What cannot be read trusts nothing."""
+    """What is trusted. Raises `TrustRecordError` for a record that is there and cannot be read."""
     if record is None:
         return {}
     try:
-        return msgspec.json.decode(record.read_bytes(), type=dict[str, str | None])
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(read_file(record, what="this file"), type=dict[str, str | None])
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        problem = file_problem(record, error)
+    except ConfigError as error:
+        problem = error.problems[0]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = f"{record}: this is damaged ({error})"
+    instead = "move it away and run `moonshim trust` again, or name the configuration with --config"
+    raise TrustRecordError([f"{problem}. It remembers which configurations you trust: {instead}"])

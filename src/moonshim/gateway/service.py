@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.config import Config, Limits, config_from_environment, load_config, warnings_of
-from moonshim.config.trust import record_of_trust, require_trust
+from moonshim.config import Config, FoundConfig, Limits, config_from_environment, load_found, warnings_of
+from moonshim.config.trust import record_of_trust
 from moonshim.gateway import logs
 from moonshim.gateway.app import build_app
 from moonshim.gateway.gate import Gate
@@ -66,7 +66,5 @@ class GatewayService:
 
 def _load(settings: ServeSettings) -> Config:
     if settings.config is not None:
-        if settings.needs_trust:
-            require_trust(Path(settings.config), os.environ)
-        return load_config(Path(settings.config), os.environ)
+        return load_found(FoundConfig(Path(settings.config), settings.needs_trust), os.environ)
     return config_from_environment(os.environ) or Config()

@@ -1,10 +1,9 @@
-"""Orders in the environment -> one of several processes that serve a port: `python -m moonshim.gateway.worker`."""
+"""Orders in the environment -> one of several processes that serve a port."""
 
 from __future__ import annotations
 
 import os
 import socket
-import sys
 
 import msgspec
 
@@ -39,7 +38,3 @@ def main() -> int:
     finally:
         logs.close()
         lifeline.close()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

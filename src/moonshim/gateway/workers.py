@@ -33,6 +33,13 @@ FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
 STEADY_SECONDS: Final = 30.0
 """Who has run for so long was well: what ends it now is something new, and the pause begins anew."""
+_START: Final = (
+    "-P",  # without the current folder in the path of modules: files there may be somebody else's
+    "-c",
+    "import sys; sys.path.append(sys.argv[1]); from moonshim.gateway.worker import main; sys.exit(main())",
+    str(Path(__file__).parents[2]),
+)
+"""What Python runs in a worker. Its argument is where this package lies, which need not be installed."""
 KILL_SECONDS: Final = 5.0
 """How long a worker may take after it was told to end at once."""
 
@@ -148,8 +155,7 @@ class _Supervisor:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "moonshim.gateway.worker",
+                *_START,
                 env=environment,
                 pass_fds=[theirs.fileno()],
                 # A group of its own: Ctrl-C reaches the supervisor, which passes it on once.

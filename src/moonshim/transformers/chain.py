@@ -22,7 +22,7 @@ LOG_OPTIONS: Final = ("level", "text")
 
 
 class Use(Protocol):
-    """One link as it was configured (`TransformerUse` is one)."""
+    """One link as it was configured (`TransformerUse` is one). It may have the `source` of a plug-in that is a file."""
 
     @property
     def name(self) -> str: ...
@@ -60,7 +60,10 @@ def load_chain(uses: Sequence[Use] | None, *, folder: Path | None = None, log: S
             case "Log":
                 transformers.append(_log(use.options, log))
             case _:
-                transformers.append(load_plugin(use.name, use.options, folder=folder, known=OURS, log=log))
+                source = getattr(use, "source", None)
+                transformers.append(
+                    load_plugin(use.name, use.options, folder=folder, known=OURS, log=log, source=source)
+                )
     warnings = () if options is None else tuple(Kimi(options).warnings)
     return Chain(options, tuple(transformers), warnings)
 

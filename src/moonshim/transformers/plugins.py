@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,7 +21,7 @@ from moonshim.events import Event
 from moonshim.stage import Stage, Transformer, TransformerFailed
 from moonshim.transformers.log import Sink, standard_log
 
-__all__ = ["FAULT", "GROUP", "Plugin", "load_plugin", "nearest"]
+__all__ = ["FAULT", "GROUP", "Plugin", "is_module_in", "load_plugin", "nearest"]
 
 GROUP: Final = "moonshim.transformers"
 """The entry points that packages offer transformers by."""
@@ -103,13 +104,15 @@ def load_plugin(
     folder: Path | None = None,
     known: Iterable[str],
     log: Sink = standard_log,
+    source: bytes | None = None,
 ) -> Transformer:
     """The transformer of this name. Files are looked for beside the configuration, in `folder`; `log` is told faults.
 
+    With `source`, that is run instead of what a file has in it now.
     Raises `InvalidOption` for what is not there, cannot be loaded, or does not take these options.
     """
     try:
-        inner = _made(name, options, folder, known)
+        inner = _made(name, options, folder, known, source)
         if any(callable(getattr(inner, method, None)) for method in ("prepare", "stages")):
             return Plugin(name, inner, log)
     except MoonshimError:
@@ -119,10 +122,12 @@ def load_plugin(
     raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
 
 
-def _made(name: str, options: Mapping[str, Any], folder: Path | None, known: Iterable[str]) -> Any:
+def _made(
+    name: str, options: Mapping[str, Any], folder: Path | None, known: Iterable[str], source: bytes | None
+) -> Any:
     if ":" in name:
         place, _, attribute = name.rpartition(":")
-        made = _attribute(_module(name, place, folder), attribute, name)
+        made = _attribute(_module(name, place, folder, source), attribute, name)
     else:
         made = _entry_point(name, known)
     if not callable(made):
@@ -145,20 +150,44 @@ def _entry_point(name: str, known: Iterable[str]) -> Any:
     return offered[name].load()
 
 
-def _module(name: str, place: str, folder: Path | None) -> ModuleType:
+def _module(name: str, place: str, folder: Path | None, source: bytes | None) -> ModuleType:
     try:
-        return _from_file(place, folder) if place.endswith(".py") else importlib.import_module(place)
+        return _from_file(place, folder, source) if place.endswith(".py") else importlib.import_module(place)
     except FileNotFoundError as error:
         raise InvalidOption(f"the transformer {name!r}: there is no file {error.filename}", field=name) from error
 
 
-def _from_file(place: str, folder: Path | None) -> ModuleType:
+def _from_file(place: str, folder: Path | None, source: bytes | None) -> ModuleType:
     """The module in a file, read anew each time: a configuration is loaded again when somebody has changed it."""
     path = Path(place).expanduser()
     path = (folder / path if folder is not None else path).resolve()
-    if path.exists() and not path.is_file():
+    if source is None and path.exists() and not path.is_file():
         raise ImportError(f"{path} is no file")  # nobody may ever write into a pipe
-    return module_of(path, "plugin")
+    return module_of(path, "plugin", source)
+
+
+def is_module_in(folder: Path, name: str) -> bool:
+    """Whether a plug-in that is named by a module, or by an entry point, is code in this folder that is not installed.
+
+    Nothing is imported to find out.
+    """
+    place, colon, _ = name.rpartition(":")
+    if not colon:
+        place = next((one.module for one in entry_points(group=GROUP) if one.name == name), "")
+    try:
+        spec = importlib.util.find_spec(place.partition(".")[0])
+    except ValueError:  # not a name, or `__main__`, which runs already
+        return False
+    if spec is None:
+        return False
+    # A virtual environment in the folder has been installed into by the user.
+    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")]
+    places = [spec.origin or "", *(spec.submodule_search_locations or ())]
+    found = [Path(one).resolve() for one in places if Path(one).is_absolute()]
+    return any(
+        one.is_relative_to(folder.resolve()) and not any(one.is_relative_to(known) for known in installed)
+        for one in found
+    )
 
 
 def _attribute(module: ModuleType, attribute: str, name: str) -> Any:
