@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.sse import Fault, Frame, SseFramer, render_sse
+from moonshim.sse import Fault, Frame, SseFramer, merge_comments, render_sse
 
 BOM = b"\xef\xbb\xbf"
 DEEP = b"[" * 100_000
@@ -454,3 +454,34 @@ def test_many_events_in_one_chunk_are_searched_a_fixed_number_of_times(event: by
         chunk = WatchedChunk(event * count)
         assert len(framer.feed(chunk)) == count
         assert chunk.touched <= 6 * len(chunk)
+
+
+# --- runs of comments -------------------------------------------------------------------------------------------
+
+LINES = [
+    b"data: 1",
+    b"event: x",
+    b": c",
+    b":",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    *(b": c" + end * 2 for end in (b"\n", b"\r", b"\r\n")),
+]
+
+
+def said(pieces: Iterable[bytes]) -> list[tuple[bytes | None, list[bytes]]]:
+    """What the events say, comments left out."""
+    events = ((one.data, [line for line in one.head.splitlines() if line[:1] != b":"]) for one in run(pieces))
+    return [(data, head) for data, head in events if data is not None or head]
+
+
+@given(st.lists(st.tuples(st.sampled_from(LINES), st.integers(1, 300))), st.lists(st.integers(0), max_size=3))
+def test_merging_comments_changes_no_event_however_the_stream_is_cut(lines: Any, cuts: list[int]) -> None:
+    text = b"".join(line * count if line[:1] not in b"de" else line for line, count in lines)
+    assert said(map(merge_comments, by_cuts(text, cuts))) == said([text])
+
+
+@pytest.mark.parametrize("line", [b": c\n\n", b": c\r\n\r\n", b": c\n", b"\n", b"\r", b":\r\r"])
+def test_of_a_flood_of_comments_a_few_lines_are_left(line: bytes) -> None:
+    assert len(merge_comments(b"data: 1\n\n" + line * 1000)) < 30

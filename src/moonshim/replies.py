@@ -17,7 +17,7 @@ from moonshim.plan import Plan
 from moonshim.registry import dialect_named
 from moonshim.repair.finish import STREAM_ENDED
 from moonshim.response import Mended, mend_response
-from moonshim.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES
+from moonshim.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES, merge_comments
 from moonshim.stage import TransformerFailed
 from moonshim.translating import EventCollector
 
@@ -139,20 +139,21 @@ def read_reply(
         encoder=encoder,
         collect=collect,
     )
-    return _StreamReading(mender, limit)
+    return _StreamReading(mender, limit, comes)
 
 
 class _StreamReading:
     """From stream to stream: the mender does it all, up to a number of bytes."""
 
-    def __init__(self, mender: Mender, limit: int) -> None:
+    def __init__(self, mender: Mender, limit: int, comes: Framing) -> None:
         self._mender, self._mend = mender, mender.feed
         self._limit, self._room = limit, limit
+        self._sse = comes == "sse"
         self._flushed = False
         self.again = mender.again
 
     def feed(self, data: bytes) -> bytes:
-        out = self._mend(data)
+        out = self._mend(merge_comments(data) if self._sse else data)
         self._room -= len(data)
         if self._room < 0 and self._mender.problem is None:
             out += self._mender.fail(_too_large(self._limit))
@@ -208,7 +209,7 @@ class _GatheredReading(_StreamReading):
     def __init__(self, plan: Plan, comes: Framing, *, hold_empty: bool, limit: int) -> None:
         self._plan, self._collector = plan, EventCollector()
         mender = Mender(plan=plan, framing=comes, encoder=self._collector, hold_empty=hold_empty, limit=limit)
-        super().__init__(mender, limit)
+        super().__init__(mender, limit, comes)
 
     def feed(self, data: bytes) -> bytes:
         super().feed(data)

@@ -109,6 +109,32 @@ def test_a_line_that_does_not_end_is_asked_for_once_and_the_provider_stays_avail
     run(test())
 
 
+@pytest.mark.parametrize("flood", [b": c\n\n", b"\n", b": c\r\n\r\n"], ids=["comments", "blank lines", "CRLF"])
+@pytest.mark.parametrize("client", ASKING)
+def test_comments_without_end_count_as_an_answer_and_the_client_gets_few_of_them(client: str, flood: bytes) -> None:
+    path, body = ASKING[client]
+    limit, batch = 2 * MIB, chunks(flood * 1600, end=False)
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        await peer.send(chunked())
+        while True:
+            await peer.send(batch)
+
+    async def test() -> None:
+        async with (
+            Host(script) as host,
+            running(config_for(host.url, limits=Limits(max_answer_bytes=limit))) as server,
+            aiohttp.ClientSession(server.url) as session,
+        ):
+            async with session.post(path, json={"model": MODEL, "stream": True, **body}) as answer:
+                text = await answer.text()
+            assert f"more than {limit:,} bytes" in text
+            assert len(text) < limit / 10
+            assert len(host.asked) == 1
+
+    run(test())
+
+
 def test_an_answer_whose_message_nobody_files_is_not_collected() -> None:
     size = 24 * MIB
 

@@ -65,6 +65,27 @@ class TestWhatComesBack:
         text = b"data: again and again\n\n" * 10_000
         assert answered(whole(pack(text), headers=[f"content-encoding: {name}"]))[2] == text
 
+    def test_while_more_is_there_than_one_read_takes_others_have_their_turn_between_reads(self) -> None:
+        async def test(upstream: Upstream, host: Host) -> None:
+            turns = [0]
+
+            async def other() -> None:
+                while True:
+                    turns[0] += 1
+                    await asyncio.sleep(0)
+
+            answer = await upstream.open(call(host.url))
+            task = asyncio.create_task(other())
+            reads, size = 0, 0
+            while data := await answer.read():
+                reads, size = reads + 1, size + len(data)
+            task.cancel()
+            assert size == 1_000_000
+            assert turns[0] >= reads - 1
+            assert reads >= 100  # each is small, so that no turn takes long
+
+        with_host(sending(whole(b"x" * 1_000_000)), test)
+
     def test_a_compressed_stream_is_unpacked_as_it_comes(self) -> None:
         first, second = b"data: 1\n\n", b"data: 2\n\n"
         packer = zlib.compressobj(wbits=31)

@@ -68,6 +68,9 @@ _CONTENT_TYPES: Final[dict[Form, bytes]] = {
 
 
 BYTES_PER_TOKEN: Final = 4
+FREE_COMMENTS: Final = 100
+COMMENT_SECONDS: Final = 1.0
+"""Comments of a host are passed on as they come, but after so many in one answer only so long after the last bytes."""
 _ABOUT_A_KEY: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "quota"})
 
 
@@ -225,6 +228,7 @@ class _Asking:
         self._sent = False
         """Something of the answer went out: nobody else can be asked now."""
         self._filed = False
+        self._comments = 0
         self.host_broke = False
         """It began to answer, and did not end well."""
         record = self._record
@@ -329,6 +333,8 @@ class _Asking:
                     log.write(data)
                 out = reading.feed(data)
                 ending = reading.ending
+                if out and ending is None and self._is_idle_talk(out):
+                    continue
                 if out:
                     if isinstance(ending, Failed):
                         out = masked_bytes(out, self._secrets)
@@ -361,6 +367,13 @@ class _Asking:
             if log is not None:
                 log.close(self._record.outcome)
         return True
+
+    def _is_idle_talk(self, out: bytes) -> bool:
+        """Whether these are comments that nobody needs: the client has heard from us a moment ago."""
+        if not _is_comment(out):
+            return False
+        self._comments += 1
+        return self._comments > FREE_COMMENTS and self._outlet.silent_seconds < COMMENT_SECONDS
 
     async def _last_words(self, answer: Answer) -> bytes:
         """What comes behind the end of an answer: usage, mostly. Some hosts then leave the connection open."""
@@ -495,7 +508,7 @@ def problem_in(error: Exception, record: Record) -> Problem:
 
 
 def _is_comment(out: bytes) -> bool:
-    return out.startswith(b":") and all(not line or line.startswith(b":") for line in out.splitlines())
+    return out.startswith((b":", b"\n")) and all(not line or line.startswith(b":") for line in out.splitlines())
 
 
 def _told(call: ClientCall) -> list[Header]:

@@ -51,6 +51,11 @@ class Outlet:
     def started(self) -> bool:
         return self.status != 0
 
+    @property
+    def silent_seconds(self) -> float:
+        """Since something was sent last."""
+        return self._loop.time() - self._last
+
     # -- the client's side -----------------------------------------------------------
 
     def watch(self) -> None:

@@ -21,8 +21,9 @@ LAST_WORDS_SECONDS: Final = 10.0
 GOODBYE_SECONDS: Final = 0.25
 """The same once all is said and somebody waits: only the connection can still be won, for the next request."""
 
-MOST_AT_ONCE: Final = 32 * 1024
-"""Bytes of one read. They leave before more is read, so that a client that stops reading holds no more than these."""
+MOST_AT_ONCE: Final = 8 * 1024
+"""Bytes of one read. They leave before more is read, so that a client that stops reading holds no more than these; and
+other requests have their turn, so that a host that sends as fast as it can does not hold them up."""
 
 
 class Answer:
@@ -37,6 +38,7 @@ class Answer:
         "__weakref__",
         "_call",
         "_failure",
+        "_full",
         "_now",
         "_read",
         "_response",
@@ -54,6 +56,8 @@ class Answer:
         self._response = response
         self._read = partial(response.content.read, MOST_AT_ONCE)
         self._failure: UpstreamError | None = None
+        self._full = False
+        """The last read brought as much as it may, so that the next one need not wait."""
         self._now = asyncio.get_running_loop().time
         self._since: float | None = None
         """When the read that waits now began."""
@@ -64,6 +68,8 @@ class Answer:
         # A timer for each read would cost more than the read. One watches the whole answer and compares times.
         if self._timer is None:
             self._watch(self._call.timeouts.between_bytes)
+        if self._full:
+            await asyncio.sleep(0)
         self._since = self._now()
         try:
             data = await self._read()
@@ -74,6 +80,7 @@ class Answer:
                 self._failure = broke(error, self._call)
             failure = self._failure
         else:
+            self._full = len(data) == MOST_AT_ONCE
             if not data:
                 self._unwatch()
             return data
