@@ -372,6 +372,37 @@ def test_no_module_is_imported_from_the_current_folder(
     assert not has_run(folder)
 
 
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CONFIG_HOME"])
+def test_a_folder_in_the_current_one_is_never_the_users_own(
+    variable: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path in the environment would let a checkout bring its own record of trust, or a trusted file."""
+    trust(folder)
+    own = folder / "x" / ("" if variable == "XDG_CONFIG_HOME" else ".config") / "moonshim"
+    shutil.copytree(tmp_path / "home" / ".config" / "moonshim", own)
+    in_folder(folder, "trust", "--forget")
+    monkeypatch.setenv(variable, "x")
+    assert "is not trusted" in in_folder(folder, "doctor").told
+    (folder / "moonshim.toml").rename(own / "moonshim.toml")
+    (folder / "evil.py").rename(own / "evil.py")
+    in_folder(folder, "doctor")
+    assert not has_run(folder)
+
+
+def test_of_many_folders_that_are_trusted_at_once_none_is_forgotten(tmp_path: Path) -> None:
+    folders = [tmp_path / f"checkout{number}" for number in range(12)]
+    for one in folders:
+        one.mkdir()
+        (one / "moonshim.toml").write_text(PROVIDER.format(url="http://127.0.0.1:9"))
+    running_now = [
+        subprocess.Popen([*MOONSHIM, "trust", "--yes"], cwd=one, env=environment(), stdout=subprocess.DEVNULL)
+        for one in folders
+    ]
+    assert [process.wait(DEADLINE) for process in running_now] == [0] * len(folders)
+    record = json.loads((tmp_path / "home" / ".config" / "moonshim" / "trusted.json").read_text())
+    assert sorted(record) == sorted(str(one / "moonshim.toml") for one in folders)
+
+
 # -- what is damaged ---------------------------------------------------------------------------------------------
 
 DAMAGE: Final[dict[str, Callable[[Path], object]]] = {
@@ -413,6 +444,13 @@ def test_a_configuration_that_is_a_link_to_itself_is_told_as_one(
     done = in_folder(folder, *arguments, *(["--config", "moonshim.toml"] if named else []))
     assert done.code == 2
     assert "a link that leads back to itself; replace it with a file" in done.told
+
+
+@pytest.mark.parametrize("arguments", [["doctor"], ["keys", "list"], ["keys", "new", "a"]], ids=" ".join)
+def test_a_home_folder_that_nobody_has_is_told_as_that(arguments: list[str], tmp_path: Path) -> None:
+    done = in_folder(tmp_path, *arguments, "--config", "~no-such-user/moonshim.toml")
+    assert done.code == 2
+    assert "nobody has this home folder; write the whole path" in done.told
 
 
 @pytest.mark.parametrize("arguments", [*READ, *USED, ["trust", "--yes"]], ids=" ".join)

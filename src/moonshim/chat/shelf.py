@@ -30,7 +30,7 @@ def data_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Pat
     >>> str(data_folder({"HOME": "/home/me"}, "linux"))
     '/home/me/.local/share/moonshim'
     """
-    if environ.get("XDG_DATA_HOME"):
+    if Path(environ.get("XDG_DATA_HOME", "")).is_absolute():  # others do not count, by the specification
         return Path(environ["XDG_DATA_HOME"]) / "moonshim"
     if platform == "win32" and environ.get("LOCALAPPDATA"):
         return Path(environ["LOCALAPPDATA"]) / "moonshim"

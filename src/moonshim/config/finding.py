@@ -40,7 +40,7 @@ def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path)
     """
     named = explicit or environ.get(VARIABLE)
     if named:
-        path = cwd / Path(named).expanduser()
+        path = _named_path(named, cwd)
         if not _is_there(path):
             raise NoSuchConfig([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
         return FoundConfig(path, needs_trust=False)
@@ -52,6 +52,13 @@ def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path)
         return None
     folders = {folder.resolve() for folder in own}
     return FoundConfig(found, needs_trust=found.parent == cwd and cwd.resolve() not in folders)
+
+
+def _named_path(named: str, cwd: Path) -> Path:
+    try:
+        return cwd / Path(named).expanduser()
+    except RuntimeError:
+        raise ConfigError([f"{named}: nobody has this home folder; write the whole path"]) from None
 
 
 def _is_there(path: Path, *, file: bool = False) -> bool:
@@ -67,21 +74,29 @@ def _is_there(path: Path, *, file: bool = False) -> bool:
 def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """Where to create a configuration file, so that `look_for_config` finds it: as named, or in the user's folder."""
     named = explicit or environ.get(VARIABLE)
-    return cwd / Path(named).expanduser() if named else [*user_folders(environ), cwd][0] / NAMES[0]
+    return _named_path(named, cwd) if named else [*user_folders(environ), cwd][0] / NAMES[0]
 
 
 def user_folders(environ: Mapping[str, str], platform: str = sys.platform) -> list[Path]:
     """Where people keep their configurations, the first that counts first.
 
+    A relative path in a variable does not count, as the XDG specification says: it would make a folder in the current
+    one, which may be somebody else's, the user's own.
+
     >>> [str(path) for path in user_folders({"HOME": "/home/me"}, "linux")]
     ['/home/me/.config/moonshim']
     """
+
+    def folder_in(variable: str) -> list[Path]:
+        path = Path(environ.get(variable, ""))
+        return [path] if path.is_absolute() else []
+
     if platform == "win32":
-        return [Path(environ["APPDATA"]) / "moonshim"] if environ.get("APPDATA") else []
-    home = Path(environ["HOME"]) if environ.get("HOME") else None
-    folders = [Path(environ["XDG_CONFIG_HOME"])] if environ.get("XDG_CONFIG_HOME") else []
-    if home is not None:
-        folders.append(home / ".config")
-        if platform == "darwin":
-            folders.append(home / "Library" / "Application Support")
+        folders = folder_in("APPDATA")
+    else:
+        folders = folder_in("XDG_CONFIG_HOME")
+        for home in folder_in("HOME"):
+            folders.append(home / ".config")
+            if platform == "darwin":
+                folders.append(home / "Library" / "Application Support")
     return [folder / "moonshim" for folder in dict.fromkeys(folders)]
