@@ -294,6 +294,14 @@ def test_what_is_swapped_after_the_check_is_neither_run_nor_trusted(
         assert not has_run(folder)
 
 
+def test_in_a_folder_that_is_not_trusted_keys_touches_nothing(folder: Path) -> None:
+    (folder / ".moonshim.toml.lock").mkdir()
+    for arguments in (["new", "alice"], ["revoke", "alice"]):
+        done = in_folder(folder, "keys", *arguments)
+        assert done.code == 2
+        assert "is not trusted" in done.told
+
+
 def test_a_plug_in_that_changes_another_after_the_check_does_not_get_it_run(
     folder: Path, host: Simulator, tmp_path: Path
 ) -> None:

@@ -166,6 +166,8 @@ def _revoke(given: argparse.Namespace) -> int:
 def _editing(found: FoundConfig) -> Iterator[KeyFile | None]:
     """The file, if it exists. Nobody else changes its keys meanwhile; one that is trusted stays so with the change."""
     path = found.path
+    if found.needs_trust:
+        trusted_snapshot(path, os.environ)  # in a folder that is not trusted, not even a lock is created
     try:
         with locked(path):
             trusted = trusted_snapshot(path, os.environ) if found.needs_trust else None
