@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 
 __all__ = ["Result", "body_of", "run_streams", "run_whole"]
 
+_STAMP: Final = re.compile(rb"@([0-9.]{16})@")
 TOOLS = [
     {
         "type": "function",
@@ -33,6 +35,8 @@ class Result(Struct, frozen=True):
     reads: int
     first_bytes: list[float]
     """Seconds until the first byte of the body, sorted."""
+    delays: list[float] = []
+    """Seconds from the host to the client of each chunk that says when it was sent, sorted."""
 
 
 def body_of(model: str, *, stream: bool, tools: bool = False, dialect: str = "openai_chat") -> dict[str, Any]:
@@ -55,6 +59,7 @@ class _Client(asyncio.Protocol):
         self.reads = 0
         self.first: float | None = None
         self._sent = 0.0
+        self.delays: list[float] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -65,6 +70,9 @@ class _Client(asyncio.Protocol):
         self.reads += 1
         if self.first is None and b"data:" in data:
             self.first = time.perf_counter() - self._sent
+        if b"@" in data:
+            now = time.monotonic()
+            self.delays += (now - float(stamp) for stamp in _STAMP.findall(data))
         tail = self._tail[-64:] + data[-256:]
         if self._ends_with in tail:
             self._finish(True)
@@ -103,7 +111,8 @@ async def _streams(port: int, path: str, body: dict[str, Any], count: int, sprea
         await asyncio.sleep(spread / count)
     whole = await asyncio.gather(*waiting)
     firsts = sorted(one.first for one in clients if one.first is not None)
-    return Result(count, sum(whole), sum(one.reads for one in clients), firsts)
+    delays = sorted(delay for one in clients for delay in one.delays)
+    return Result(count, sum(whole), sum(one.reads for one in clients), firsts, delays)
 
 
 async def _whole(port: int, path: str, body: dict[str, Any], count: int, connections: int) -> Result:

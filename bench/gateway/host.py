@@ -1,6 +1,7 @@
 """A host that streams at a steady pace and costs next to nothing itself: `python -m bench.gateway.host PORT`.
 
-What it answers is said in the model's name: `kimi-k2.5` gives plain text, `…+markers` a call as markers.
+What it answers is said in the model's name: `kimi-k2.5` gives plain text, `…+markers` a call as markers, `…+stamps`
+text that says when each chunk was sent.
 `x-bench-chunks` and `x-bench-gap-ms` in its own arguments set how many chunks, and how far apart.
 """
 
@@ -12,9 +13,14 @@ import contextlib
 import json
 import re
 import sys
+import time
 from typing import Final, cast
 
-__all__ = ["frames_of", "main"]
+__all__ = ["STAMP", "frames_of", "main"]
+
+STAMP: Final = "@%016.6f@"
+"""When a chunk was sent, on the clock that all processes of a machine share."""
+_UNSTAMPED: Final = (STAMP % 0).encode()
 
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _MODEL: Final = re.compile(rb'"model": ?"([^"]*)"')
@@ -45,6 +51,8 @@ def frames_of(model: str, count: int) -> list[bytes]:
         ]
         tail = ['"}', "<|tool_call_end|>", "<|tool_calls_section_end|>"]
         pieces = [*head, '{"path": "', *pieces[: count - 3 - len(head) - len(tail) - 1], *tail]
+    if model.endswith("+stamps"):
+        pieces = [STAMP % 0] * len(pieces)
     return [
         frame({"role": "assistant", "content": ""}),
         *(frame({"content": piece}) for piece in pieces),
@@ -100,7 +108,7 @@ class Host(asyncio.Protocol):
         frame = next(frames, None)  # type: ignore[call-overload]
         if frame is None or self._transport is None:
             return
-        self._transport.write(frame)
+        self._transport.write(frame.replace(_UNSTAMPED, (STAMP % time.monotonic()).encode()))
         due += self.gap
         self._timer = asyncio.get_running_loop().call_at(due, self._tick, frames, due)
 

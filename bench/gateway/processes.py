@@ -41,7 +41,7 @@ name = "bench"
 api_base_url = "http://127.0.0.1:{upstream}/v1"
 api_key = "none"
 host = "vllm"
-models = ["kimi-k2.5", "kimi-k2.5+markers"]
+models = ["kimi-k2.5", "kimi-k2.5+markers", "kimi-k2.5+stamps"]
 
 [aliases]
 "renamed" = "bench/kimi-k2.5"
