@@ -51,20 +51,20 @@ models = ["kimi-k2.5", "kimi-k2.5+markers", "kimi-k2.5+stamps"]
 class Served:
     """A server that runs: its port, and what its process has used."""
 
-    def __init__(self, port: int, pids: list[int]) -> None:
-        self.port, self._pids = port, pids
+    def __init__(self, port: int, pids: list[int], config: Path) -> None:
+        self.port, self.pids, self.config = port, pids, config
 
     def cpu(self) -> float:
         """Seconds of CPU so far."""
         total = 0
-        for pid in self._pids:
+        for pid in self.pids:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += int(fields[11]) + int(fields[12])
         return total / _TICKS
 
     def resident(self) -> int:
         """Bytes of memory that are its own or shared, now."""
-        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._pids)
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids)
         return pages * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -119,7 +119,7 @@ def gateway(upstream: int, *, extra: str = "") -> Iterator[Served]:
             _running(command, stdout=subprocess.PIPE, stderr=log, cwd=folder) as process,
         ):
             _line(process)
-            yield Served(port, [process.pid])
+            yield Served(port, [process.pid], config)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def nginx(upstream: int) -> Iterator[Served]:
         with _running([_nginx(), "-p", folder, "-c", str(config)], stderr=subprocess.DEVNULL) as process:
             _answers(port)
             workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            yield Served(port, [process.pid, *map(int, workers)])
+            yield Served(port, [process.pid, *map(int, workers)], config)
 
 
 def _answers(port: int) -> None:
