@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from functools import partial
-from io import BytesIO
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -29,6 +29,7 @@ NAMES_SECONDS: Final = 30
 """How long the address of a name is remembered."""
 _LARGE_BODY: Final = 1024 * 1024
 """From here on a body is written piece by piece, so that other streams go on meanwhile."""
+_PIECE: Final = 64 * 1024
 _OURS: Final = {"user-agent": "moonshim", "accept": "*/*", "accept-encoding": "identity"}
 """Headers of our own, where the call has none. Hosts that compress a stream hold events back for it."""
 
@@ -80,8 +81,8 @@ class Upstream:
                 asking.response = await self._begun().request(
                     call.method,
                     call.url,
-                    data=call.body if len(call.body) < _LARGE_BODY else BytesIO(call.body),
-                    headers={**_OURS, **{name.lower(): value for name, value in call.headers.items()}},
+                    data=call.body if len(call.body) < _LARGE_BODY else _pieces(call.body),
+                    headers=_headers(call),
                     allow_redirects=False,
                     proxy=proxy,
                     ssl=trusted_by(call.ca_bundle) if call.url[:5].lower() == "https" else True,
@@ -114,6 +115,21 @@ class Upstream:
                 max_field_size=LONGEST_HEADER,
             )
         return self._session
+
+
+def _headers(call: Call) -> dict[str, str]:
+    headers = {**_OURS, **{name.lower(): value for name, value in call.headers.items()}}
+    if len(call.body) >= _LARGE_BODY:
+        headers["content-length"] = str(len(call.body))
+    return headers
+
+
+async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
+    """Lets other requests in between. aiohttp would write a string at once, and copy what is in a `BytesIO`."""
+    view = memoryview(body)
+    for at in range(0, len(view), _PIECE):
+        yield view[at : at + _PIECE]
+        await asyncio.sleep(0)
 
 
 class _Asking:
