@@ -52,21 +52,40 @@ _LONGEST_SUMMARY: Final = 2
 _FEWEST_TURNS: Final = 2
 
 
+class _Steps:
+    """The steps of a conversation, as digests."""
+
+    def __init__(self) -> None:
+        self.digests: list[str] = []
+        self._older: list[str] = []
+        """By how many steps it stands for: one digest for all of them. Made when it is asked for."""
+
+    def history(self, count: int) -> tuple[str, ...]:
+        """The digests of the first `count` steps, nearest first; the oldest of many are one digest together."""
+        steps = self.digests
+        if count <= HISTORY:
+            return tuple(reversed(steps[:count]))
+        older = count - (HISTORY - 1)
+        for step in steps[len(self._older) : older]:
+            self._older.append(_digest((self._older[-1] if self._older else "") + step))
+        return (*reversed(steps[older:count]), "z" + self._older[older - 1])
+
+
 class LostTurn(Struct, frozen=True):
     """A turn of the model that came back without its reasoning."""
 
     index: int
     """Of its message in `Request.messages`."""
     key: str
-    turns: Turns
-    """The conversation that it belongs to."""
-    steps: int
-    """How many steps of it came before."""
+    steps: _Steps
+    """Of the conversation that it belongs to. Not the `Turns`: both would hold each other, and their memory."""
+    before: int
+    """How many of the steps came before."""
 
     @property
     def history(self) -> tuple[str, ...]:
         """What came before, as digests, nearest first. Made when it is asked for: most turns never are."""
-        return self.turns.history(self.steps)
+        return self.steps.history(self.before)
 
 
 class Filing(Struct, frozen=True):
@@ -98,9 +117,7 @@ class Turns:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.lost: list[LostTurn] = []
-        self._steps: list[str] = []
-        self._older: list[str] = []
-        """By how many steps it stands for: one digest for all of them. Made when it is asked for."""
+        self._steps = _Steps()
         self._since: list[str] = []
         """The steps behind the last turn of the model."""
         self._results: list[tuple[int, bytes]] = []
@@ -125,8 +142,8 @@ class Turns:
             return None  # Half a character, or a number of a host's own that no store takes.
         if len(thought) > LARGEST:
             return None
-        history = _packed(self.history(len(self._steps)))
-        first = next(iter(self._steps or self._since), None)
+        history = _packed(self._steps.history(len(self._steps.digests)))
+        first = next(iter(self._steps.digests or self._since), None)
         filed = _Filed(_packed((first,)) if first is not None else b"", history, thought)
         field = f"{_digest(history)}.{_digest(thought)[:_SLOT]}"
         return Filing(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
@@ -155,8 +172,8 @@ class Turns:
         if turn is None:
             return
         if message.is_one_text or says_nothing(_joined(part for part in message.parts if isinstance(part, Reasoning))):
-            self.lost.append(LostTurn(index, self._key(turn), self, len(self._steps)))
-        self._steps += (*self._since, turn)
+            self.lost.append(LostTurn(index, self._key(turn), self._steps, len(self._steps.digests)))
+        self._steps.digests += (*self._since, turn)
         self._since = []
         calls = [] if message.is_one_text else [part.id for part in message.parts if isinstance(part, ToolCall)]
         self._calls = {call: place for place, call in enumerate(calls)}
@@ -170,16 +187,6 @@ class Turns:
 
     def _key(self, turn: str) -> str:
         return _digest("".join((turn, *self._since)))
-
-    def history(self, count: int) -> tuple[str, ...]:
-        """The digests of the first `count` steps, nearest first; the oldest of many are one digest together."""
-        steps = self._steps
-        if count <= HISTORY:
-            return tuple(reversed(steps[:count]))
-        older = count - (HISTORY - 1)
-        for step in steps[len(self._older) : older]:
-            self._older.append(_digest((self._older[-1] if self._older else "") + step))
-        return (*reversed(steps[older:count]), "z" + self._older[older - 1])
 
 
 def turn_filing(conversation: Request | Turns, answer: Message) -> Filing | None:
