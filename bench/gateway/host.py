@@ -69,7 +69,9 @@ class Host(asyncio.Protocol):
     _known: dict[str, list[bytes]] = {}  # noqa: RUF012  (shared on purpose)
 
     def __init__(self) -> None:
-        self._data = b""
+        self._data = bytearray()
+        self._ends = 0
+        """Where the request ends; 0 before its head is complete."""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -82,13 +84,12 @@ class Host(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        head, found, body = self._data.partition(b"\r\n\r\n")
-        if not found:
+        if not self._ends and (body_at := self._data.find(b"\r\n\r\n") + 4) > 3:
+            length = _LENGTH.search(self._data, 0, body_at)
+            self._ends = body_at + (int(length[1]) if length else 0)
+        if not self._ends or len(self._data) < self._ends:
             return
-        length = _LENGTH.search(head)
-        if len(body) < (int(length[1]) if length else 0):
-            return
-        self._data = b""
+        body, self._data, self._ends = self._data, bytearray(), 0
         model = _MODEL.search(body)
         name = model[1].decode() if model else "kimi-k2.5"
         assert self._transport is not None

@@ -1,7 +1,8 @@
 """One tenant does its worst within its limits, another sends small requests: `make bench-tenants`.
 
 For each attack it measures the latency of the second tenant's requests alone and during the attack, in one run, and
-the memory of the gateway.
+the memory of the gateway. The attacker and its host stand for other machines: they get only CPU time that nobody else
+needs. At last it measures how much memory a single large body takes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from typing import Any, Final
 
-from bench.gateway.processes import Served, gateway, host
+from bench.gateway.processes import Served, gateway, host, yield_cpu
 from moonshim.gateway.auth import new_key
 
 CHAT: Final = "/v1/chat/completions"
@@ -85,6 +86,7 @@ def _post(connection: http.client.HTTPConnection, key: str, path: str, body: byt
 
 
 def _attack(port: int, key: str, path: str, body: bytes, over: Event, seen: Any) -> None:
+    yield_cpu()
     statuses: Counter[str] = Counter()
 
     def repeat() -> None:
@@ -154,6 +156,37 @@ def _measure(name: str, served: Served, keys: dict[str, str], previous: dict[str
     return ratio
 
 
+def _tiny(previous: str | None) -> bytes:
+    """About as many values as a body may have."""
+    return json.dumps({"model": MODEL, "messages": _messages(60_000 * 158, 120)}).encode()
+
+
+BODIES: Final[dict[str, Callable[[str | None], bytes]]] = {
+    "57 MiB of small messages": _small_messages,
+    "10 MiB of 60,000 messages": _tiny,
+    "10 MiB of ordinary messages": _ordinary,
+    "57 MiB of ordinary messages": lambda _: json.dumps(
+        {"model": MODEL, "messages": _messages(57 * MIB, 2000)}
+    ).encode(),
+}
+
+
+def _measure_memory() -> None:
+    """Each body in a gateway of its own, since a process seldom gives memory back."""
+    print("\nMemory that one request takes at most, by the size of its body:\n")
+    print("| body | answer | peak, MB | times its size |")
+    print("|---|---|---|---|")
+    for name, make in BODIES.items():
+        body = make(None)
+        with host() as upstream, gateway(upstream) as served:
+            connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
+            _post(connection, "", CHAT, SMALL.replace(b"kimi-k2.6", MODEL.encode()))
+            before = served.resident()
+            status, _ = _post(connection, "", CHAT, body)
+            grown = served.peak() - before
+        print(f"| {name} | {status} | {grown / 1e6:.0f} | {grown / len(body):.1f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
@@ -161,13 +194,18 @@ def main() -> None:
     made = {who: new_key() for who in ("slow", "fast", "victim")}
     keys = {who: key for who, (key, _) in made.items()}
     extra = _KEYS.format(**{who: digest for who, (_, digest) in made.items()})
-    with host() as upstream, host() as victims, gateway(upstream, extra=_HOST.format(port=victims) + extra) as served:
+    with (
+        host(yields=True) as upstream,
+        host() as victims,
+        gateway(upstream, extra=_HOST.format(port=victims) + extra) as served,
+    ):
         previous = {who: _stored(served.port, keys[who]) for who in ("slow", "fast")}
         print("Latency of small requests in ms, p50 / p99, alone and while another tenant attacks:\n")
         print("| attack | alone | attacked | ratio of p99 | memory, MB | the attacker got |")
         print("|---|---|---|---|---|---|")
         for name in ATTACKS:
             _measure(name, served, keys, previous, given.seconds)
+    _measure_memory()
 
 
 if __name__ == "__main__":
