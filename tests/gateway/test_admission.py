@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
 from collections.abc import AsyncIterator
@@ -76,6 +77,45 @@ def test_a_key_over_its_rate_is_refused_before_its_body_is_sent() -> None:
                 reader, writer = await upload(server, limited, 60 * MIB, path)
                 assert await status(reader) == 429  # and not a byte of the body was sent
                 writer.close()
+
+    run(test())
+
+
+def test_a_client_that_goes_on_asking_over_its_limit_is_answered_less_often() -> None:
+    async def test() -> None:
+        async with (
+            gateway(Limits(), requests_per_minute=1) as (server, limited, free),
+            aiohttp.ClientSession(server.url) as client,
+        ):
+            begun = asyncio.get_running_loop().time()
+            body = json.dumps(SMALL).encode()
+            answered = await asyncio.gather(*(post(client, limited, body) for _ in range(80)))
+            assert sorted(status for status, _, _ in answered) == [200] + [429] * 79
+            assert asyncio.get_running_loop().time() - begun > 0.5  # fifty at once, and fifty a second
+            assert (await post(client, free, body))[0] == 200
+
+    run(test())
+
+
+def test_the_memory_of_a_large_request_does_not_wait_for_the_garbage_collector() -> None:
+    accepted = {"model": MODEL, "messages": [{"role": "user", "content": "x" * 10}] * 20_000}
+    refused = {"model": MODEL, "messages": [{"role": "user", "content": "x"}] * 80_000}
+
+    async def test() -> None:
+        async with gateway(Limits()) as (server, limited, _), aiohttp.ClientSession(server.url) as client:
+            gc.collect()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            try:
+                for body, expected in ((accepted, 200), (refused, 413)):
+                    assert (await post(client, limited, json.dumps(body).encode()))[0] == expected
+                while server.gate.body_memory.total:
+                    await asyncio.sleep(0.001)
+                gc.unfreeze()
+                gc.collect()
+                assert [one for one in gc.garbage if isinstance(one, list | tuple | dict) and len(one) > 1000] == []
+            finally:
+                gc.set_debug(0)
+                gc.garbage.clear()
 
     run(test())
 

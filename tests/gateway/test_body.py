@@ -68,7 +68,7 @@ def incoming(sent: Sent, headers: dict[str, str] | None = None, limits: Limits =
 
 def read(sent: Sent, headers: dict[str, str] | None = None, limits: Limits = SMALL) -> bytes:
     async def reading() -> bytes:
-        return await read_body(sent, incoming(sent, headers, limits))
+        return b"".join(await read_body(sent, incoming(sent, headers, limits)))
 
     return asyncio.run(reading())
 

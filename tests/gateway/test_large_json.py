@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.gateway import large_json
-from moonshim.gateway.large_json import TooManyValues, parse_large_json
+from moonshim.gateway.large_json import TooManyValues, encode_large_json, parse_large_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),
@@ -33,7 +33,7 @@ def expected(text: str) -> tuple[bool, Any]:
 
 def parsed(text: str) -> tuple[bool, Any]:
     try:
-        return True, parse_large_json(text, PLENTY)
+        return True, parse_large_json([text.encode()], PLENTY)
     except ValueError:
         return False, None
 
@@ -56,6 +56,31 @@ def test_any_value_is_read_as_the_standard_library_reads_it() -> None:
     check()
 
 
+def test_any_value_is_written_as_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_json, "_MANY", 1)
+
+    @given(VALUES)
+    def check(value: Any) -> None:
+        assert json.loads(encode_large_json(value)) == value
+
+    check()
+
+
+@pytest.mark.parametrize("said", ["\U0001f600" * 300, "\ud83d" * 300, "\\" * 301, '"\n' * 300, "é" * 300])
+def test_a_string_longer_than_the_window_is_read_whatever_its_escapes(said: str) -> None:
+    for ascii_only in (True, False) if said.isprintable() else (True,):
+        text = json.dumps({said: [said]}, ensure_ascii=ascii_only).encode()
+        assert parse_large_json([text[:101], text[101:]], PLENTY) == {said: [said]}
+    for wrong in ("\\x", "\\u12g4", "\n"):
+        with pytest.raises(ValueError, match=r"\(char"):
+            parse_large_json([json.dumps(said).encode()[:-1] + wrong.encode() + b"x" * 300 + b'"'], PLENTY)
+
+
+def test_what_is_not_utf_8_is_refused_with_its_place() -> None:
+    with pytest.raises(ValueError, match=r"not UTF-8 \(byte 302\)"):
+        parse_large_json(['"{}"'.format("é" * 150 + "x").encode()[:302] + b"\xff" + b"x" * 100 + b'"'], PLENTY)
+
+
 def test_text_that_is_no_json_is_refused_where_the_standard_library_refuses_it() -> None:
     @given(VALUES, st.integers(0, 200), st.sampled_from(["", *'{}[],:"\\01ae-.tn \n']), st.booleans())
     def check(value: Any, place: int, character: str, replaces: bool) -> None:
@@ -70,9 +95,9 @@ def test_no_value_goes_uncounted_and_an_empty_container_counts_as_two_at_most() 
     @given(VALUES)
     def check(value: Any) -> None:
         text, values = json.dumps(value), count(value)
-        assert parse_large_json(text, 2 * values) == value
+        assert parse_large_json([text.encode()], 2 * values) == value
         with pytest.raises(TooManyValues):
-            parse_large_json(text, values - 1)
+            parse_large_json([text.encode()], values - 1)
 
     check()
 
@@ -80,4 +105,4 @@ def test_no_value_goes_uncounted_and_an_empty_container_counts_as_two_at_most() 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])
 def test_nesting_without_end_is_refused(opening: str) -> None:
     with pytest.raises(RecursionError):
-        parse_large_json(opening * 5_000, PLENTY)
+        parse_large_json([opening.encode() * 5_000], PLENTY)

@@ -7,21 +7,39 @@ memory stays bounded and the event loop free for the others.
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from moonshim.config.model import Limits
 from moonshim.errors import Problem, Refused
 
-__all__ = ["BodyMemory", "LargeWork", "Reservation"]
+__all__ = ["BodyMemory", "LargeWork", "RefusalPace", "Reservation", "large_contents"]
 
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 2.0
+READ_BYTES_A_SECOND: Final = 256 * 1024 * 1024
+"""How fast large bodies are read, all together: about a fifth of the event loop's time."""
+REFUSALS_AT_ONCE: Final = 50
+REFUSALS_A_SECOND: Final = 50
+"""For each key."""
+LONGEST_PAUSE: Final = 1.0
+SEARCH_SECONDS: Final = 300.0
+_FREED_AT_ONCE: Final = 500
+_DEPTH: Final = 7
+_LOOKED_AT: Final = 2000
+_SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float)
+"""What belongs to the program, or holds nothing."""
+LEAST_REST: Final = 0.001
+"""Seconds: the clocks of event loops know no shorter time."""
 
 
 class BodyMemory:
@@ -39,6 +57,14 @@ class BodyMemory:
         self.total = 0
         self._by_tenant: Counter[str] = Counter()
         self._waiting: list[tuple[Reservation, int, int, asyncio.Future[None]]] = []
+        self._busy_until = 0.0
+
+    async def rest(self, size: int) -> None:
+        """Keeps the event loop free for other requests after so many bytes of a large body were read."""
+        now = asyncio.get_running_loop().time()
+        self._busy_until = max(self._busy_until, now) + size / READ_BYTES_A_SECOND
+        if self._busy_until - now >= LEAST_REST:
+            await asyncio.sleep(self._busy_until - now)
 
     def reserve(self, tenant: str, limits: Limits) -> Reservation:
         """A reservation of nothing yet. Release it when the request is over."""
@@ -104,6 +130,10 @@ class Reservation:
         """Hold so many bytes more. Waits for room; raises `Refused` (503) when there is none in time."""
         await self._raise_to(self.announced, self.size + amount)
 
+    async def rest(self, size: int) -> None:
+        """To be awaited after so many bytes of a large body were read."""
+        await self._memory.rest(size)
+
     async def _raise_to(self, announced: int, size: int) -> None:
         most = max(self.limits.key_bytes_in_flight, self.limits.body_bytes)
         if size > most:
@@ -113,6 +143,23 @@ class Reservation:
 
     def release(self) -> None:
         self._memory._give_back(self)
+
+
+class RefusalPace:
+    """Answers a client that goes on asking over its limits later and later, up to a second.
+
+    Each refusal is cheap, but thousands of them in a second take the event loop's time from other tenants.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+
+    async def wait(self, tenant: str) -> None:
+        now = asyncio.get_running_loop().time()
+        due = max(self._due.get(tenant, 0.0), now - REFUSALS_AT_ONCE / REFUSALS_A_SECOND) + 1 / REFUSALS_A_SECOND
+        self._due[tenant] = min(due, now + LONGEST_PAUSE)
+        if due > now:
+            await asyncio.sleep(self._due[tenant] - now)
 
 
 class LargeWork:
@@ -125,6 +172,7 @@ class LargeWork:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.AT_ONCE, thread_name_prefix="large-body")
+        self._garbage = _GarbageLater()
         self._turns = asyncio.Semaphore(self.AT_ONCE)
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -146,13 +194,87 @@ class LargeWork:
             own.release()
             self._turns.release()
 
-        running = asyncio.get_running_loop().run_in_executor(self._threads, partial(work, *args, **kwargs))
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._garbage.without, partial(work, *args, **kwargs)
+        )
         # A thread cannot be interrupted: when the client goes away, the turn ends with the work and not before.
         running.add_done_callback(end_turn)
-        return await asyncio.shield(running)
+        try:
+            return await asyncio.shield(running)
+        finally:
+            del running  # an error in it would hold this frame, and all that belongs to the request
+
+    def free(self, contents: list[list[Any]], then: Callable[[], None]) -> None:
+        """Let go of what large containers have in them, a few at a time and in a thread."""
+        try:
+            freed = self._threads.submit(_free, contents)
+        except RuntimeError:  # closed
+            then()
+        else:
+            asyncio.wrap_future(freed).add_done_callback(lambda _: then())
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _GarbageLater:
+    """No search for rings of garbage while large bodies are worked on: it would stop all threads to look at them.
+
+    What is there afterwards is left out of later searches, too, but for one every few minutes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._was_enabled = False
+        self._searched = time.monotonic()
+
+    def without(self, work: Callable[[], T]) -> T:
+        with self._lock:
+            if not self._running:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._running += 1
+        try:
+            return work()
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running and self._was_enabled:
+                    self._settle()
+
+    def _settle(self) -> None:
+        now = time.monotonic()
+        if now - self._searched > SEARCH_SECONDS:
+            self._searched = now
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def large_contents(root: Any) -> list[list[Any]]:
+    """What the large containers in a value hold. Whoever keeps these can free them in steps, instead of all at once.
+
+    >>> large_contents({"model": "m", "messages": ["hi"] * 3}), len(large_contents({"messages": ["hi"] * 3000})[0])
+    ([], 3000)
+    """
+    found, nearby = list[list[Any]](), list[Any]([[root]])
+    for _ in range(_DEPTH):
+        if len(nearby) > _LOOKED_AT:
+            break
+        nearby = [one for one in gc.get_referents(*nearby) if not isinstance(one, _SHARED)]
+        for one in nearby:
+            if isinstance(one, list | tuple | dict) and len(one) > _FREED_AT_ONCE:
+                found.append(list(one.values() if isinstance(one, dict) else one))
+        nearby = [one for one in nearby if not isinstance(one, list | tuple | dict) or len(one) <= _FREED_AT_ONCE]
+    return found
+
+
+def _free(contents: list[list[Any]]) -> None:
+    for content in contents:
+        while content:
+            del content[-_FREED_AT_ONCE:]
 
 
 def _too_large(most: int) -> Refused:

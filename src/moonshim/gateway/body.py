@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from io import BytesIO
 from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
@@ -24,6 +23,8 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _PACKING: Final = 64 * 1024
 """How much larger compression may make what cannot be compressed."""
+_PIECE: Final = 64 * 1024
+"""Bytes of a body that are held in one string, at least."""
 _DECODER: Final = msgspec.json.Decoder()
 _TYPES: Final = {
     list: "a list",
@@ -41,14 +42,14 @@ class BodyGone(Exception):
 
 async def read_json(receive: Receive, call: ClientCall) -> dict[str, Any]:
     """The object in a request's body. Raises `Refused` (400, 408, 413, 415, 503) or `BodyGone`."""
-    body = [await read_body(receive, call)]
-    if len(body[0]) <= LARGE_BYTES:
-        return decoded_object(body.pop())
-    return await call.in_thread(_decoded_large, body, call.held.limits.body_values)
+    pieces = await read_body(receive, call)
+    if sum(map(len, pieces)) <= LARGE_BYTES:
+        return decoded_object(b"".join(pieces))
+    return await call.in_thread(_decoded_large, pieces, call.held.limits.body_values)
 
 
-async def read_body(receive: Receive, call: ClientCall) -> bytes:
-    """A request's body, decompressed.
+async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
+    """A request's body, decompressed, in pieces.
 
     However it is compressed, at most `limits.body_bytes` and one piece from the network are held. Every byte is
     reserved before it is kept.
@@ -61,12 +62,12 @@ async def read_body(receive: Receive, call: ClientCall) -> bytes:
     await call.held.announce(length)
     try:
         async with asyncio.timeout(limits.body_seconds):
-            body = await _gathered(receive, call.held, limits.body_bytes + (0 if unpacker is None else _PACKING))
+            pieces = await _gathered(receive, call.held, limits.body_bytes + (0 if unpacker is None else _PACKING))
         if unpacker is not None:
-            packed = len(body)
-            body = await call.in_thread(_unpacked, unpacker, body, limits.body_bytes)
-            await call.grow(max(0, len(body) - packed))
-        return body
+            packed = call.held.size
+            pieces = await call.in_thread(_unpacked, unpacker, pieces, limits.body_bytes)
+            await call.grow(max(0, sum(map(len, pieces)) - packed))
+        return pieces
     except TimeoutError:
         message = f"the body of the request was not here after {limits.body_seconds:g} seconds"
         raise _refused(408, message, "timeout") from None
@@ -77,23 +78,41 @@ async def read_body(receive: Receive, call: ClientCall) -> bytes:
         raise _refused(400, f"the body cannot be unpacked as {coding}: {error}") from None
 
 
-async def _gathered(receive: Receive, held: Reservation, most: int) -> bytes:
-    body = BytesIO()  # hands over what it holds without a copy
+async def _gathered(receive: Receive, held: Reservation, most: int) -> list[bytes]:
+    """Many pieces, and not one string: growing, scanning or freeing that would keep all other requests waiting."""
+    pieces: list[bytes] = []
+    last = bytearray()
+    """Small pieces, which would take more memory than they have bytes."""
+    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise BodyGone
         piece = message.get("body", b"")
-        if body.tell() + len(piece) > most:
+        size += len(piece)
+        if size > most:
             raise TooMuch
         await held.grow(len(piece))
-        body.write(piece)
-        if not message.get("more_body", False):
-            return body.getvalue()
+        more = message.get("more_body", False)
+        if last or len(piece) < _PIECE:
+            last += piece
+            piece = bytes(last) if len(last) >= _PIECE or not more else b""
+        if piece:
+            pieces.append(piece)
+            last.clear()
+        if not more:
+            return pieces
+        if size > LARGE_BYTES:
+            await held.rest(len(piece))
 
 
-def _unpacked(unpacker: Unpacker, body: bytes, room: int) -> bytes:
-    unpacked = unpacker.feed(body, room) if body else b""
+def _unpacked(unpacker: Unpacker, pieces: list[bytes], room: int) -> list[bytes]:
+    unpacked: list[bytes] = []
+    pieces.reverse()
+    while pieces:
+        if piece := pieces.pop():
+            unpacked.append(unpacker.feed(piece, room))
+            room -= len(unpacked[-1])
     unpacker.flush()
     return unpacked
 
@@ -139,16 +158,11 @@ def decoded_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _decoded_large(body: list[bytes], max_values: int) -> dict[str, Any]:
-    """The same for a large text, without stopping the other threads. Takes the text, so that nobody else holds it."""
-    data = body.pop().removeprefix(BYTE_ORDER_MARK)
+def _decoded_large(pieces: list[bytes], max_values: int) -> dict[str, Any]:
+    """The same for a large text, without stopping the other threads. Takes the pieces out of the list."""
+    pieces[0] = pieces[0].removeprefix(BYTE_ORDER_MARK)
     try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise _refused(400, f"the body is not JSON: {_reason(data, error)}") from None
-    del data
-    try:
-        value = parse_large_json(text, max_values)
+        value = parse_large_json(pieces, max_values)
     except TooManyValues:
         raise _refused(
             413, f"The request body has more than {max_values:,} JSON values (limits.body_values).", "too_large"
@@ -157,6 +171,8 @@ def _decoded_large(body: list[bytes], max_values: int) -> dict[str, Any]:
         raise _refused(400, "the body is nested too deeply") from None
     except ValueError as error:
         raise _refused(400, f"the body is not JSON: {error}") from None
+    finally:
+        pieces.clear()
     if not isinstance(value, dict):
         raise _refused(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
     return value

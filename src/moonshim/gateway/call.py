@@ -7,9 +7,12 @@ from typing import Any, Final, TypeVar
 
 from moonshim.config import GatewayKey
 from moonshim.dialect import Dialect
-from moonshim.gateway.admission import LargeWork, Reservation
+from moonshim.errors import MoonshimError
+from moonshim.gateway.admission import LargeWork, Reservation, large_contents
+from moonshim.gateway.large_json import encode_large_json
 from moonshim.gateway.outlet import Outlet
 from moonshim.gateway.record import Record
+from moonshim.json_text import encode
 
 __all__ = ["LARGE_BYTES", "ClientCall"]
 
@@ -23,6 +26,7 @@ class ClientCall:
     """Who asks, what, in which dialect, and the way back. One object for each request."""
 
     __slots__ = (
+        "_contents",
         "body",
         "dialect",
         "headers",
@@ -64,6 +68,8 @@ class ClientCall:
         self.held = held
         """The bytes that its body, and what that refers to, hold in memory."""
         self.threads = threads
+        self._contents: list[list[Any]] = []
+        """What the results of work on a large body consist of."""
         self.tokens = 0
         """What the answer counts for its key."""
         self.keeps_response = False
@@ -78,12 +84,33 @@ class ClientCall:
         """The result of work on the body: at once when that is small, in a thread when it is large."""
         return await self.in_thread(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
+    async def encoded(self, value: Any) -> bytes:
+        """A value as large as the body, as JSON."""
+        return await self.in_thread(encode_large_json, value) if self.is_large else encode(value)
+
     async def grow(self, size: int) -> None:
         """So many bytes more belong to this request: what it refers to in the store."""
         await self.held.grow(size)
 
     async def in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        return await self.threads.run(self.tenant, self.held.limits, work, *args, **kwargs)
+        return await self.threads.run(self.tenant, self.held.limits, self._done, work, *args, **kwargs)
+
+    def _done(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        try:
+            result = work(*args, **kwargs)
+        except MoonshimError as error:
+            error.__context__ = None
+            raise error.with_traceback(None)  # noqa: B904  (its frames hold what the work has made so far)
+        self._contents += large_contents(result)
+        return result
+
+    def release(self) -> None:
+        """The request is over: let go of what it holds, of a large one in steps."""
+        self.body = {}
+        if self._contents:
+            self.threads.free(self._contents, then=self.held.release)
+        else:
+            self.held.release()
 
     @property
     def request_id(self) -> str:

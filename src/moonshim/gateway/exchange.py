@@ -36,7 +36,6 @@ from moonshim.gateway.request_headers import headers_for_host
 from moonshim.gateway.response_headers import to_client
 from moonshim.hosts.problem_body import masked_bytes
 from moonshim.hosts.problems import ERROR_BYTES, read_problem, without
-from moonshim.json_text import encode
 from moonshim.prepare import Asked, Prepared, read_request
 from moonshim.replies import Form, Reading, form_of, read_reply
 from moonshim.stage import TransformerFailed
@@ -291,7 +290,7 @@ class _Asking:
         call = Call(
             url=endpoint_of(provider),
             headers=headers,
-            body=await self._call.worked(encode, self.prepared.body),
+            body=await self._call.encoded(self.prepared.body),
             timeouts=provider.timeouts,
             proxy=provider.proxy,
             ca_bundle=provider.ca_bundle,

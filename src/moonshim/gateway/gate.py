@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from moonshim.config import Config, GatewayKey, Target
 from moonshim.conversation import Reasoning, Text
-from moonshim.errors import Problem
+from moonshim.errors import Problem, Refused
 from moonshim.formats import is_kimi_model
 from moonshim.gateway import logs
-from moonshim.gateway.admission import BodyMemory, LargeWork
+from moonshim.gateway.admission import BodyMemory, LargeWork, RefusalPace
 from moonshim.gateway.attempts import Attempt, Breakers, RetryBudget
 from moonshim.gateway.auth import KeyRing, client_key
 from moonshim.gateway.call import ClientCall
@@ -106,6 +106,7 @@ class Gate:
         self.limiter = Limiter(store)
         self.body_memory = BodyMemory()
         self.large_work = LargeWork()
+        self._refusals = RefusalPace()
         self.recollections = Recollections(store, config.remember_seconds)
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
@@ -197,7 +198,11 @@ class Gate:
     async def _limited(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
         record = call.record
         # Every request has its place, streamed or not: either keeps a host busy.
-        call.outlet.always += await self.limiter.admit(key, call.request_id, record=record)
+        try:
+            call.outlet.always += await self.limiter.admit(key, call.request_id, record=record)
+        except Refused:
+            await self._refusals.wait(call.tenant)
+            raise
         renewing = None
         if key.concurrent_streams is not None:
             renewing = asyncio.create_task(self._renew(call))

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from moonshim.gateway.call import LARGE_BYTES
-from moonshim.gateway.large_json import TooManyValues, parse_large_json
+from moonshim.gateway.large_json import TooManyValues, encode_large_json, parse_large_json
 from moonshim.gateway.memory import key_space
 from moonshim.json_text import decode_object
 from moonshim.store import Store
@@ -132,7 +132,8 @@ class KeptResponses:
         if _ID.fullmatch(id) is None or id in rests_on:
             return False
         space = key_space(tenant)
-        said, answered = await work.worked(msgspec.json.encode, turn), msgspec.json.encode(about)
+        said = await work.worked(encode_large_json, [turn.input, turn.output, turn.before], msgspec.json.encode)
+        answered = msgspec.json.encode(about)
         if len(said) + len(answered) > _LARGEST:
             return False
         await asyncio.gather(
@@ -210,7 +211,7 @@ def _turn(said: bytes | None) -> Turn | None:
         if said is None or len(said) <= LARGE_BYTES:
             return None if said is None else _TURN.decode(said)
         # The lists are what this program wrote; checking all of them again would take the time that this saves.
-        return Turn(*parse_large_json(said.decode(), _MOST_VALUES))
+        return Turn(*parse_large_json([said], _MOST_VALUES))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
         return None
 

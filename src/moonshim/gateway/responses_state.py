@@ -69,7 +69,7 @@ class ResponsesState:
         References to thoughts that nobody knows stay; they are left out later, and told.
         """
         body = {key: value for key, value in body.items() if key != CONTINUES}
-        previous, named = body.get("previous_response_id"), _references(body.get("input"))
+        previous, named = body.get("previous_response_id"), await work.worked(_references, body.get("input"))
         if body.get("conversation") is not None:
             raise refused_conversation(body["conversation"], both=previous is not None)
         if previous is None and not named:
@@ -108,9 +108,7 @@ class ResponsesState:
         self, tenant: str, chain: dict[str, Turn], named: Iterable[str], work: BodyWork
     ) -> dict[str, Turn]:
         """The chain, and the responses that items are named from: by the request, or by those before it."""
-        wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
-        wanted |= {response_of(id) for id in named}
-        more = [id for id in wanted if id is not None and id not in chain]
+        more = await work.worked(_missing, chain, named)
         return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
 
     # --- an answer ---------------------------------------------------------------------------------------------
@@ -120,16 +118,11 @@ class ResponsesState:
         id, output = response.get("id"), response.get("output")
         if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
             return
-        beside = body.get(CONTINUES) or {}
-        given = body.get("input")
-        items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
-        own = [] if not isinstance(items, list) else items[len(items) - beside.get("own", len(items)) :]
-        for place, named in beside.get("references", {}).items():
-            own[int(place)] = {"type": _REFERENCE, "id": named}  # what is kept once is enough
-        turn = Turn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
+        rests_on = (body.get(CONTINUES) or {}).get("rests_on", ())
         about = {key: value for key, value in response.items() if key != "output"}
         try:
-            kept = await self._kept.put(tenant, id, turn, about, beside.get("rests_on", ()), work)
+            turn = await work.worked(_turn, body, id, output)
+            kept = await self._kept.put(tenant, id, turn, about, rests_on, work)
         except (Refused, StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             kept = False
         if not kept:
@@ -198,6 +191,24 @@ class ResponsesState:
         if found is None:
             raise refused_response(id)
         return found
+
+
+def _missing(chain: Mapping[str, Turn], named: Iterable[str]) -> list[str]:
+    """The responses outside a chain that items are named from."""
+    wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
+    wanted |= {response_of(id) for id in named}
+    return [id for id in wanted if id is not None and id not in chain]
+
+
+def _turn(body: Json, id: str, output: list[Json]) -> Turn:
+    """What a response adds to the conversation that its request continues."""
+    beside = body.get(CONTINUES) or {}
+    given = body.get("input")
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    own = [] if not isinstance(items, list) else items[len(items) - beside.get("own", len(items)) :]
+    for place, named in beside.get("references", {}).items():
+        own[int(place)] = {"type": _REFERENCE, "id": named}  # what is kept once is enough
+    return Turn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
 
 
 def _resolved_body(body: Json, chain: dict[str, Turn], turns: dict[str, Turn], limit: int) -> Json:

@@ -17,7 +17,6 @@ from moonshim.config import GatewayKey
 from moonshim.dialect import Dialect
 from moonshim.errors import InvalidInput, Problem, Refused
 from moonshim.gateway import logs
-from moonshim.gateway.admission import Reservation
 from moonshim.gateway.body import BodyGone, read_json
 from moonshim.gateway.call import ClientCall
 from moonshim.gateway.clients import client_name
@@ -92,14 +91,13 @@ class Endpoint:
         self, scope: Scope, headers: Mapping[str, str], record: Record, outlet: Outlet, receive: Receive
     ) -> None:
         gate, view = self._gate, self._gate.view
-        held: Reservation | None = None
+        call: ClientCall | None = None
         try:
             check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
             key = self._identify(view, headers, record)
             if self._counts and not scope.get("extensions", {}).get(ROOM, _ENDLESS)["left"]():
                 raise Refused(NO_DESCRIPTORS)
             tenant = view.tenant(key, headers)
-            held = gate.body_memory.reserve(tenant, view.config.limits)
             call = ClientCall(
                 dialect=self._dialect,
                 headers=headers,
@@ -108,7 +106,7 @@ class Endpoint:
                 outlet=outlet,
                 key=key,
                 tenant=tenant,
-                held=held,
+                held=gate.body_memory.reserve(tenant, view.config.limits),
                 threads=gate.large_work,
             )
             # Whoever is over a limit is refused before any of the body is read.
@@ -126,8 +124,8 @@ class Endpoint:
             elif result is not None:
                 await outlet.respond(200, _json_headers(record), encode(result))
         finally:
-            if held is not None:
-                held.release()
+            if call is not None:
+                call.release()
 
     def _identify(self, view: View, headers: Mapping[str, str], record: Record) -> GatewayKey | None:
         if self._open:

@@ -34,7 +34,7 @@ LAST_SECONDS: Final = 2
 """When everything has finished, or must: how long connections may take to close."""
 READY_SECONDS: Final = 30.0
 """Who does not answer for so long is told of."""
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 """How long a thread that works on a large body may keep the event loop waiting for Python's global lock."""
 MANY_CONNECTIONS: Final = 64
 """From so many on, it is worth a few milliseconds to give their memory back to the system."""
