@@ -26,8 +26,8 @@ __all__ = ["BodyMemory", "LargeWork", "RefusalPace", "Reservation", "large_conte
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 2.0
-READ_BYTES_A_SECOND: Final = 256 * 1024 * 1024
-"""How fast large bodies are read, all together: about a fifth of the event loop's time."""
+READ_BYTES_A_SECOND: Final = 64 * 1024 * 1024
+"""How fast large bodies are read, all together: a small part of the event loop's time."""
 REFUSALS_AT_ONCE: Final = 50
 REFUSALS_A_SECOND: Final = 50
 """For each key."""
