@@ -70,7 +70,7 @@ class Served:
 
     def peak(self) -> int:
         """The most that it was so far."""
-        found = (re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in self._pids)
+        found = (re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in self.pids)
         return sum(int(one[1]) * 1024 for one in found if one is not None)
 
 
