@@ -27,9 +27,9 @@ from bench.workloads import (
     no_two_alike,
     plain_text,
 )
-from moonshim.grammar.kimi_k2 import KimiK2Grammar
-from moonshim.registry import dialect_named
-from moonshim.seal import Sealer
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
+from moonshim.engine.signing import Sealer
 
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
 

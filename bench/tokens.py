@@ -8,7 +8,7 @@ from typing import Final
 from splintr import AnyTokenizer, Tokenizer
 
 from bench.token_texts import MOST, text_of
-from moonshim.tokens import estimate_text
+from moonshim.engine.tokens import estimate_text
 
 OTHERS: Final = ("o200k_base", "qwen3", "deepseek_v3", "glm4")
 """Vocabularies of other families, to see how far the estimate can be used for them."""

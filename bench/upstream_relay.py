@@ -3,7 +3,7 @@
 Run it as `python -m bench.upstream_relay`. The rows, in the same run:
 
 - a bare protocol that only counts what the event loop gives it: the floor
-- `Answer.read` of `moonshim.upstream`
+- `Answer.read` of `moonshim.http_client`
 - aiohttp as it comes, with the loop that its manual shows
 - the same with its own deadline between bytes (`sock_read`), which is a timer for every chunk
 
@@ -24,7 +24,7 @@ import aiohttp
 import uvloop
 
 from moonshim.config import Timeouts
-from moonshim.upstream import Call, Upstream
+from moonshim.http_client import Call, Upstream
 
 STREAMS: Final = 50
 SECONDS_BETWEEN: Final = 0.01
@@ -118,7 +118,7 @@ def plain_aiohttp(silence: float | None) -> Callable[[int], Awaitable[int]]:
 
 READERS: Final[dict[str, Callable[[int], Awaitable[int]]]] = {
     "a bare protocol": bare,
-    "moonshim.upstream": moonshim,
+    "moonshim.http_client": moonshim,
     "aiohttp": plain_aiohttp(None),
     "aiohttp with sock_read": plain_aiohttp(120.0),
 }

@@ -12,7 +12,7 @@ import msgspec
 
 from conformance.checked import Checked
 from conformance.replies import Json
-from moonshim.simulator.reading import read_question
+from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
 
 __all__ = ["area_of", "check", "key_of", "read"]

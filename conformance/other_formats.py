@@ -7,16 +7,16 @@ from typing import Final
 
 from conformance.checked import Checked, plain_arguments
 from conformance.replies import Call, Json, Reply
-from moonshim.assemble import Assembler
-from moonshim.conversation import Reasoning, Text, Tool, ToolCall
-from moonshim.events import Failed, Finished
-from moonshim.grammar.families import grammar_for
-from moonshim.history import declared_tools
-from moonshim.ids import IdRepairer
-from moonshim.options import KimiOptions
-from moonshim.repair.answer import Answer
-from moonshim.repair.names import Declared
-from moonshim.repair.slip import Slip
+from moonshim.engine.assemble import Assembler
+from moonshim.engine.grammar.registry import grammar_for
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.repairer import Answer
+from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.values.conversation import Reasoning, Text, Tool, ToolCall
+from moonshim.engine.values.events import Failed, Finished
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.values.tool_calls import declared_tools
 
 __all__ = ["area_of", "check", "key_of"]
 

@@ -14,8 +14,8 @@ from conformance.checked import Checked
 from conformance.local_host import local_host
 from conformance.replies import Json, sent
 from moonshim.agent import Agent, Provider, ToolEnded, as_marked_text, parse_marked_text, tool
-from moonshim.assemble import Assembler
-from moonshim.dialects.openai_chat.messages import render_messages
+from moonshim.engine.assemble import Assembler
+from moonshim.engine.dialects.openai_chat.messages import render_messages
 from moonshim.simulator import Simulator
 
 __all__ = ["check"]

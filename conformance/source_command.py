@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from conformance.checked import Checked
 from conformance.replies import Json
-from moonshim.chat.commands import COMMANDS, run_command
-from moonshim.chat.opening import Wish, open_session
+from moonshim.chat.commands.registry import COMMANDS, run_command
+from moonshim.chat.setup import Wish, open_session
 from moonshim.errors import MoonshimError
 
 __all__ = ["check"]

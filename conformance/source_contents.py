@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from conformance.replies import Json
-from moonshim.conversation import Message, Part, Speaker, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Message, Part, Speaker, Text, ToolCall, ToolResult
 
 __all__ = ["messages_of"]
 

@@ -19,9 +19,9 @@ from conformance import (
 )
 from conformance.checked import Checked
 from conformance.replies import Json, Request, replies
-from moonshim.conversation import Message, Reasoning
-from moonshim.dialects.openai_chat.messages import render_messages
-from moonshim.replies import form_of
+from moonshim.engine.dialects.openai_chat.messages import render_messages
+from moonshim.engine.response.reply import form_of
+from moonshim.engine.values.conversation import Message, Reasoning
 
 __all__ = ["area_of", "check", "key_of"]
 

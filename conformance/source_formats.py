@@ -8,10 +8,10 @@ import moonshim
 from conformance.checked import Checked, plain_arguments
 from conformance.replies import Json
 from conformance.source_contents import messages_of
-from moonshim.conversation import ToolCall
-from moonshim.dialects import vercel_ai
-from moonshim.dialects.openai_chat.messages import parse_messages
-from moonshim.registry import dialect_named
+from moonshim.engine.dialects import vercel_ai
+from moonshim.engine.dialects.openai_chat.messages import parse_messages
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.values.conversation import ToolCall
 
 __all__ = ["check"]
 

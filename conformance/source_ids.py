@@ -8,9 +8,9 @@ import moonshim
 from conformance.checked import Checked
 from conformance.replies import Json, Request, read_body, replies
 from conformance.source_contents import messages_of
-from moonshim.conversation import Message, ToolCall, ToolResult
-from moonshim.dialects.openai_chat.messages import render_messages
-from moonshim.ids import canonical_id
+from moonshim.engine.dialects.openai_chat.messages import render_messages
+from moonshim.engine.ids import canonical_id
+from moonshim.engine.values.conversation import Message, ToolCall, ToolResult
 
 __all__ = ["check"]
 

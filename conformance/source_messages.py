@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 import moonshim
 from conformance.checked import Checked, plain_arguments
 from conformance.replies import Call, Json, Reply, events_of, read_events
-from moonshim.conversation import Reasoning, ToolCall
-from moonshim.plan import Plan
+from moonshim.engine.plan import Plan
+from moonshim.engine.values.conversation import Reasoning, ToolCall
 
 __all__ = ["check_leak", "check_limits", "check_stream"]
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from conformance.checked import Checked
 from conformance.replies import Json
+from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.errors import CannotExpress
-from moonshim.hosts.schema_flavour import moonshot_schema
 from moonshim.simulator.rules.schema_rules import Limits, check_schema
 
 __all__ = ["area_of", "check", "key_of"]

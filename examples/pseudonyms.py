@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event
-from moonshim.stage import Stage
+from moonshim.engine.stages import Stage
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event
 
 
 class Pseudonyms:

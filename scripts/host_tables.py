@@ -12,10 +12,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
-from moonshim.hosts import needs as cells_module
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.needs import Fixed, Needs
-from moonshim.hosts.table import GENERATIONS, HOSTS
+from moonshim.engine.hosts import profile as cells_module
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.profile import Fixed, Needs
+from moonshim.engine.hosts.table import GENERATIONS, HOSTS
 
 Shown: TypeAlias = dict[str, dict[str, str]]
 """By generation, by cell: the value as people read it."""

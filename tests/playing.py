@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from moonshim import Mender, mend_response, prepare_request, translate_messages
-from moonshim.prepare import Prepared
+from moonshim.engine.prepare import Prepared
 from tests.streams import chunk, read_sse, sse
 
 __all__ = ["Answer", "Call", "Client", "Thought", "chat_answer", "messages_answer"]

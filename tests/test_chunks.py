@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.chunks import mend_chunks
-from moonshim.conversation import Tool
+from moonshim.engine.response.chunks import mend_chunks
+from moonshim.engine.values.conversation import Tool
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
-from moonshim.options import KimiOptions
 from tests.streams import chunk, listen
 
 CALL = "<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"

@@ -17,7 +17,7 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from moonshim import Mender, mend_response, prepare_request
-from moonshim.prepare import Prepared
+from moonshim.engine.prepare import Prepared
 from tests.streams import chunk, sse
 
 PATHS: Final = {

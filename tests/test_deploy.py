@@ -19,11 +19,11 @@ import pytest
 from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR, Config, parse_config
 from moonshim.config.environment import with_overrides
-from moonshim.config.finding import VARIABLE
-from moonshim.gateway.gate import Gate
+from moonshim.config.files.find import VARIABLE
+from moonshim.gateway.process.settings import PORT, ServeSettings, refusal
 from moonshim.gateway.routes import routes_of
-from moonshim.gateway.settings import PORT, ServeSettings, refusal
-from moonshim.serving.listening import is_loopback
+from moonshim.gateway.state import Gate
+from moonshim.http_server.sockets import is_loopback
 from moonshim.store import store_kind
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"

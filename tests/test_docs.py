@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from moonshim.hosts.legal_messages import _DETAILS
+from moonshim.engine.request.messages.call_order import _DETAILS
 
 ROOT: Final = Path(__file__).parent.parent
 SOURCE: Final = ROOT / "src" / "moonshim"

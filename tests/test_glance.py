@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from moonshim.glance import ShortWay
-from moonshim.json_text import decode_object
-from moonshim.mending import ChunkMender
-from moonshim.pipeline import Mender
-from moonshim.plan import plan_for
-from moonshim.prepare import prepare_request
-from moonshim.shapes import Shape
-from moonshim.sse import Frame, render_sse
+from moonshim.engine.plan import plan_for
+from moonshim.engine.prepare import prepare_request
+from moonshim.engine.response.chunk_mender import ChunkMender
+from moonshim.engine.response.fast_path import ShortWay
+from moonshim.engine.response.frame_templates import Shape
+from moonshim.engine.response.stream import Mender
+from moonshim.engine.wire.json_codec import decode_object
+from moonshim.engine.wire.sse import Frame, render_sse
 from tests.streams import chunk, cut, cut_bytes, dumped
 
 CALL = '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{"a": "b c", "d": [1]}<|tool_call_end|>'

@@ -9,17 +9,17 @@ from typing import Any, Final
 import pytest
 
 from moonshim import Mender
-from moonshim.conversation import Request, Tool
-from moonshim.dialect import NUMBER, TEXT, Encoder, Reply
+from moonshim.engine.dialects.protocol import NUMBER, TEXT, Encoder, Reply
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
+from moonshim.engine.response.fast_path import ShortCrossing
+from moonshim.engine.response.pipeline import EventCollector
+from moonshim.engine.response.reply import read_reply
+from moonshim.engine.upstream_events import OnlyText
+from moonshim.engine.values.conversation import Request, Tool
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event, Finished, Opaque, Started
+from moonshim.engine.wire.json_codec import encode
+from moonshim.engine.wire.sse import render_sse
 from moonshim.errors import Problem
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Finished, Opaque, Started
-from moonshim.glance import ShortCrossing
-from moonshim.heard import OnlyText
-from moonshim.json_text import encode
-from moonshim.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.replies import read_reply
-from moonshim.sse import render_sse
-from moonshim.translating import EventCollector
 from tests.properties.scripts import Setting
 from tests.properties.test_short_crossing import Telling, events, long_way, plan_of, same
 from tests.properties.test_short_way import counted

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Message, Text, Tool, ToolCall, ToolResult
-from moonshim.history import CallSeen, ResultSeen, declared_tools, walk_calls
+from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall, ToolResult
+from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, declared_tools, walk_calls
 
 
 def call(id: Any, name: Any = "ls") -> dict[str, Any]:

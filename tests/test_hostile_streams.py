@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from moonshim import Mender, mend_response, prepare_request
-from moonshim.registry import CLIENT_DIALECTS
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS
 from tests.dialects.anthropic.reading import MessagesReader
 from tests.streams import chunk
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from moonshim.registry import CLIENT_DIALECTS
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS
 from tests.playing import Call, Client, Thought, chat_answer, messages_answer
 
 NAMES: Final = ("read_file", "grep")

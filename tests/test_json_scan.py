@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.json_scan import ValueScanner
+from moonshim.engine.wire.json_scanner import ValueScanner
 
 SIZES = (1, 2, 3, 100)
 

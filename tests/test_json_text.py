@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.json_text import decode_object, encode
+from moonshim.engine.wire.json_codec import decode_object, encode
 
 HALF = "\ud83d"
 

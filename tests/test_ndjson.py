@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.ndjson import NdjsonFramer, render_ndjson
-from moonshim.sse import Frame
+from moonshim.engine.wire.ndjson import NdjsonFramer, render_ndjson
+from moonshim.engine.wire.sse import Frame
 from tests.test_sse import WatchedHeld, by_cuts, by_size, joined
 
 BOM = b"\xef\xbb\xbf"

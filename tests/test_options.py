@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from moonshim.engine.values.options import KimiOptions, ToolTokens
 from moonshim.errors import InvalidInput, InvalidOption, MoonshimError
-from moonshim.options import KimiOptions, ToolTokens
 
 # The table of the transformer's first description, word for word.
 DOCUMENTED: dict[str, Any] = {

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Message, Reasoning, Text, Tool, ToolCall
+from moonshim.engine.repair.repair_log import KEPT_REPAIRS
+from moonshim.engine.response.stream import Mender
+from moonshim.engine.values.conversation import Message, Reasoning, Text, Tool, ToolCall
+from moonshim.engine.values.events import Failed, Finished, Repaired
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, MoonshimError
-from moonshim.events import Failed, Finished, Repaired
-from moonshim.options import KimiOptions
-from moonshim.pipeline import Mender
-from moonshim.repair.log import KEPT_REPAIRS
 from tests.streams import DONE, Listener, chunk, dumped, listen, ndjson, parsed, read_sse, sse
 
 CALL = '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.conversation import Message, Text
+from moonshim.engine.response.stream import Mender
+from moonshim.engine.values.conversation import Message, Text
+from moonshim.engine.values.events import Failed, Finished, Repaired
 from moonshim.errors import Problem
-from moonshim.events import Failed, Finished, Repaired
-from moonshim.pipeline import Mender
 from tests.replies.asking import CLIENTS, UPSTREAMS, answer_of, payloads, plan_for_pair
 from tests.streams import chunk, listen, parsed, read_sse, sse
 

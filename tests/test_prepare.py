@@ -20,9 +20,9 @@ from moonshim import (
     mend_response,
     prepare_request,
 )
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
+from moonshim.engine.signing import Sealed, Sealer
 from moonshim.errors import problem_of
-from moonshim.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.seal import Sealed, Sealer
 from tests.streams import chunk, listen, parsed, read_sse, sse
 
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}

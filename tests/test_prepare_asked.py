@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.conversation import Reasoning
+from moonshim.engine.prepare import prepare_request, read_request
+from moonshim.engine.signing import Sealed, Sealer
+from moonshim.engine.values.conversation import Reasoning
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
-from moonshim.options import KimiOptions
-from moonshim.prepare import prepare_request, read_request
-from moonshim.seal import Sealed, Sealer
 from tests.hosts.nasty_requests import NASTY
 from tests.recollection.clients import DIALECTS, Step, asked_of, told
 

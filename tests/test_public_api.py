@@ -84,8 +84,8 @@ def test_importing_the_package_loads_none_of_it() -> None:
 def test_a_name_is_loaded_when_it_is_first_used() -> None:
     program = "import sys, moonshim; moonshim.KimiOptions; print(*(one for one in sys.modules if 'moonshim' in one))"
     loaded = run(program).split()
-    assert "moonshim.options" in loaded
-    assert "moonshim.pipeline" not in loaded
+    assert "moonshim.engine.values.options" in loaded
+    assert "moonshim.engine.response.stream" not in loaded
 
 
 def test_a_star_import_brings_all_of_them() -> None:

@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS
+from moonshim.engine.signing import PREFIX, SealBroken
 from moonshim.errors import InvalidInput
-from moonshim.registry import CLIENT_DIALECTS
-from moonshim.seal import PREFIX, SealBroken
 from tests.playing import Call, Client, Json, Thought, chat_answer, messages_answer
 
 TOOLS: Final = ("ls",)

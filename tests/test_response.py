@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.engine.response.body import Mended, mend_response
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import Failed, Finished, Repaired
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
-from moonshim.events import Failed, Finished, Repaired
-from moonshim.options import KimiOptions
-from moonshim.response import Mended, mend_response
 
 CALL = "<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
 ENTRY = {"id": "functions.ls:0", "type": "function", "function": {"name": "ls", "arguments": "{}"}}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.mending import Choice
-from moonshim.plan import plan_for
-from moonshim.repair.log import RepairLog
-from moonshim.shapes import Shape, learn_shape
+from moonshim.engine.plan import plan_for
+from moonshim.engine.repair.repair_log import RepairLog
+from moonshim.engine.response.chunk_mender import Choice
+from moonshim.engine.response.frame_templates import Shape, learn_shape
 from tests.streams import chunk
 
 

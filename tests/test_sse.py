@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.sse import Fault, Frame, SseFramer, merge_comments, render_sse
+from moonshim.engine.wire.sse import Fault, Frame, SseFramer, merge_comments, render_sse
 
 BOM = b"\xef\xbb\xbf"
 DEEP = b"[" * 100_000

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
-from moonshim.registry import CLIENT_DIALECTS
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS
 from tests.playing import Answer, Call, Client, Json, Thought, chat_answer, messages_answer
 
 NAMES: Final = ("read_file", "grep")

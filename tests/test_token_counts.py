@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Usage
-from moonshim.dialects.anthropic.usage import UsageReader
-from moonshim.dialects.openai_chat import decode as chat
-from moonshim.dialects.openai_responses import decode as responses
+from moonshim.engine.dialects.anthropic.usage import UsageReader
+from moonshim.engine.dialects.openai_chat import decode as chat
+from moonshim.engine.dialects.openai_responses import decode as responses
+from moonshim.engine.values.conversation import Usage
 
 DIALECTS: dict[str, Callable[[Any], Usage | None]] = {
     "openai_chat": lambda count: chat.read_usage(

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.token_texts import MOST, text_of
-from moonshim.conversation import (
+from moonshim.engine.tokens import MEDIA_TOKENS, estimate_text, estimate_tokens
+from moonshim.engine.values.conversation import (
     Media,
     Message,
     Reasoning,
@@ -26,7 +27,6 @@ from moonshim.conversation import (
     ToolChoice,
     ToolResult,
 )
-from moonshim.tokens import MEDIA_TOKENS, estimate_text, estimate_tokens
 
 TEXTS: Final = {kind: text_of(kind) for kind in MOST}
 

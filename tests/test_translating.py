@@ -6,14 +6,14 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from moonshim.conversation import Message, Reasoning, Text, ToolCall
-from moonshim.dialect import Dialect, Reply
-from moonshim.events import CallPiece, Finished
-from moonshim.heard import Broke, Ended, Heard, Spoke
-from moonshim.mending import Released
-from moonshim.plan import Plan, plan_for
-from moonshim.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.translating import Translator
+from moonshim.engine.dialects.protocol import Dialect, Reply
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
+from moonshim.engine.plan import Plan, plan_for
+from moonshim.engine.response.chunk_mender import Released
+from moonshim.engine.response.pipeline import Translator
+from moonshim.engine.upstream_events import Broke, Ended, Heard, Spoke
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import CallPiece, Finished
 from tests.profiles import PROFILE
 from tests.vector_checks import Run, said_in_order, same
 from tests.vector_files import Vector, cases, name_of

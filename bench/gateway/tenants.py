@@ -19,7 +19,7 @@ from multiprocessing.synchronize import Event
 from typing import Any, Final
 
 from bench.gateway.processes import Served, gateway, host, yield_cpu
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 
 CHAT: Final = "/v1/chat/completions"
 RESPONSES: Final = "/v1/responses"

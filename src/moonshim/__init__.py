@@ -12,18 +12,18 @@ The engine is pure: bytes or values in, bytes or values out, no input or output 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moonshim.chunks import mend_chunks
-    from moonshim.conversation import Change, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
+    from moonshim.engine.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
+    from moonshim.engine.hosts.errors.classify import read_problem
+    from moonshim.engine.ids import tool_id_strategy
+    from moonshim.engine.plan import Plan
+    from moonshim.engine.prepare import Prepared, count_tokens, prepare_request, render_problem, translate_messages
+    from moonshim.engine.response.body import Mended, mend_response
+    from moonshim.engine.response.chunks import mend_chunks
+    from moonshim.engine.response.stream import Mender
+    from moonshim.engine.values.conversation import Change, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
+    from moonshim.engine.values.events import Failed, Finished, Repaired
+    from moonshim.engine.values.options import KimiOptions, ToolTokens
     from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, Problem, UnknownFormat
-    from moonshim.events import Failed, Finished, Repaired
-    from moonshim.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
-    from moonshim.hosts.problems import read_problem
-    from moonshim.ids import tool_id_strategy
-    from moonshim.options import KimiOptions, ToolTokens
-    from moonshim.pipeline import Mender
-    from moonshim.plan import Plan
-    from moonshim.prepare import Prepared, count_tokens, prepare_request, render_problem, translate_messages
-    from moonshim.response import Mended, mend_response
 
 __all__ = [
     "CannotExpress",
@@ -65,40 +65,40 @@ __all__ = [
 
 _HOMES = {
     "CannotExpress": "errors",
-    "Change": "conversation",
-    "Failed": "events",
-    "Finished": "events",
+    "Change": "engine.values.conversation",
+    "Failed": "engine.values.events",
+    "Finished": "engine.values.events",
     "InvalidInput": "errors",
     "InvalidOption": "errors",
-    "KimiOptions": "options",
-    "Media": "conversation",
-    "Mended": "response",
-    "Mender": "pipeline",
-    "Message": "conversation",
+    "KimiOptions": "engine.values.options",
+    "Media": "engine.values.conversation",
+    "Mended": "engine.response.body",
+    "Mender": "engine.response.stream",
+    "Message": "engine.values.conversation",
     "MoonshimError": "errors",
-    "Plan": "plan",
-    "Prepared": "prepare",
+    "Plan": "engine.plan",
+    "Prepared": "engine.prepare",
     "Problem": "errors",
-    "Reasoning": "conversation",
-    "Repaired": "events",
-    "Text": "conversation",
-    "Tool": "conversation",
-    "ToolCall": "conversation",
-    "ToolResult": "conversation",
-    "ToolTokens": "options",
+    "Reasoning": "engine.values.conversation",
+    "Repaired": "engine.values.events",
+    "Text": "engine.values.conversation",
+    "Tool": "engine.values.conversation",
+    "ToolCall": "engine.values.conversation",
+    "ToolResult": "engine.values.conversation",
+    "ToolTokens": "engine.values.options",
     "UnknownFormat": "errors",
-    "count_tokens": "prepare",
-    "detect_tool_format": "formats",
-    "format_tools": "formats",
-    "is_kimi_model": "formats",
-    "mend_chunks": "chunks",
-    "mend_response": "response",
-    "parse_tools": "formats",
-    "prepare_request": "prepare",
-    "read_problem": "hosts.problems",
-    "render_problem": "prepare",
-    "tool_id_strategy": "ids",
-    "translate_messages": "prepare",
+    "count_tokens": "engine.prepare",
+    "detect_tool_format": "engine.formats",
+    "format_tools": "engine.formats",
+    "is_kimi_model": "engine.formats",
+    "mend_chunks": "engine.response.chunks",
+    "mend_response": "engine.response.body",
+    "parse_tools": "engine.formats",
+    "prepare_request": "engine.prepare",
+    "read_problem": "engine.hosts.errors.classify",
+    "render_problem": "engine.prepare",
+    "tool_id_strategy": "engine.ids",
+    "translate_messages": "engine.prepare",
 }
 
 if not TYPE_CHECKING:

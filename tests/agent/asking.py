@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
 from moonshim.agent import AnswerStream, Provider
-from moonshim.conversation import Message, Text, Tool, ToolCall, ToolResult
-from moonshim.events import Event
+from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall, ToolResult
+from moonshim.engine.values.events import Event
 from moonshim.simulator import Meant, MeantCall, Model, Question, Simulator
 
 __all__ = ["LIST", "PATIENCE", "Boxes", "Rounds", "boxes_for", "collected", "human", "run", "whole_conversation"]

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from moonshim.agent import Agent, HistoryFile, MessageKept, Provider, RunEnded, tool
 from moonshim.config import Timeouts
-from moonshim.simulator.answer import Meant, MeantCall
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.question import Question, Wire
+from moonshim.simulator.request import Question, Wire
+from moonshim.simulator.response import Meant, MeantCall
 
 __all__ = ["CLEAN", "HALF", "ONCE", "ROUNDS", "EightRounds", "Half", "Host", "go_on"]
 

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.conversation import Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.question import Question
-from moonshim.simulator.seen import Seen
+from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.request import Question
 from tests.agent.eight_rounds import ONCE, ROUNDS
 
 __all__ = ["wrong_at_the_wire", "wrong_in_the_history"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from moonshim.agent import Agent, Provider, RunEnded, Step
 from moonshim.agent.history import History
-from moonshim.conversation import Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult
 from moonshim.simulator import Meant, MeantCall, Question, Simulator
 
 __all__ = [

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from moonshim.agent import read_history
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.question import Wire
+from moonshim.simulator.request import Wire
 from tests.agent.asking import Boxes, boxes_for
 from tests.agent.eight_rounds import CLEAN, ONCE, EightRounds, Half, Host, go_on
 from tests.agent.eight_rounds_checks import wrong_at_the_wire, wrong_in_the_history

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryInUse, read_history
-from moonshim.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
 VECTOR = Path(__file__).parent / "conversation_v1.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moonshim.agent.history import HistoryFile, read_history
-from moonshim.conversation import Message, Text
+from moonshim.engine.values.conversation import Message, Text
 from tests.agent.writing_process import message
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from moonshim.agent import Agent, Provider, RunEnded, ToolBegan, ToolEnded, as_marked_text
 from moonshim.agent.toolbox import toolbox
-from moonshim.conversation import Message, Reasoning, Text, ToolCall, ToolResult
-from moonshim.events import Finished
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.values.events import Finished
 from moonshim.simulator import Meant, MeantCall, Question, Simulator
 from tests.agent.asking import collected, run
 from tests.agent.scripts import steps_of

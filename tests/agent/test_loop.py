@@ -20,9 +20,9 @@ from moonshim.agent import (
     tool,
 )
 from moonshim.agent.history import History
-from moonshim.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.values.events import Finished
 from moonshim.errors import InvalidInput
-from moonshim.events import Finished
 from moonshim.simulator import Simulator
 from tests.agent.asking import run
 from tests.agent.scripts import called, calls_in, check_can_go_on, ending, results_in, said, steps_of, talk

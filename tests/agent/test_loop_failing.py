@@ -10,9 +10,9 @@ from moonshim.agent import Agent, Allowed, NotKept, Provider, RunEnded, ToolBega
 from moonshim.agent.history import History, HistoryNotKept
 from moonshim.agent.history_lines import Line
 from moonshim.agent.tools import AgentTool
-from moonshim.conversation import Message, Sampling, Text, ToolCall
+from moonshim.engine.values.conversation import Message, Sampling, Text, ToolCall
+from moonshim.engine.values.events import Finished, Started
 from moonshim.errors import InvalidInput
-from moonshim.events import Finished, Started
 from tests.agent.asking import run
 from tests.agent.scripts import called, check_can_go_on, ending, results_in, said, steps_of, talk
 

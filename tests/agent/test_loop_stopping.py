@@ -12,8 +12,8 @@ import pytest
 
 from moonshim.agent import Agent, Allowed, NotKept, RunEnded, Step, ToolBegan, tool
 from moonshim.agent.tools import AgentTool
-from moonshim.conversation import Reasoning, Text, ToolCall
-from moonshim.events import BlockDelta, BlockOpened
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
+from moonshim.engine.values.events import BlockDelta, BlockOpened
 from tests.agent.asking import run
 from tests.agent.scripts import Talk, called, check_can_go_on, ending, results_in, said, steps_of, talk
 
@@ -293,7 +293,7 @@ def test_whoever_is_asked_may_be_stopped_too() -> None:
 
 
 def test_a_tool_that_ignores_that_it_is_stopped_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moonshim.agent.running.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("moonshim.agent.execution.GRACE_SECONDS", 0.01)
 
     async def test() -> None:
         began, let_go = asyncio.Event(), asyncio.Event()

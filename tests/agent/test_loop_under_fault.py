@@ -16,7 +16,7 @@ import pytest
 
 from moonshim.agent import Agent, HistoryFile, read_history
 from moonshim.agent.history import History
-from moonshim.conversation import Message
+from moonshim.engine.values.conversation import Message
 from moonshim.simulator import Simulator
 from tests.agent.asking import run
 from tests.agent.scripts import Script, called, check_can_go_on, ending, results_in, said, steps_of

@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 
 from moonshim.agent import Provider
 from moonshim.agent.marked_text import MARKS, as_marked_text, parse_marked_text
-from moonshim.assemble import assemble
-from moonshim.conversation import Message, Part, Reasoning, Text, ToolCall, Usage
+from moonshim.engine.assemble import assemble
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall, Usage
+from moonshim.engine.values.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockKind,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+)
 from moonshim.errors import InvalidInput
-from moonshim.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, BlockSigned, Event, Failed, Finished
 from moonshim.simulator import Simulator
 from tests.agent.asking import LIST, human, run
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import pytest
 
 from moonshim.agent import Agent, Allowed, Provider, tool
-from moonshim.conversation import Message, Text, Tool, ToolCall
+from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall
+from moonshim.engine.values.events import Failed
 from moonshim.errors import InvalidInput, MoonshimError
-from moonshim.events import Failed
 from tests.agent.asking import run
 from tests.agent.scripts import called, ending, results_in, said, steps_of, talk
 

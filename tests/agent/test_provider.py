@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 
 from moonshim.agent import AnswerFailed, Provider
-from moonshim.agent.asking import answered
-from moonshim.conversation import Message, Reasoning, Sampling, Text, Thinking, Tool, ToolCall
+from moonshim.agent.stream import answered
+from moonshim.engine.values.conversation import Message, Reasoning, Sampling, Text, Thinking, Tool, ToolCall
+from moonshim.engine.values.events import BlockDelta, BlockOpened, Finished, Repaired
 from moonshim.errors import InvalidInput
-from moonshim.events import BlockDelta, BlockOpened, Finished, Repaired
 from moonshim.simulator import Meant, MeantCall, Simulator
-from moonshim.simulator.natures import NATURES
-from moonshim.simulator.question import Question
+from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.request import Question
 from tests.agent.asking import LIST, Boxes, Rounds, boxes_for, collected, human, run, whole_conversation
 
 KEY: Final = "sk-the-secret-of-the-test"

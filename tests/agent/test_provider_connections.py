@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 from moonshim.agent import AnswerStream, Provider, as_marked_text
-from moonshim.events import BlockDelta, Failed, Finished
+from moonshim.engine.values.events import BlockDelta, Failed, Finished
+from moonshim.http_client import Upstream
 from moonshim.simulator import Simulator
-from moonshim.upstream import Upstream
 from tests.agent.asking import LIST, collected, human, run
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks
 

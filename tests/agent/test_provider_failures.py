@@ -10,7 +10,7 @@ import pytest
 
 from moonshim.agent import Provider
 from moonshim.config import Timeouts
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished
 from moonshim.simulator import FAULTS, Simulator
 from moonshim.simulator.fault import Fault
 from tests.agent.asking import LIST, Boxes, boxes_for, collected, human, run

@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct
 
 from moonshim.agent import Provider
-from moonshim.conversation import Reasoning, Text, ToolCall
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
 from moonshim.simulator import FAULTS
-from moonshim.simulator.question import Wire
+from moonshim.simulator.request import Wire
 from tests.agent.asking import Boxes, Rounds, boxes_for, run, whole_conversation
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 
 from moonshim.agent import Provider
-from moonshim.conversation import Message, Text, Tool, ToolCall, ToolResult
-from moonshim.events import Failed, Finished
-from moonshim.formats import STRUCTURED_FORMATS, TEXT_FORMATS
-from moonshim.formats.prompting import calls_as_text, describe_tools
+from moonshim.engine.formats import STRUCTURED_FORMATS, TEXT_FORMATS
+from moonshim.engine.formats.prompting import calls_as_text, describe_tools
+from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall, ToolResult
+from moonshim.engine.values.events import Failed, Finished
 from moonshim.simulator import Meant, Simulator
-from moonshim.simulator.question import Question
+from moonshim.simulator.request import Question
 from tests.agent.asking import run
 
 WEATHER: Final = Tool(

@@ -15,7 +15,7 @@ from moonshim.agent.toolbox.folder import Folder
 from moonshim.agent.toolbox.search import Search
 from moonshim.agent.toolbox.shell import Shell
 from moonshim.agent.tools import ToolFailed, tool
-from moonshim.conversation import Message, Text
+from moonshim.engine.values.conversation import Message, Text
 from tests.agent.asking import run
 
 

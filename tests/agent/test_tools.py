@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from moonshim.agent.tools import AgentTool, ArgumentsInvalid, tool, tools_by_name
-from moonshim.conversation import Tool
+from moonshim.engine.values.conversation import Tool
 from moonshim.errors import InvalidInput
 
 

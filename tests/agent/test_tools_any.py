@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.agent.tools import AgentTool, ArgumentsInvalid, tool
-from moonshim.prepare import prepare_request
+from moonshim.engine.prepare import prepare_request
+from moonshim.simulator.model.schema_check import allows
 from moonshim.simulator.rules.request_rules import check_chat
-from moonshim.simulator.schema_check import allows
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 NAMES = st.sampled_from(["a", "b", "path", "title", "type", "items", "properties", "default", "from_", "ümlaut"])

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from moonshim.agent.history import HistoryFile, HistoryNotKept
-from moonshim.conversation import Message, Text
+from moonshim.engine.values.conversation import Message, Text
 
 
 def message(number: int, size: int = 2000) -> Message:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from moonshim.chat.choices import Choices, NoSuchModel
-from moonshim.chat.ledger import Ledger
+from moonshim.chat.usage import Ledger
 from moonshim.config import Config, Price, Provider, Secret, config_from_environment
-from moonshim.conversation import Usage
-from moonshim.events import Repaired
+from moonshim.engine.values.conversation import Usage
+from moonshim.engine.values.events import Repaired
 
 MOONSHOT = Provider(
     name="moonshot", api_base_url="https://api.moonshot.ai/v1", models=("kimi-k3", "kimi-k2.5"), keys=(Secret("sk-1"),)

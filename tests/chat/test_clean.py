@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from moonshim.chat.clean import clean, clean_line
+from moonshim.chat.render.sanitize import clean, clean_line
 
 HOSTILE = {
     "clears the screen": "\x1b[2J",

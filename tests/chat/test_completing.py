@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moonshim.chat.completing import file_names
+from moonshim.chat.terminal.completion import file_names
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from moonshim.chat.commands import COMMANDS
-from moonshim.chat.once import EXIT_CODES
+from moonshim.chat.commands.registry import COMMANDS
+from moonshim.chat.oneshot import EXIT_CODES
 from moonshim.cli.chat import parser
 from scripts.record_chat import PAGE, page_part, record, recorded_part
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.chat.painter import Painter
+from moonshim.chat.terminal.painter import Painter
 
 ROWS, COLUMNS = 12, 20
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.agent.running import ALLOWED, Allowed
+from moonshim.agent.execution import ALLOWED, Allowed
 from moonshim.agent.toolbox import toolbox
-from moonshim.chat.permission import Answer, Grant, Permission, grant_for
-from moonshim.conversation import ToolCall
+from moonshim.chat.permissions import Answer, Grant, Permission, grant_for
+from moonshim.engine.values.conversation import ToolCall
 
 READERS = {
     "git status": "git status",

@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from moonshim.chat.render import lines_of
-from moonshim.chat.screen import Called, Item, Said, Thought, Told
+from moonshim.chat.render.items import lines_of
+from moonshim.chat.render.screen import Called, Item, Said, Thought, Told
 from tests.chat.test_clean import HOSTILE
 
 STYLING = re.compile(r"\x1b\[[\d;]*m")

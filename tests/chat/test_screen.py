@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from moonshim.agent.events import MessageKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
-from moonshim.chat.screen import Called, Item, Said, Screen, Thought, Told
-from moonshim.conversation import Message, Text, ToolCall, ToolResult
-from moonshim.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Failed, Finished, Repaired
+from moonshim.chat.render.screen import Called, Item, Said, Screen, Thought, Told
+from moonshim.engine.values.conversation import Message, Text, ToolCall, ToolResult
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Failed, Finished, Repaired
 
 LS = ToolCall("hist_tool_1", "bash", '{"command": "ls"}')
 CAT = ToolCall("hist_tool_2", "bash", '{"command": "cat x"}')

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from moonshim.agent.history import HistoryError
-from moonshim.chat.exporting import EXPORTS, exported
-from moonshim.chat.shelf import Shelf
-from moonshim.conversation import Message, Reasoning, Text, ToolCall, ToolResult
+from moonshim.chat.conversations import Shelf
+from moonshim.chat.export import EXPORTS, exported
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 
 TALK = (
     Message("human", (Text("What is\nhere? \x1b[2J"),)),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moonshim.chat.commands import COMMANDS
+from moonshim.chat.commands.registry import COMMANDS
 from tests.chat.talking import Talk, in_folder
 
 pytest.importorskip("pty")

@@ -13,9 +13,9 @@ from openai import APIStatusError, AsyncOpenAI
 
 from moonshim.cli.demo_service import demo_config, open_demo
 from moonshim.config import LOOKED_FOR
-from moonshim.gateway.settings import ServeSettings
-from moonshim.serving.server import serve_inside
-from moonshim.simulator.models import MODELS
+from moonshim.gateway.process.settings import ServeSettings
+from moonshim.http_server.server import serve_inside
+from moonshim.simulator.host.models import MODELS
 
 SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Any = {"type": "function", "function": {"name": "get_weather", "parameters": SCHEMA}}

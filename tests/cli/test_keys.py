@@ -14,7 +14,7 @@ import pytest
 
 from moonshim.cli import keys
 from moonshim.config import GatewayKey, load_config
-from moonshim.gateway.auth import KeyRing, digest_of
+from moonshim.gateway.inbound.auth import KeyRing, digest_of
 
 TOML = """\
 # Our gateway. Ask before you change it.

@@ -83,7 +83,7 @@ def test_help_imports_no_command_and_nothing_that_costs_time() -> None:
     assert "moonshim.cli.console" in loaded
     assert not loaded & {
         "moonshim.cli.mend",
-        "moonshim.pipeline",
+        "moonshim.engine.response.stream",
         "msgspec",
         "importlib.metadata",
         "asyncio",

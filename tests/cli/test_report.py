@@ -15,7 +15,7 @@ import moonshim
 from moonshim.cli import console
 from moonshim.cli.mend_options import EXPLAINED
 from moonshim.cli.mend_report import Outcome, render_json, render_table
-from moonshim.events import Failed, Finished, Repaired
+from moonshim.engine.values.events import Failed, Finished, Repaired
 from tests.cli.command import CLEAN, EXAMPLE, RESPONSE, mend
 
 PLAIN = console.Paint(None)

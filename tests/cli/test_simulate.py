@@ -17,10 +17,10 @@ from openai import APIStatusError, BadRequestError, OpenAI
 
 from moonshim.cli import main
 from moonshim.cli.simulate import ACTIONS, parser
-from moonshim.simulator.choosing import read_model, read_names
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.natures import NATURES
-from moonshim.simulator.scenario import BUILT_IN
+from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.model.scenario import BUILT_IN
+from moonshim.simulator.selection import read_model, read_names
 from tests.cli.command import Done, environment, moonshim_
 from tests.cli.running import running
 

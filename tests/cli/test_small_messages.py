@@ -11,7 +11,7 @@ import pytest
 
 import moonshim
 from moonshim.agent import Provider
-from moonshim.conversation import Thinking
+from moonshim.engine.values.conversation import Thinking
 from tests.cli.command import MOONSHIM, environment, moonshim_
 from tests.cli.running import Running, running
 

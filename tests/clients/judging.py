@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moonshim.simulator.seen import Seen
+from moonshim.simulator.http.seen import Seen
 from tests.clients.client import Client
 
 __all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "said_otherwise", "summary"]

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from moonshim.simulator.answer import Meant
-from moonshim.simulator.question import Offered, Question, Turn
-from moonshim.simulator.scenario_file import parse_scenario
-from moonshim.simulator.seen import Seen
+from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.model.scenario_file import parse_scenario
+from moonshim.simulator.request import Offered, Question, Turn
+from moonshim.simulator.response import Meant
 from tests.clients.cases import CASES
 from tests.clients.client import Client, Place
 from tests.clients.every_client import CLIENTS

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.config.example import EXAMPLE
-from moonshim.config.json_file import read_json
+from moonshim.config.files.json_file import read_json
+from moonshim.config.files.toml_lines import toml_lines
 from moonshim.config.problems import Path, shown_path
-from moonshim.config.toml_lines import toml_lines
 
 MARKED = '''
 top = 1                                     # top

@@ -25,7 +25,7 @@ from moonshim.config import (
 )
 from moonshim.config.environment import KNOWN_HOSTS
 from moonshim.config.problems import ConfigError
-from moonshim.config.settings_tables import GATEWAY_KEYS
+from moonshim.config.tables.settings import GATEWAY_KEYS
 from tests.config.texts import PROVIDER, toml
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "configuration.md").read_text("utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.config import Config, ConfigError, Price, parse_config
-from moonshim.config.price_table import price_of
+from moonshim.config.tables.prices import price_of
 
 PROVIDER = '[[providers]]\nname = "p"\napi_base_url = "https://h"\n'
 

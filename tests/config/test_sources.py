@@ -19,8 +19,8 @@ from moonshim.config import (
     warnings_of,
 )
 from moonshim.config.environment import KNOWN_HOSTS, KnownHost
-from moonshim.config.finding import user_folders
-from moonshim.hosts.detect import host_of, needs_for
+from moonshim.config.files.find import user_folders
+from moonshim.engine.hosts.detect import host_of, needs_for
 from tests.config.texts import PROVIDER, toml
 
 

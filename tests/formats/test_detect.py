@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.errors import InvalidInput, UnknownFormat
-from moonshim.formats import (
+from moonshim.engine.formats import (
     STRUCTURED_FORMATS,
     TEXT_FORMATS,
     TOOL_FORMATS,
@@ -17,6 +16,7 @@ from moonshim.formats import (
     is_kimi_model,
     kimi_generation,
 )
+from moonshim.errors import InvalidInput, UnknownFormat
 
 KIMI = {
     "kimi-k2-0711-preview": "k2",

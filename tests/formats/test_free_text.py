@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moonshim.formats.free_text import InputReader
+from moonshim.engine.formats.free_text import InputReader
 
 
 def read(*pieces: str) -> str:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim import CannotExpress, InvalidInput, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
-from moonshim.conversation import ToolChoice
-from moonshim.formats import TEXT_FORMATS
-from moonshim.formats.prompting import as_text, calls_as_text, describe_tools, results_as_text
-from moonshim.grammar.events import CallBegan, CallGrew
-from moonshim.grammar.families import grammar_for
+from moonshim.engine.formats import TEXT_FORMATS
+from moonshim.engine.formats.prompting import as_text, calls_as_text, describe_tools, results_as_text
+from moonshim.engine.grammar.protocol import CallBegan, CallGrew
+from moonshim.engine.grammar.registry import grammar_for
+from moonshim.engine.values.conversation import ToolChoice
 
 GRAMMARS: Final = {"hermes": "hermes", "xml": "qwen_xml", "llama": "llama_json"}
 SCHEMA: Final = {

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Tool
+from moonshim.engine.formats import TOOL_FORMATS, ToolFormat, format_tools, parse_tools
+from moonshim.engine.values.conversation import Tool
 from moonshim.errors import CannotExpress, InvalidInput, UnknownFormat
-from moonshim.formats import TOOL_FORMATS, ToolFormat, format_tools, parse_tools
 
 SCHEMA = {
     "type": "object",

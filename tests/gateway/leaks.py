@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from structlog.testing import capture_logs
 
 from moonshim.config import Config, Provider, Retries, Timeouts
-from moonshim.gateway.record import Record
+from moonshim.gateway.observe.record import Record
 from tests.gateway.faults import Connection, Json, Reply, answer_of, ask, body_of, connected, heard, sending
 from tests.gateway.hosts import Host, Script
 from tests.gateway.running import Running, config_for, running

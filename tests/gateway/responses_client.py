@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
-from moonshim.gateway.record import Record
-from moonshim.gateway.responses_state import ResponsesState
-from moonshim.prepare import read_request
-from moonshim.response import mend_response
+from moonshim.engine.prepare import read_request
+from moonshim.engine.response.body import mend_response
+from moonshim.gateway.memory.responses import ResponsesState
+from moonshim.gateway.observe.record import Record
 
 __all__ = ["SECRET", "TOOL", "Client", "record"]
 

@@ -15,8 +15,8 @@ from openai import AsyncOpenAI
 
 from moonshim.config import Config, Provider, Secret
 from moonshim.gateway.app import build_app
-from moonshim.gateway.gate import Gate
-from moonshim.serving.protocol import protocol_with
+from moonshim.gateway.state import Gate
+from moonshim.http_server.protocol import protocol_with
 
 __all__ = ["Running", "config_for", "running"]
 

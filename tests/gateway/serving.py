@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.process.settings import ServeSettings
 from tests.cli.command import ROOT, environment
 
 DEADLINE: Final = 20.0
@@ -26,17 +26,17 @@ import sys
 import msgspec
 from moonshim.errors import MoonshimError
 from moonshim.gateway import logs
-from moonshim.gateway.settings import ServeSettings, opening
-from moonshim.serving.listening import bind
+from moonshim.gateway.process.settings import ServeSettings, opening
+from moonshim.http_server.sockets import bind
 
 settings = msgspec.json.decode(sys.argv[1], type=ServeSettings)
 logs.configure(settings.log_level)
 try:
     if settings.workers > 1:
-        from moonshim.gateway.workers import supervise
+        from moonshim.gateway.process.workers import supervise
         code = supervise(settings, lambda port: print(port, flush=True))
     else:
-        from moonshim.serving.server import run
+        from moonshim.http_server.server import run
         sockets = bind(settings.host, settings.port)
         ready = lambda: print(sockets[0].getsockname()[1], flush=True)
         code = run(opening(settings), sockets, graceful_seconds=settings.graceful_seconds, ready=ready)

@@ -11,9 +11,9 @@ from typing import Any
 
 from moonshim.config import Limits
 from moonshim.errors import MoonshimError
-from moonshim.gateway.metrics import Metrics
-from moonshim.gateway.record import Record
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.observe.metrics import Metrics
+from moonshim.gateway.observe.record import Record
+from moonshim.gateway.process.settings import ServeSettings
 
 
 class SmallService:

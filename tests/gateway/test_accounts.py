@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.config import GatewayKey, TransformerUse
-from moonshim.gateway.auth import new_key
-from moonshim.serving import logs
+from moonshim.gateway.inbound.auth import new_key
+from moonshim.http_server import logs
 from tests.gateway.faults import CLIENTS, answer_of, body_of, heard, sending, short_stream
 from tests.gateway.hosts import Asked, Peer, chunked, chunks, run
 from tests.gateway.leaks import scene

@@ -18,8 +18,8 @@ from moonshim.errors import (
     UpstreamUnreachable,
     problem_of,
 )
-from moonshim.gateway.attempts import Attempts, Breakers, RetryBudget
-from moonshim.upstream.again import FIRST_PAUSE
+from moonshim.gateway.outbound.attempts import Attempts, Breakers, RetryBudget
+from moonshim.http_client.retry import FIRST_PAUSE
 
 RETRIES: Final = Retries()
 TARGETS: Final = [

@@ -10,8 +10,8 @@ import pytest
 
 from moonshim.config import GatewayKey
 from moonshim.errors import Problem, Refused
-from moonshim.gateway import auth
-from moonshim.gateway.auth import KeyRing, client_key, digest_of, is_digest, new_key
+from moonshim.gateway.inbound import auth
+from moonshim.gateway.inbound.auth import KeyRing, client_key, digest_of, is_digest, new_key
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

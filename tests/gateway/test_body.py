@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from moonshim.config import Limits
+from moonshim.engine.dialects.registry import dialect_named
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.admission import BodyMemory, LargeWork
-from moonshim.gateway.body import BodyGone, decoded_object, read_body, read_json
-from moonshim.gateway.call import LARGE_BYTES, ClientCall
-from moonshim.gateway.outlet import Outlet
-from moonshim.gateway.record import Record
-from moonshim.registry import dialect_named
+from moonshim.gateway.client_stream import Outlet
+from moonshim.gateway.inbound.admission import BodyMemory, LargeWork
+from moonshim.gateway.inbound.body import BodyGone, decoded_object, read_body, read_json
+from moonshim.gateway.inbound.call import LARGE_BYTES, ClientCall
+from moonshim.gateway.observe.record import Record
 
 SMALL = Limits(body_bytes=1000)
 TEXT = json.dumps({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "größer 🌙" * 20}]}).encode()

@@ -12,7 +12,7 @@ import trustme
 
 from moonshim.cli.doctor import advice, verdict
 from moonshim.config import Config, KeySource, Provider, Secret, TransformerUse, endpoint_of
-from moonshim.gateway.checkup import Checkup, Finding, check_providers
+from moonshim.doctor.checkup import Checkup, Finding, check_providers
 from tests.gateway.hosts import Asked, Host, Peer, Script, run, whole
 
 KEY: Final = "a-key-that-looks-like-nothing"

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.config import Config, GatewayKey, Retries
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 from tests.gateway.hosts import Asked, Host, Peer
 from tests.gateway.official_clients import Packages, Result
 from tests.gateway.stages import Stage, stage

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from moonshim.gateway.stream_log import StreamLogs
+from moonshim.gateway.observe.stream_log import StreamLogs
 from tests.gateway.faults import CLIENTS, UPSTREAMS, body_of
 from tests.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
 from tests.gateway.leaks import scene

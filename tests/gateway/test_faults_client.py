@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config import Retries
-from moonshim.gateway.outlet import Outlet
+from moonshim.gateway.client_stream import Outlet
 from tests.gateway.faults import CLIENTS, UPSTREAMS, Connection, answer_of, body_of, heard, sending, short_stream
 from tests.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
 from tests.gateway.leaks import Scene, resident, scene

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.config import GatewayKey
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 from moonshim.store.redis import RedisStore
 from tests.gateway.faults import CLIENTS, Json, answer_of, body_of, error_of, heard, sending, short_stream
 from tests.gateway.hosts import Asked, Peer, chunked, chunks, run

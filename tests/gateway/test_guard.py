@@ -6,7 +6,7 @@ import pytest
 
 from moonshim.config import Config, GatewayKey
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
+from moonshim.gateway.inbound.origin import check_origin, cors_headers, preflight_headers
 
 KEYS = (GatewayKey(name="a", digest="sha256:" + "0" * 64),)
 PAGE = "https://chat.example.com"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config import Retries, Timeouts
-from moonshim.gateway.outlet import Outlet
-from moonshim.registry import dialect_named
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.gateway.client_stream import Outlet
 from tests.gateway.faults import (
     CLIENTS,
     UPSTREAMS,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.gateway import large_json
-from moonshim.gateway.large_json import TooManyValues, encode_large_json, parse_large_json
+from moonshim.gateway.inbound import large_json
+from moonshim.gateway.inbound.large_json import TooManyValues, encode_large_json, parse_large_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moonshim.config import GatewayKey
-from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
+from moonshim.engine.tokens import estimate_tokens
+from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.limits import LEASE_SECONDS, Limiter, Used, tokens_of
-from moonshim.gateway.record import Record
+from moonshim.gateway.inbound.limits import LEASE_SECONDS, Limiter, Used, tokens_of
+from moonshim.gateway.observe.record import Record
 from moonshim.store import Store, StoreUnavailable
 from moonshim.store.memory import MemoryStore
 from moonshim.store.sqlite import SqliteStore
-from moonshim.tokens import estimate_tokens
 from tests.profiles import examples
 
 START = 1_763_200_000.0 - 1_763_200_000.0 % 60

@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import pytest
 
-from moonshim.gateway import logs
-from moonshim.gateway.log_lines import WORDS, fields_of, human_line
-from moonshim.gateway.record import Record
-from moonshim.serving.log_lines import without_secrets
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.log_lines import WORDS, fields_of, human_line
+from moonshim.gateway.observe.record import Record
+from moonshim.http_server.log_lines import without_secrets
 from tests.cli.command import ROOT
 
 pty = pytest.importorskip("pty")

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config.model import Config, Secret
-from moonshim.conversation import Message, Reasoning, Text, ToolCall
-from moonshim.gateway import memory
-from moonshim.gateway.memory import Recollections
-from moonshim.gateway.record import Record
-from moonshim.gateway.secret import minting_secret
-from moonshim.prepare import read_request
+from moonshim.engine.prepare import read_request
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.gateway.memory import reasoning as memory
+from moonshim.gateway.memory.reasoning import Recollections
+from moonshim.gateway.memory.secret import minting_secret
+from moonshim.gateway.observe.record import Record
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
 from tests.redis_server import RedisCluster, RedisServer, running_cluster, running_redis

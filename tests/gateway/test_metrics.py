@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.gateway import logs
-from moonshim.gateway.metrics import Metrics
-from moonshim.gateway.record import Record
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.metrics import Metrics
+from moonshim.gateway.observe.record import Record
+from moonshim.gateway.process.settings import ServeSettings
 from tests.cli.command import ROOT
 from tests.gateway.serving import Serving, serving, wait_until
 

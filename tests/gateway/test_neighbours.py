@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.config import Config, GatewayKey, Secret
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
 from tests.gateway.running import MODEL, config_for, running
 from tests.playing import Call, Thought, chat_answer

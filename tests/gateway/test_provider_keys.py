@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moonshim.config import Provider, Secret
 from moonshim.errors import Problem, ProblemKind
-from moonshim.gateway.provider_keys import ProviderKeys
+from moonshim.gateway.outbound.provider_keys import ProviderKeys
 
 KEYS: Final = tuple(Secret(f"sk-{name}") for name in ("one", "two", "three"))
 PROVIDER: Final = Provider(name="moonshot", api_base_url="https://api.test/v1", keys=KEYS)

@@ -11,7 +11,7 @@ import pytest
 
 from moonshim.config import GatewayKey
 from moonshim.errors import InvalidInput
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 from tests.gateway.hosts import Asked, Host, Peer, run, whole
 from tests.gateway.running import MODEL, config_for, running
 from tests.playing import Thought, chat_answer

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from moonshim.config import Config, Limits, Provider, load_config
-from moonshim.gateway import logs
-from moonshim.gateway.reload import Reloader, watch
-from moonshim.gateway.settings import ServeSettings, refusal
+from moonshim.gateway.observe import logs
+from moonshim.gateway.process.reload import Reloader, watch
+from moonshim.gateway.process.settings import ServeSettings, refusal
 
 GOOD = '[[providers]]\nname = "{name}"\napi_base_url = "http://127.0.0.1:1/v1"\nmodels = ["kimi-k2.5"]\n'
 

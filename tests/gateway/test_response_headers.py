@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.gateway.response_headers import to_client, to_host
+from moonshim.gateway.outbound.response_headers import to_client, to_host
 
 KEPT_FROM_CLIENTS = [
     "set-cookie",

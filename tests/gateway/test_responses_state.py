@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from moonshim.engine.prepare import render_problem
 from moonshim.errors import Refused
-from moonshim.gateway import responses_kept
-from moonshim.gateway.memory import key_space
-from moonshim.gateway.responses_kept import Turn
-from moonshim.gateway.responses_state import ResponsesState
-from moonshim.prepare import render_problem
+from moonshim.gateway.memory import response_records as responses_kept
+from moonshim.gateway.memory.reasoning import key_space
+from moonshim.gateway.memory.response_records import Turn
+from moonshim.gateway.memory.responses import ResponsesState
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
 from tests.gateway.responses_client import TOOL, Client, record

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config import GatewayKey, Retries, TransformerUse
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 from tests.gateway.faults import (
     CLIENTS,
     Json,

@@ -8,7 +8,7 @@ import pytest
 
 from moonshim.config import Config, Provider
 from moonshim.errors import Refused
-from moonshim.gateway.routing import Router
+from moonshim.gateway.outbound.routing import Router
 
 
 def provider(name: str, *models: str) -> Provider:

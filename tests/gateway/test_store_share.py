@@ -9,7 +9,7 @@ from typing import Any, Final
 import aiohttp
 
 from moonshim.config import GatewayKey
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 from tests.gateway.hosts import Asked, Host, Peer, run, whole
 from tests.gateway.running import MODEL, config_for, running
 from tests.playing import Thought, chat_answer

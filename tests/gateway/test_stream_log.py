@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from moonshim.conversation import Change
-from moonshim.gateway.record import Record
-from moonshim.gateway.stream_header import REQUEST_LIMIT, StreamHeader, read_header, render_header
-from moonshim.gateway.stream_log import StreamLogs
-from moonshim.options import KimiOptions
+from moonshim.engine.values.conversation import Change
+from moonshim.engine.values.options import KimiOptions
+from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.stream_header import REQUEST_LIMIT, StreamHeader, read_header, render_header
+from moonshim.gateway.observe.stream_log import StreamLogs
 from tests.cli.command import mend, mended
 from tests.gateway.serving import wait_until
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from openai.types.responses import CompactedResponse
 
+from moonshim.engine.prepare import prepare_request
+from moonshim.engine.signing import Sealer
 from moonshim.errors import Refused
-from moonshim.gateway.summary import compacted, summary_request
-from moonshim.prepare import prepare_request
-from moonshim.seal import Sealer
+from moonshim.gateway.memory.summary import compacted, summary_request
 from tests.gateway.responses_client import SECRET, TOOL
 
 BODY: dict[str, Any] = {

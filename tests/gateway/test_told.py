@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from moonshim.config import Provider, TransformerUse
-from moonshim.gateway import logs
+from moonshim.gateway.observe import logs
 from tests.gateway.hosts import Asked, Host, Peer, run, whole
 from tests.gateway.running import MODEL, config_for, running
 from tests.playing import Call, Thought, chat_answer

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.process.settings import ServeSettings
 from tests.gateway.serving import Serving, serving, wait_until
 
 

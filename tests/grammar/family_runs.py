@@ -11,9 +11,9 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from moonshim.conversation import Tool
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
-from moonshim.grammar.families import grammar_for
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.engine.grammar.registry import grammar_for
+from moonshim.engine.values.conversation import Tool
 
 SIZES: Final = (1, 2, 3, 7, 1000)
 CUTS: Final = st.lists(st.integers(0, 1 << 16), max_size=30)

@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from moonshim.grammar.events import Channel, Grammar
+from moonshim.engine.grammar.protocol import Channel, Grammar
 from tests.grammar.family_runs import Vector, grammar_of
 
 TOOLS: Final = ("ls", "put", "mixed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.bare_names import BareNames, bare_names, ends_in_word
+from moonshim.engine.grammar.shared.bare_names import BareNames, bare_names, ends_in_word
 
 NAMES = BareNames(["ls", "read_file", "mcp.git-log"])
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Tool
-from moonshim.grammar.declared_kinds import ANYTHING, DeclaredKinds
+from moonshim.engine.grammar.shared.declared_kinds import ANYTHING, DeclaredKinds
+from moonshim.engine.values.conversation import Tool
 
 SCHEMAS: dict[str, tuple[Any, str]] = {
     "a type": ({"type": "string"}, "string"),

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from moonshim.conversation import Tool
+from moonshim.engine.grammar.protocol import CallBegan, Channel, Said
+from moonshim.engine.grammar.registry import GRAMMARS, grammar_for
+from moonshim.engine.values.conversation import Tool
+from moonshim.engine.values.options import ToolTokens
 from moonshim.errors import InvalidInput
-from moonshim.grammar.events import CallBegan, Channel, Said
-from moonshim.grammar.families import GRAMMARS, grammar_for
-from moonshim.options import ToolTokens
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -43,8 +43,8 @@ def test_kimi_gets_the_names_and_its_own_markers() -> None:
 
 def test_only_the_family_that_is_needed_is_loaded() -> None:
     program = (
-        "import sys; from moonshim.grammar.families import grammar_for; grammar_for('hermes', 'text');"
-        "print([name for name in sys.modules if name.startswith('moonshim.grammar.') and"
+        "import sys; from moonshim.engine.grammar.registry import grammar_for; grammar_for('hermes', 'text');"
+        "print([name for name in sys.modules if name.startswith('moonshim.engine.grammar.') and"
         " name.split('.')[2] in ('kimi', 'kimi_k2', 'kimi_k3', 'gemma', 'pythonic', 'deepseek', 'tagged')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

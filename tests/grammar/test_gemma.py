@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from moonshim.grammar.events import CallGrew, Noticed
-from moonshim.grammar.raw_values import HOLD_LIMIT
+from moonshim.engine.grammar.protocol import CallGrew, Noticed
+from moonshim.engine.grammar.shared.raw_values import HOLD_LIMIT
 from tests.grammar.family_runs import run
 from tests.grammar.raw_text import raw_grammar
 

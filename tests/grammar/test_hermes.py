@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
-from moonshim.grammar.named_object import EXTRA_LIMIT, HOLD_LIMIT
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.engine.grammar.shared.named_object import EXTRA_LIMIT, HOLD_LIMIT
 from tests.grammar.family_runs import SIZES, grammar_of, run, vectors
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Noticed, Said
-from moonshim.grammar.kimi import KimiGrammar
-from moonshim.options import ToolTokens
+from moonshim.engine.grammar.kimi import KimiGrammar
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Found, Noticed, Said
+from moonshim.engine.values.options import ToolTokens
 from tests.grammar.family_runs import merged, run
 
 SEP = "<|sep|>"

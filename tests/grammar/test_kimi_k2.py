@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
-from moonshim.grammar.kimi_k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Grammar
-from moonshim.options import ToolTokens
+from moonshim.engine.grammar.kimi_k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Grammar
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.values.options import ToolTokens
 from tests.grammar.family_runs import merged, run
 
 SECTION, END_SECTION = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"

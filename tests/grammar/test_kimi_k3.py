@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
-from moonshim.grammar.kimi_k3 import KimiK3Grammar
-from moonshim.grammar.kimi_k3_arguments import HOLD_LIMIT, SPACE_LIMIT
-from moonshim.grammar.kimi_k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
+from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi_k3_arguments import HOLD_LIMIT, SPACE_LIMIT
+from moonshim.engine.grammar.kimi_k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from tests.grammar.family_runs import CUTS, assert_laws, by_cuts, by_size, found_in, merged
 from tests.profiles import examples
 

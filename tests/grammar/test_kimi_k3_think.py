@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
-from moonshim.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
 from tests.grammar.family_runs import by_size
 from tests.grammar.test_kimi_k3 import (
     CALL,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Said
-from moonshim.grammar.speech import GAP_LIMIT
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Said
+from moonshim.engine.grammar.shared.speech import GAP_LIMIT
 from tests.grammar.family_runs import SIZES, grammar_of, run
 
 

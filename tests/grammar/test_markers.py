@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.grammar.markers import MarkerSet, marker_set
+from moonshim.engine.grammar.shared.markers import MarkerSet, marker_set
 
 MARKERS = MarkerSet(["<|call|>", "<|call_end|>", "<b>", "<bb>", "◁x▷"])
 

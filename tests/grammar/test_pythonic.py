@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Noticed, Said
-from moonshim.grammar.python_arguments import HOLD_LIMIT
-from moonshim.grammar.pythonic import HEADER_LIMIT
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.engine.grammar.pythonic import HEADER_LIMIT
+from moonshim.engine.grammar.shared.python_arguments import HOLD_LIMIT
 from tests.grammar.family_runs import SIZES, grammar_of, run
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Said
-from moonshim.grammar.qwen_xml import QwenXmlGrammar
-from moonshim.grammar.raw_values import HOLD_LIMIT, SPACE_LIMIT
-from moonshim.grammar.tag_patterns import NAME_LIMIT
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Found, Said
+from moonshim.engine.grammar.qwen_xml import QwenXmlGrammar
+from moonshim.engine.grammar.shared.raw_values import HOLD_LIMIT, SPACE_LIMIT
+from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
 from tests.grammar.family_runs import CUTS, SIZES, by_cuts, by_size, found_in, merged, run
 from tests.grammar.raw_text import FRAGMENTS, raw_grammar
 

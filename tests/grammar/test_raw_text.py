@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.grammar.events import CallGrew, Channel, Said
-from moonshim.grammar.raw_values import escaped
-from moonshim.grammar.speech import GAP_LIMIT
-from moonshim.grammar.tag_patterns import NAME_LIMIT
+from moonshim.engine.grammar.protocol import CallGrew, Channel, Said
+from moonshim.engine.grammar.shared.raw_values import escaped
+from moonshim.engine.grammar.shared.speech import GAP_LIMIT
+from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
 from tests.grammar.family_runs import CUTS, SIZES, assert_laws, by_size, found_in, run
 from tests.grammar.raw_text import RAW_FAMILIES, SPEECH, raw_grammar
 from tests.profiles import examples

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.grammar.tag_patterns import (
+from moonshim.engine.grammar.shared.tag_patterns import (
     MORE,
     NAME_LIMIT,
     Seen,

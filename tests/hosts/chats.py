@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from moonshim.conversation import Change, Request
-from moonshim.dialects.openai_chat.request import parse_request, render_request
-from moonshim.hosts.condition import Conditioned, condition
-from moonshim.hosts.detect import needs_for
-from moonshim.options import KimiOptions
-from moonshim.seal import Sealer
+from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.request.adapt import Conditioned, condition
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Change, Request
+from moonshim.engine.values.options import KimiOptions
 
 __all__ = ["Json", "ai", "body", "call", "made", "parsed", "rules", "sent", "sent_messages", "tool", "user"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.hosts.table import HOSTS
+from moonshim.engine.hosts.table import HOSTS
 
 __all__ = [
     "CHECKED",

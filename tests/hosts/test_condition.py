@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from moonshim.dialects.anthropic.dialect import ANTHROPIC
-from moonshim.dialects.openai_chat.request import render_request
+from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.engine.dialects.openai_chat.request import render_request
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.table import HOSTS
+from moonshim.engine.request.adapt import Conditioned, condition
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
-from moonshim.hosts.condition import Conditioned, condition
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.needs import Needs
-from moonshim.hosts.table import HOSTS
-from moonshim.options import KimiOptions
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.hosts.chats import Json, ai, body, call, parsed, rules, tool, user
 from tests.profiles import examples

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from moonshim.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.request.adapt import Conditioned, condition
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
-from moonshim.hosts.condition import Conditioned, condition
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.needs import Needs
-from moonshim.options import KimiOptions
-from moonshim.seal import Sealer
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.hosts.chats import Json
 from tests.hosts.test_condition import LENIENT, MODELS, entries, turns, written

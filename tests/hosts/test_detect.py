@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moonshim.engine.hosts.detect import family_of, generation_of, host_of, needs_for
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.table import DIALECTS, GENERATIONS, HOSTS, ROWS
 from moonshim.errors import InvalidInput, InvalidOption
-from moonshim.hosts.detect import family_of, generation_of, host_of, needs_for
-from moonshim.hosts.needs import Needs
-from moonshim.hosts.table import DIALECTS, GENERATIONS, HOSTS, ROWS
 
 URLS = {
     "https://api.moonshot.ai/v1": "moonshot",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moonshim.hosts.needs import Needs
-from moonshim.hosts.table import HOSTS
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.table import HOSTS
 from scripts.host_tables import BEGIN, END, PAGE, tables
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.conversation import Change
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.table import HOSTS
+from moonshim.engine.prepare import Prepared, prepare_request
+from moonshim.engine.values.conversation import Change
 from moonshim.errors import InvalidInput
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.table import HOSTS
-from moonshim.prepare import Prepared, prepare_request
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.hosts.nasty import Json, Nasty, Refused
 from tests.hosts.nasty_requests import NASTY, REFUSED

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Message, Request, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Message, Request, Text, ToolCall, ToolResult
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
 
 ROUNDS = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.conversation import Text
-from moonshim.hosts.legal_messages import UNANSWERED
+from moonshim.engine.request.messages.call_order import UNANSWERED
+from moonshim.engine.values.conversation import Text
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
 
 A, B = call("a", "ls"), call("b", "cat")

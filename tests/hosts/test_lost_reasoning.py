@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall, ToolResult
-from moonshim.hosts.condition import Conditioned
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.lost_reasoning import put_back
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.request.adapt import Conditioned
+from moonshim.engine.request.messages.reasoning import put_back
+from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.hosts.chats import Json, ai, body, call, made, parsed, rules, sent_messages, tool, user
 
 NAMES = ("reasoning_content", "reasoning", "reasoning_details")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.hosts.problem_body import _SECRETS, masked, masked_bytes
+from moonshim.engine.hosts.errors.body import _SECRETS, masked, masked_bytes
 
 SECRETS = [
     "Bearer 0123456789abcdef",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import CannotExpress, InvalidInput
-from moonshim.options import KimiOptions
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
 
 BILLING = "x-anthropic-billing-header: cc_version=2.1.325; cch=a1b2c;"

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Change, Message, Request, Sampling, Text, Thinking, Tool, ToolChoice
-from moonshim.dialects.anthropic import request as anthropic
-from moonshim.dialects.openai_chat.request import parse_request, render_request
+from moonshim.engine.dialects.anthropic import request as anthropic
+from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.table import DIALECTS, GENERATIONS, HOSTS
+from moonshim.engine.request.parameters import cache_key_of, condition_parameters
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Thinking, Tool, ToolChoice
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import CannotExpress, InvalidOption
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.parameters import cache_key_of, condition_parameters
-from moonshim.hosts.table import DIALECTS, GENERATIONS, HOSTS
-from moonshim.options import KimiOptions
-from moonshim.registry import dialect_named
-from moonshim.seal import Sealer
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 
 Json = dict[str, Any]

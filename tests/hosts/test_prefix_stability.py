@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moonshim.engine.prepare import prepare_request
 from moonshim.errors import InvalidInput
-from moonshim.prepare import prepare_request
 from tests.hosts.nasty import Json, Nasty
 from tests.hosts.nasty_requests import NASTY
 from tests.hosts.nasty_turns import requests_before

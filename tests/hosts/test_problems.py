@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.errors.body import LONGEST_MESSAGE
+from moonshim.engine.hosts.errors.classify import read_problem, without
+from moonshim.engine.hosts.errors.context_overflow import read_overflow
 from moonshim.errors import ProblemKind
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.overflow import read_overflow
-from moonshim.hosts.problem_body import LONGEST_MESSAGE
-from moonshim.hosts.problems import read_problem, without
 
 Json = dict[str, Any]
 

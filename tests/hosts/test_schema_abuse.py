@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from moonshim.engine.request.schema.flavour import moonshot_schema
+from moonshim.engine.request.schema.merge import same
 from moonshim.errors import CannotExpress
-from moonshim.hosts.schema_flavour import moonshot_schema
-from moonshim.hosts.schema_merge import same
 from moonshim.simulator.rules.schema_rules import check_schema
 
 Json = dict[str, Any]
@@ -221,7 +221,7 @@ UNSTEADY: dict[str, Json] = {
 }  # fmt: skip
 _SCRIPT = """
 import json, sys
-from moonshim.hosts.schema_flavour import moonshot_schema
+from moonshim.engine.request.schema.flavour import moonshot_schema
 for schema in json.load(sys.stdin):
     print(json.dumps(moonshot_schema(schema, tool="x")))
 """

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.errors import CannotExpress
-from moonshim.hosts.schema_flavour import moonshot_schema
 from moonshim.simulator.rules.schema_rules import check_schema
 
 Json = dict[str, Any]

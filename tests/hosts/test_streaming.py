@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Request
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.parameters import condition_parameters
-from moonshim.options import KimiOptions
-from moonshim.registry import dialect_named
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.request.parameters import condition_parameters
+from moonshim.engine.values.conversation import Request
+from moonshim.engine.values.options import KimiOptions
 
 
 def asked(streaming: str, stream: bool | None, upstream: str = "openai_chat") -> tuple[dict[str, Any], list[str]]:

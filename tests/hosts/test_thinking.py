@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from moonshim.conversation import Request, Thinking
-from moonshim.dialects.openai_chat.request import parse_request, render_request
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.table import GENERATIONS, HOSTS
-from moonshim.hosts.thinking import spell_thinking, thinks
-from moonshim.seal import Sealer
+from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.table import GENERATIONS, HOSTS
+from moonshim.engine.request.thinking import spell_thinking, thinks
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Request, Thinking
 
 Json = dict[str, Any]
 OFF = Thinking(enabled=False)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Request, Tool
-from moonshim.dialects.anthropic.dialect import ANTHROPIC
-from moonshim.dialects.openai_responses.dialect import OPENAI_RESPONSES
+from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.engine.dialects.openai_responses.dialect import OPENAI_RESPONSES
+from moonshim.engine.request.tools.tool_names import ToolNames
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Request, Tool
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import CannotExpress, InvalidInput
-from moonshim.hosts.tool_names import ToolNames
-from moonshim.options import KimiOptions
-from moonshim.seal import Sealer
 from tests.hosts.chats import Json, ai, body, call, made, rules, sent, tool, user
 
 

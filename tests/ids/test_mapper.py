@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Message, Text, ToolCall, ToolResult
+from moonshim.engine.formats import TOOL_FORMATS
+from moonshim.engine.ids import tool_id_strategy
+from moonshim.engine.ids.pairing import pair
+from moonshim.engine.values.conversation import Message, Text, ToolCall, ToolResult
+from moonshim.engine.values.tool_calls import CallSeen, walk_calls
 from moonshim.errors import InvalidInput, UnknownFormat
-from moonshim.formats import TOOL_FORMATS
-from moonshim.history import CallSeen, walk_calls
-from moonshim.ids import tool_id_strategy
-from moonshim.ids.pairing import pair
 from tests.ids.counting import steps
 from tests.ids.histories import HISTORIES, assistant, call, result
 

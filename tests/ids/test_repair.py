@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Message, ToolCall, ToolResult
-from moonshim.ids import IdRepairer
-from moonshim.ids.spelling import k2_index
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.ids.spelling import k2_index
+from moonshim.engine.values.conversation import Message, ToolCall, ToolResult
 from tests.ids.counting import steps
 from tests.ids.histories import HISTORIES, IDS, NAMES, assistant, call, result
 

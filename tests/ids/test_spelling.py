@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.ids.spelling import (
+from moonshim.engine.ids.spelling import (
     CanonicalIds,
     Distinct,
     anthropic_id,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Message, Text, ToolCall, ToolResult
-from moonshim.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.engine.values.conversation import Message, Text, ToolCall, ToolResult
 
 KINDS = {
     "openai": re.compile(r"call_[A-Za-z0-9_-]+"),

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.question import Wire
+from moonshim.simulator.request import Wire
 
 __all__ = ["BROKEN_ROUND", "CLEAN", "CLIENTS", "HOSTS", "MODELS", "Cell", "SimulatedHost", "full", "pairwise"]
 

@@ -11,7 +11,7 @@ import uvloop
 
 from moonshim.config import Config, Provider, Retries, Secret, Timeouts
 from moonshim.simulator import Simulator
-from moonshim.simulator.question import Wire
+from moonshim.simulator.request import Wire
 from tests.gateway.official_clients import Packages
 from tests.gateway.running import Running, running
 from tests.matrix.cells import HOSTS, Cell

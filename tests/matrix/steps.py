@@ -6,8 +6,8 @@ import json
 import zlib
 from typing import Any, Final
 
-from moonshim.simulator.answer import Meant, MeantCall
-from moonshim.simulator.question import Question
+from moonshim.simulator.request import Question
+from moonshim.simulator.response import Meant, MeantCall
 
 __all__ = ["ROUNDS", "SWITCHED", "TOOLS", "Steps", "given"]
 

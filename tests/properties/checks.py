@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from moonshim import Reasoning, Text, ToolCall
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
 from tests.properties.scripts import Call, Outcome, Run, Script
 from tests.properties.strategies import words_of
 from tests.streams import Heard

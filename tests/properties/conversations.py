@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from moonshim.conversation import (
+from moonshim.engine.values.conversation import (
     Media,
     Message,
     Part,
@@ -21,7 +21,7 @@ from moonshim.conversation import (
     ToolChoice,
     ToolResult,
 )
-from moonshim.json_text import encode
+from moonshim.engine.wire.json_codec import encode
 
 __all__ = ["conversations", "requests"]
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import moonshim
-import moonshim.repair.schema  # loaded when it is first needed, which is not what a stream takes
+import moonshim.engine.repair.schema  # loaded when it is first needed, which is not what a stream takes
 from tests.properties.workloads import KINDS
 from tests.streams import chunk, cut_bytes, sse
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.conversation import (
+from moonshim.engine.values.conversation import (
     Media,
     Message,
     Part,

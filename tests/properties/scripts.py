@@ -12,8 +12,8 @@ from itertools import cycle
 from typing import Any, Final
 
 import moonshim
-from moonshim.conversation import Message
-from moonshim.events import Failed, Finished, Repaired
+from moonshim.engine.values.conversation import Message
+from moonshim.engine.values.events import Failed, Finished, Repaired
 from tests.streams import DONE, Listener, dumped, in_field, listen, parsed, read_sse
 
 __all__ = ["TOOLS", "Call", "Cut", "Outcome", "Run", "Script", "Setting", "frames", "mend", "pieces"]

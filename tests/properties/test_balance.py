@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from moonshim.dialects.openai_chat.delta import read_pieces, read_speech
-from moonshim.events import CallPiece, Event
-from moonshim.plan import plan_for
-from moonshim.repair.slip import Slip
+from moonshim.engine.dialects.openai_chat.delta import read_pieces, read_speech
+from moonshim.engine.plan import plan_for
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.values.events import CallPiece, Event
 from tests.properties.checks import assert_balanced, assert_one_end
 from tests.properties.scripts import Cut, Script, mend
 from tests.properties.strategies import cuts, scripts

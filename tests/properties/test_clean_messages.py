@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import moonshim
-from moonshim.plan import Plan
+from moonshim.engine.plan import Plan
 from tests.properties.strategies import byte_splits
 
 Json = dict[str, Any]

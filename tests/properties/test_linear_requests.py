@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 import moonshim
-from moonshim.dialects.openai_responses.request import parse_request
-from moonshim.prepare import prepare_request, read_request
-from moonshim.seal import Sealer
+from moonshim.engine.dialects.openai_responses.request import parse_request
+from moonshim.engine.prepare import prepare_request, read_request
+from moonshim.engine.signing import Sealer
 from tests.properties.test_linear import assert_linear
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.grammar.events import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
 from tests.grammar.family_runs import SIZES, TOOLS, Vector, grammar_of, run
 from tests.properties.test_linear import assert_linear, calls_made
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim import Mender, mend_chunks, mend_response
-from moonshim.dialect import Reply
-from moonshim.dialects.openai_chat.dialect import OPENAI_CHAT
-from moonshim.glance import ShortWay
-from moonshim.json_text import decode_object, encode
-from moonshim.plan import Plan, plan_for
-from moonshim.shapes import Renamer
-from moonshim.sse import Frame, SseFramer, render_sse
+from moonshim.engine.dialects.openai_chat.dialect import OPENAI_CHAT
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.plan import Plan, plan_for
+from moonshim.engine.response.fast_path import ShortWay
+from moonshim.engine.response.frame_templates import Renamer
+from moonshim.engine.wire.json_codec import decode_object, encode
+from moonshim.engine.wire.sse import Frame, SseFramer, render_sse
 from tests.properties.scripts import Call, Cut, Run, Script, Setting, pieces
 from tests.properties.strategies import byte_splits, cuts, scripts
 from tests.properties.test_short_way import TYPICAL, counted

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim import Message, Reasoning, Text, ToolCall
-from moonshim.assemble import assemble, replay
-from moonshim.events import Finished
-from moonshim.ids import CanonicalIds
+from moonshim.engine.assemble import assemble, replay
+from moonshim.engine.ids import CanonicalIds
+from moonshim.engine.values.events import Finished
 from tests.properties.checks import assert_balanced
 from tests.properties.scripts import Cut, Script, mend
 from tests.properties.strategies import cuts, scripts

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 
-from moonshim.conversation import Message, Request
-from moonshim.dialect import Dialect
-from moonshim.ids.spelling import anthropic_id
-from moonshim.prepare import MESSAGE_DIALECTS, translate_messages
-from moonshim.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.seal import Sealer
+from moonshim.engine.dialects.protocol import Dialect
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
+from moonshim.engine.ids.spelling import anthropic_id
+from moonshim.engine.prepare import MESSAGE_DIALECTS, translate_messages
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Message, Request
 from tests.hosts.nasty_requests import NASTY
 from tests.profiles import examples
 from tests.properties.conversations import conversations, requests
@@ -33,7 +33,7 @@ def asked_in(name: str, messages: list[Any]) -> tuple[Message, ...]:
     """The canonical messages of a dialect's own."""
     if name in CLIENT_DIALECTS:
         return tuple(dialect_named(name).parse_messages(messages))
-    from moonshim.dialects.vercel_ai import parse_messages
+    from moonshim.engine.dialects.vercel_ai import parse_messages
 
     return tuple(parse_messages(messages))
 
@@ -41,7 +41,7 @@ def asked_in(name: str, messages: list[Any]) -> tuple[Message, ...]:
 def told_in(name: str, messages: tuple[Message, ...]) -> list[Any]:
     if name in CLIENT_DIALECTS:
         return dialect_named(name).render_messages(messages)
-    from moonshim.dialects.vercel_ai import render_messages
+    from moonshim.engine.dialects.vercel_ai import render_messages
 
     return render_messages(messages)
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moonshim.engine.request.schema.flavour import moonshot_schema, rewritten
+from moonshim.engine.request.schema.plain import is_plain
 from moonshim.errors import CannotExpress
-from moonshim.hosts.schema_flavour import moonshot_schema, rewritten
-from moonshim.hosts.schema_plain import is_plain
 from moonshim.simulator.rules.schema_rules import check_schema
 from tests.hosts.plain_schema import allows
 from tests.hosts.schemas import NAMES, root_schemas, values

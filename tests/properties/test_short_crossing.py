@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moonshim import Mender
-from moonshim.dialect import Reply
-from moonshim.glance import ShortCrossing
-from moonshim.plan import Plan, plan_for
-from moonshim.registry import dialect_named
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.plan import Plan, plan_for
+from moonshim.engine.response.fast_path import ShortCrossing
 from tests.properties.scripts import Call, Cut, Run, Script, Setting, pieces
 from tests.properties.strategies import byte_splits, cuts, scripts
 from tests.properties.test_clean_messages import frames as written

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moonshim.glance import ShortWay
+from moonshim.engine.response.fast_path import ShortWay
 from tests.properties.scripts import Call, Cut, Outcome, Run, Script, Setting, mend, pieces
 from tests.properties.strategies import cuts, scripts
 from tests.properties.test_chunking import same

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from moonshim.grammar.kimi_k3_arguments import escaped
+from moonshim.engine.grammar.kimi_k3_arguments import escaped
 from tests.properties.scripts import Call, Cut, Run
 from tests.properties.strategies import NAMES
 from tests.streams import MARKERS

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import moonshim
-from moonshim.grammar.kimi_k3_arguments import HOLD_LIMIT
-from moonshim.repair.log import KEPT_REPAIRS
+from moonshim.engine.grammar.kimi_k3_arguments import HOLD_LIMIT
+from moonshim.engine.repair.repair_log import KEPT_REPAIRS
 from tests.properties.scripts import TOOLS
 from tests.streams import chunk, cut, dumped
 

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.conversation import Message, Part, Reasoning, Text, ToolCall
-from moonshim.prepare import Asked, read_request
-from moonshim.recollection import recalled, turn_filing
+from moonshim.engine.prepare import Asked, read_request
+from moonshim.engine.reasoning_cache import recalled, turn_filing
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
 
 __all__ = ["DIALECTS", "PLAIN", "Json", "Memory", "Step", "Style", "asked_of", "told"]
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim import mend_response
-from moonshim.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
-from moonshim.prepare import read_request
-from moonshim.recollection import LARGEST, Filing, Turns, recalled, turn_filing
+from moonshim.engine.prepare import read_request
+from moonshim.engine.reasoning_cache import LARGEST, Filing, Turns, recalled, turn_filing
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.recollection.clients import DIALECTS, Json, Memory
 
 QUESTION: Final = Message("human", (Text("What is it?"),))

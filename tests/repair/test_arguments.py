@@ -7,8 +7,8 @@ from itertools import accumulate
 
 import pytest
 
-from moonshim.repair.arguments import Arguments, PlainArguments, SafeArguments
-from moonshim.repair.record import ArgumentsRecord
+from moonshim.engine.repair.argument_record import ArgumentsRecord
+from moonshim.engine.repair.arguments import Arguments, PlainArguments, SafeArguments
 
 SIZES = (1, 2, 3, 7, 100_000)
 

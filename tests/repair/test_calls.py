@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Tool
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, Event, Repaired
-from moonshim.ids import IdRepairer
-from moonshim.options import KimiOptions
-from moonshim.repair.blocks import Blocks
-from moonshim.repair.calls import Call, CallDesk, Source
-from moonshim.repair.names import Declared
-from moonshim.repair.slip import Slip
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.tool_calls import Call, CallDesk, Source
+from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.values.conversation import Tool
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event, Repaired
+from moonshim.engine.values.options import KimiOptions
 
 PATH = {
     "type": "object",

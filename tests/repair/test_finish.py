@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.events import Failed, Finished
-from moonshim.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
+from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
+from moonshim.engine.values.events import Failed, Finished
 
 # what the host said, whether there are whole calls -> the reason
 REASONS: dict[tuple[str | None, bool], str] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moonshim.events import Repaired
-from moonshim.repair.log import KEPT_REPAIRS, RepairLog
+from moonshim.engine.repair.repair_log import KEPT_REPAIRS, RepairLog
+from moonshim.engine.values.events import Repaired
 
 
 def test_repairs_are_kept_in_order_with_their_choice() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Tool
-from moonshim.repair.names import Declared, NamedArguments, unwrap
+from moonshim.engine.repair.tool_names import Declared, NamedArguments, unwrap
+from moonshim.engine.values.conversation import Tool
 
 
 def declared(*names: str) -> Declared:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Tool
-from moonshim.events import BlockDelta, BlockOpened, CallPiece, Repaired
-from moonshim.ids import IdRepairer
-from moonshim.options import KimiOptions
-from moonshim.repair.blocks import Blocks
-from moonshim.repair.calls import CallDesk
-from moonshim.repair.names import Declared
-from moonshim.repair.native import NativeCalls
-from moonshim.repair.slip import Slip
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.native import NativeCalls
+from moonshim.engine.repair.tool_calls import CallDesk
+from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.values.conversation import Tool
+from moonshim.engine.values.events import BlockDelta, BlockOpened, CallPiece, Repaired
+from moonshim.engine.values.options import KimiOptions
 
 READ, LS = "functions.read:0", "functions.ls:1"
 Calls = list[tuple[str, str, str]]

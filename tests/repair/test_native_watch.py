@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Repaired
-from moonshim.ids import IdRepairer
-from moonshim.repair.blocks import Blocks
-from moonshim.repair.native_watch import NativeWatch
-from moonshim.repair.slip import Slip
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.native_ids import NativeWatch
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Repaired
 
 
 def piece(index: int | None, id: str | None = None, name: str | None = None, arguments: str = "") -> CallPiece:

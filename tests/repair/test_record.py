@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.repair.record import ArgumentsRecord
+from moonshim.engine.repair.argument_record import ArgumentsRecord
 
 LONG = '{"a": "' + "x" * 20_000 + '"}'
 

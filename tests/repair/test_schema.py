@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.repair.arguments import Arguments, SafeArguments
-from moonshim.repair.record import ArgumentsRecord
-from moonshim.repair.schema import SchemaArguments
+from moonshim.engine.repair.argument_record import ArgumentsRecord
+from moonshim.engine.repair.arguments import Arguments, SafeArguments
+from moonshim.engine.repair.schema import SchemaArguments
 
 SIZES = (1, 2, 3, 7, 1 << 20)
 

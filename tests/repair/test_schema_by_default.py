@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moonshim import Mender
-from moonshim.conversation import ToolCall
+from moonshim.engine.values.conversation import ToolCall
 from tests.streams import chunk, sse
 
 

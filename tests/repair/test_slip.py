@@ -6,9 +6,9 @@ from itertools import pairwise, product
 
 import pytest
 
-from moonshim.events import BlockDelta, Event, Repaired
-from moonshim.grammar.markers import MarkerSet
-from moonshim.repair.slip import Parking, Slip, grow_block
+from moonshim.engine.grammar.shared.markers import MarkerSet
+from moonshim.engine.repair.frame_output import Parking, Slip, grow_block
+from moonshim.engine.values.events import BlockDelta, Event, Repaired
 
 
 class Street:

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 import pytest
 
-from moonshim.repair.slip import Slip
-from moonshim.repair.surrogates import SurrogateJoiner
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.surrogates import SurrogateJoiner
 
 HIGH, LOW = "\ud83d", "\ude00"
 

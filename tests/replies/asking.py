@@ -6,8 +6,8 @@ import json
 from typing import Any, Final, TypeAlias
 
 from moonshim import prepare_request
-from moonshim.plan import Plan
-from moonshim.replies import Form, Reading, read_reply
+from moonshim.engine.plan import Plan
+from moonshim.engine.response.reply import Form, Reading, read_reply
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
 from tests.streams import chunk, sse
 

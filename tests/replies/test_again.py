@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.conversation import Message, Reasoning, Text
+from moonshim.engine.response.reply import Form, Reading, read_reply
+from moonshim.engine.values.conversation import Message, Reasoning, Text
+from moonshim.engine.values.events import Finished
 from moonshim.errors import InvalidInput, Problem
-from moonshim.events import Finished
-from moonshim.replies import Form, Reading, read_reply
 from tests.replies.asking import CLIENTS, UPSTREAMS, answer_of, as_form, payloads, plan_for_pair, read
 from tests.streams import chunk, listen, parsed, read_sse, sse
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
+from moonshim.engine.response.reply import Form, Reading, read_reply
+from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import Problem
-from moonshim.events import Failed, Finished
-from moonshim.replies import Form, Reading, read_reply
 from tests.replies.asking import CLIENTS, UPSTREAMS, answer_of, as_form, payloads, plan_for_pair, read
 from tests.streams import chunk, sse
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 
 from moonshim import mend_response
-from moonshim.conversation import Message, Reasoning, Text, ToolCall, Usage
-from moonshim.dialects.openai_chat.decode import read_usage
+from moonshim.engine.dialects.openai_chat.decode import read_usage
+from moonshim.engine.response.reply import Form, form_of, read_reply
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, Usage
+from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import InvalidInput
-from moonshim.events import Failed, Finished
-from moonshim.replies import Form, form_of, read_reply
 from tests.profiles import examples
 from tests.properties.scripts import Cut, Script, Setting
 from tests.properties.strategies import cuts

@@ -12,8 +12,8 @@ import pytest
 from anthropic import Anthropic, APIStatusError
 from openai import APIError, OpenAI
 
+from moonshim.engine.response.reply import read_reply
 from moonshim.errors import Problem
-from moonshim.replies import read_reply
 from tests.replies.asking import NAME, UPSTREAMS, answer_of, as_form, plan_for_pair, read
 from tests.replies.test_again import asked_again
 

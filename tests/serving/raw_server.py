@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from moonshim.serving.protocol import BoundedProtocol
+from moonshim.http_server.protocol import BoundedProtocol
 
 PATIENCE: Final = 20.0
 """Seconds that a test waits for what must happen, on a machine that is busy with other things."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.serving.listening import CannotListen
-from moonshim.serving.server import answers, serve_inside
+from moonshim.http_server.server import answers, serve_inside
+from moonshim.http_server.sockets import CannotListen
 
 
 async def healthy(scope: Any, receive: Any, send: Any) -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from moonshim.serving.line_writer import LineWriter
+from moonshim.http_server.line_writer import LineWriter
 from tests.cli.command import environment
 from tests.gateway.serving import wait_until
 
@@ -41,7 +41,7 @@ def test_a_reader_that_is_gone_ends_nothing() -> None:
 
 def test_a_process_ends_though_its_log_is_not_read() -> None:
     program = (
-        "from moonshim.serving import logs\n"
+        "from moonshim.http_server import logs\n"
         "logs.configure('info')\n"
         "for _ in range(2000): logs.event('x' * 100)\n"
         "logs.close()\n"

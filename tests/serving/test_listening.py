@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from moonshim.serving.listening import CannotListen, bind, free_port, is_loopback
+from moonshim.http_server.sockets import CannotListen, bind, free_port, is_loopback
 
 
 def test_a_port_in_use_is_told_in_a_sentence() -> None:

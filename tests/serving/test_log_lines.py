@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.serving.log_lines import json_line
+from moonshim.http_server.log_lines import json_line
 
 
 @pytest.mark.parametrize("value", [{1, 2}, "half \ud83d a character", b"\xff", 10**400, object])

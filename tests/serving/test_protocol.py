@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from moonshim.config import Limits
-from moonshim.serving.descriptors import Room
-from moonshim.serving.protocol import MOST_HEADERS, MOST_PIPELINED, BoundedProtocol, protocol_with
+from moonshim.http_server.descriptors import Room
+from moonshim.http_server.protocol import MOST_HEADERS, MOST_PIPELINED, BoundedProtocol, protocol_with
 from tests.serving.raw_server import RawServer, read_all, read_answer, send_until_answered, status_of, wait_until
 
 HEADER_BYTES = 16 * 1024

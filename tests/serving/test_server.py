@@ -6,7 +6,7 @@ import signal
 import socket
 from pathlib import Path
 
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.process.settings import ServeSettings
 from tests.gateway.serving import serving, wait_until
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.simulator.answer import Answer, Meant, MeantCall, NativeCall, Tally
-from moonshim.simulator.question import Call, Offered, Question, Result, Turn
+from moonshim.simulator.request import Call, Offered, Question, Result, Turn
+from moonshim.simulator.response import Answer, Meant, MeantCall, NativeCall, Tally
 
 __all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "question", "told_by"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from moonshim.simulator.answer import Meant, MeantCall, Model
-from moonshim.simulator.question import Call, Offered, Question, Result, Turn
-from moonshim.simulator.scenario_file import load_scenario
-from moonshim.simulator.scripted import ScriptedModel
+from moonshim.simulator.model.scenario_file import load_scenario
+from moonshim.simulator.model.scripted import ScriptedModel
+from moonshim.simulator.request import Call, Offered, Question, Result, Turn
+from moonshim.simulator.response import Meant, MeantCall, Model
 
 WEATHER = Offered(
     "get_weather", "", {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -13,7 +13,7 @@ import pytest
 
 from moonshim.simulator import Simulator
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.models import MODELS
+from moonshim.simulator.host.models import MODELS
 from moonshim.simulator.settings import ModelRow
 from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds, told_by
 from tests.simulator.conversations import anthropic_client, chat_loop, messages_loop, openai_client, request

@@ -14,11 +14,11 @@ import pytest
 from openai import AsyncOpenAI
 
 import moonshim.simulator
-from moonshim.serving import logs
-from moonshim.serving.listening import CannotListen
+from moonshim.http_server import logs
+from moonshim.http_server.sockets import CannotListen
 from moonshim.simulator import Meant, Question, Simulator, SimulatorSettings
-from moonshim.simulator.choosing import UnknownName
-from moonshim.simulator.scenario_file import load_scenario
+from moonshim.simulator.model.scenario_file import load_scenario
+from moonshim.simulator.selection import UnknownName
 from moonshim.simulator.settings_check import WrongSettings
 from tests.simulator.asking import CHAT_TOOLS, Rounds
 from tests.simulator.conversations import request

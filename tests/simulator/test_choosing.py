@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from moonshim.errors import MoonshimError
-from moonshim.simulator.choosing import UnknownName, chaos_pick, read_model, read_names
 from moonshim.simulator.faults import FAULTS
+from moonshim.simulator.selection import UnknownName, chaos_pick, read_model, read_names
 from moonshim.simulator.settings import SimulatorSettings
 
 

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import pytest
 
-from moonshim.simulator.answer import Meant, MeantCall, Tally
-from moonshim.simulator.counting import BLOCK, Counter, tokens_of
-from moonshim.simulator.question import Call, Question, Result, Turn
-from moonshim.tokens import MEDIA_TOKENS
+from moonshim.engine.tokens import MEDIA_TOKENS
+from moonshim.simulator.host.token_counts import BLOCK, Counter, tokens_of
+from moonshim.simulator.request import Call, Question, Result, Turn
+from moonshim.simulator.response import Meant, MeantCall, Tally
 
 SYSTEM: Final = Turn(role="system", text="You are an agent that reads files and says what is in them. " * 40)
 SAID: Final = "There is a function in it that adds two numbers, and one that does not. " * 10

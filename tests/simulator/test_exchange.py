@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.answer import Meant, MeantCall, Model
-from moonshim.simulator.choosing import UnknownName
-from moonshim.simulator.exchange import HEADER, SEEN_BYTES, Exchange
-from moonshim.simulator.natures import UnknownNature
-from moonshim.simulator.play import Played
-from moonshim.simulator.question import Json, Question, Wire
-from moonshim.simulator.seen import Asked, Seen
+from moonshim.simulator.host.behaviours import UnknownNature
+from moonshim.simulator.http.exchange import HEADER, SEEN_BYTES, Exchange
+from moonshim.simulator.http.seen import Asked, Seen
+from moonshim.simulator.request import Json, Question, Wire
+from moonshim.simulator.response import Meant, MeantCall, Model
+from moonshim.simulator.selection import UnknownName
 from moonshim.simulator.settings import ModelRow, SimulatorSettings
+from moonshim.simulator.wire.playback import Played
 from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds
 
 HELLO: Json = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hi"}], "tools": CHAT_TOOLS}
@@ -255,7 +255,7 @@ def test_a_fault_that_is_named_twice_is_counted_once() -> None:
 
 
 def test_what_is_counted_does_not_grow_with_the_names_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moonshim.simulator.exchange.COUNTED_AT_MOST", 3)
+    monkeypatch.setattr("moonshim.simulator.http.exchange.COUNTED_AT_MOST", 3)
     host = Host()
     names = [f"kimi-k2-a{number}+overloaded*1" for number in range(5)]
     assert [host.ask(HELLO | {"model": name}).status for name in [*names, names[-1], names[0]]] == [429] * 5 + [

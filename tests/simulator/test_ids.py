@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from moonshim.simulator.ids import ID_PROFILES, IdPlace, answer_id, signature
+from moonshim.simulator.host.ids import ID_PROFILES, IdPlace, answer_id, signature
 
 SHAPES = {
     "k2": r"functions\.weather:7",

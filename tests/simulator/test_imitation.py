@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 
 from moonshim.simulator import Simulator
-from moonshim.simulator.answer import Answer
-from moonshim.simulator.imitation import imitate
-from moonshim.simulator.question import Call, Turn
+from moonshim.simulator.host.imitation import imitate
+from moonshim.simulator.request import Call, Turn
+from moonshim.simulator.response import Answer
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, answer_to, answers, question, round_of
 
 BEGIN = "<|tool_calls_section_begin|><|tool_call_begin|>"

@@ -16,10 +16,10 @@ import openai
 import pytest
 
 from moonshim.simulator import Simulator
-from moonshim.simulator.answer import Meant
 from moonshim.simulator.fault import CUT, Fault, Stall, Status
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.question import Question
+from moonshim.simulator.request import Question
+from moonshim.simulator.response import Meant
 from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds
 from tests.simulator.conversations import anthropic_client, openai_client, request
 

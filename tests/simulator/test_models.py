@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.models import MODELS, generation_of, tokens_by_default
+from moonshim.simulator.host.models import MODELS, generation_of, tokens_by_default
 from moonshim.simulator.rules.contracts import GENERATIONS
 from moonshim.simulator.settings import ModelRow
 

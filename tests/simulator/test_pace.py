@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.simulator.fault import CUT, Piece, Stall
-from moonshim.simulator.pace import Pace
+from moonshim.simulator.http.latency import Pace
 
 
 def test_without_a_speed_everything_is_due_at_once() -> None:

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from moonshim.simulator import FAULTS
-from moonshim.simulator.choosing import read_model, read_names
 from moonshim.simulator.config_file import load_settings
-from moonshim.simulator.scenario_file import load_scenario
+from moonshim.simulator.model.scenario_file import load_scenario
+from moonshim.simulator.selection import read_model, read_names
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "simulator.md").read_text()

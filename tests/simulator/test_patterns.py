@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.patterns import finds
-from moonshim.simulator.schema_check import allows
-from moonshim.simulator.tool_arguments import sample
+from moonshim.simulator.model.patterns import finds
+from moonshim.simulator.model.schema_check import allows
+from moonshim.simulator.model.tool_arguments import sample
 
 ENDLESS = [
     "^(\\w+)+!$",

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, Meant, Tally
 from moonshim.simulator.fault import CUT, Fault, Stall, Status
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.natures import NATURES
-from moonshim.simulator.play import Played, play, tell
-from moonshim.simulator.question import Json, Question
+from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.request import Json, Question
+from moonshim.simulator.response import Answer, Meant, Tally
+from moonshim.simulator.wire.playback import Played, play, tell
 from tests.simulator.asking import MEANT, question, rounds_before
 
 STREAM = question(stream=True)

@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 
 from moonshim.errors import problem_of
-from moonshim.simulator.answer import Meant
-from moonshim.simulator.plugging import CannotPlug, ModelFailed, load_model
-from moonshim.simulator.question import Offered, Result, Turn
+from moonshim.simulator.model.plugins import CannotPlug, ModelFailed, load_model
+from moonshim.simulator.request import Offered, Result, Turn
+from moonshim.simulator.response import Meant
 from tests.simulator.conversing import asked, converse
 
 ROOT = Path(__file__).parent.parent.parent

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.simulator.question import Call, Media, Offered, Question, Result, Turn, Wire
-from moonshim.simulator.reading import read_question
+from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.request import Call, Media, Offered, Question, Result, Turn, Wire
 
 Json = dict[str, Any]
 USER = {"role": "user", "content": "Hi"}

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from moonshim.simulator.natures import NATURES
-from moonshim.simulator.question import Wire
-from moonshim.simulator.refusals import NO_KEY, OTHER_AGENT, TOO_LARGE, no_model, no_path, not_json, refusal
+from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.host.refusals import NO_KEY, OTHER_AGENT, TOO_LARGE, no_model, no_path, not_json, refusal
+from moonshim.simulator.request import Wire
 from moonshim.simulator.rules import Objection
 
 BAD = Objection("invalid n: only 1 is allowed for this model")

@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from moonshim.simulator.question import Turn
-from moonshim.simulator.scenario import ANY, BUILT_IN, Act, PlannedAnswer, PlannedCall, PlannedRound, Scenario
-from moonshim.simulator.scenario_file import ScenarioError, load_scenario, parse_scenario
-from moonshim.simulator.scripted import ScriptedModel
+from moonshim.simulator.model.scenario import ANY, BUILT_IN, Act, PlannedAnswer, PlannedCall, PlannedRound, Scenario
+from moonshim.simulator.model.scenario_file import ScenarioError, load_scenario, parse_scenario
+from moonshim.simulator.model.scripted import ScriptedModel
+from moonshim.simulator.request import Turn
 from tests.simulator.conversing import HELLO, WEATHER, asked, converse, returned
 
 ROOT = Path(__file__).parent.parent.parent

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.simulator.question import Call, Offered, Result, Turn
-from moonshim.simulator.scenario import BUILT_IN
-from moonshim.simulator.scenario_file import parse_scenario
-from moonshim.simulator.scripted import ScriptedModel
+from moonshim.simulator.model.scenario import BUILT_IN
+from moonshim.simulator.model.scenario_file import parse_scenario
+from moonshim.simulator.model.scripted import ScriptedModel
+from moonshim.simulator.request import Call, Offered, Result, Turn
 from tests.simulator.conversing import HELLO, WEATHER, asked, converse, returned, scripted
 
 ONE_CALL = scripted("one-call")

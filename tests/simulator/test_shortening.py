@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.answer import Meant
-from moonshim.simulator.shortening import shorten
+from moonshim.simulator.response import Meant
+from moonshim.simulator.wire.truncate import shorten
 from tests.simulator.asking import MEANT, question
 
 WORDS = Meant(reasoning="Hm, hm.", text="one two three END four", calls=MEANT.calls)

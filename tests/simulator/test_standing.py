@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.question import Question, Turn
-from moonshim.simulator.standing import standing_of
+from moonshim.simulator.model.progress import standing_of
+from moonshim.simulator.request import Question, Turn
 
 REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
 

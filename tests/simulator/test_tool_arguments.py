@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.simulator.known_tools import Told
-from moonshim.simulator.question import Offered
-from moonshim.simulator.tool_arguments import arguments_for, sample
+from moonshim.simulator.model.known_tools import Told
+from moonshim.simulator.model.tool_arguments import arguments_for, sample
+from moonshim.simulator.request import Offered
 from tests.simulator.schema_judge import faults_of
 
 PATTERNS = [

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from moonshim.simulator.answer import Cut
+from moonshim.simulator.response import Cut
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
 from tests.simulator.asking import MEANT, answer, question
 

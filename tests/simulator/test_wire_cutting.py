@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.answer import Cut
-from moonshim.simulator.wire.cutting import pieces
+from moonshim.simulator.response import Cut
+from moonshim.simulator.wire.chunking import pieces
 
 MARKERS = ("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>", "<|open|>", "</think>", "<think>")
 

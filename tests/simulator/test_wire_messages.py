@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from moonshim.simulator.answer import Cut, NativeCall
+from moonshim.simulator.response import Cut, NativeCall
 from moonshim.simulator.wire.messages import messages_events, messages_whole
 from tests.simulator.asking import MEANT, answer
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from moonshim import prepare_request
-from moonshim.registry import UPSTREAM_DIALECTS
+from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 
 HERE: Final = Path(__file__).parent

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.conversation import Message, Request, Text
-from moonshim.events import BlockDelta, Event
-from moonshim.stage import Stage
+from moonshim.engine.stages import Stage
+from moonshim.engine.values.conversation import Message, Request, Text
+from moonshim.engine.values.events import BlockDelta, Event
 
 __all__ = ["Each", "Passing", "Saying", "Staged"]
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
-from moonshim.conversation import Request
+from moonshim.engine.stages import name_of
+from moonshim.engine.values.conversation import Request
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidOption
-from moonshim.options import KimiOptions
-from moonshim.stage import name_of
 from moonshim.transformers import Chain, Kimi, Log, load_chain
 
 OTHERS: Final = "tests.transformers.plugged:Saying"
@@ -76,7 +76,7 @@ BAD: Final = {
     "a module that is not there": (Use("no.such.module:X"), "ModuleNotFoundError"),
     "a file that is not there": (Use("./gone.py:X"), "there is no file"),
     "a class that is not there": (Use("tests.transformers.plugged:Sayng"), "did you mean 'Saying'?"),
-    "no class at all": (Use("moonshim.options:DEFAULT_BUFFER_LIMIT"), "is int, not a class"),
+    "no class at all": (Use("moonshim.engine.values.options:DEFAULT_BUFFER_LIMIT"), "is int, not a class"),
     "an option that is not taken": (Use(OTHERS, {"loud": 1}), "does not take these options"),
     "what is no transformer": (Use("builtins:list"), "has neither prepare nor stages"),
     "a constructor that raises": (Use("json:loads", {"s": "{"}), "could not be made: JSONDecodeError"),

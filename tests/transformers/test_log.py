@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim import Mender
-from moonshim.prepare import prepare_request
+from moonshim.engine.prepare import prepare_request
 from moonshim.transformers import Log
 from moonshim.transformers.log import NAMES_LIMIT, TEXT_LIMIT
 from tests.streams import chunk, sse

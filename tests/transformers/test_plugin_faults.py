@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct
 
 from moonshim import Mender
+from moonshim.engine.prepare import Prepared, prepare_request
+from moonshim.engine.stages import TransformerFailed
 from moonshim.errors import InvalidOption, Refused
-from moonshim.prepare import Prepared, prepare_request
-from moonshim.stage import TransformerFailed
 from moonshim.transformers import load_chain
 from tests.streams import chunk, sse
 

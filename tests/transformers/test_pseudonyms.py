@@ -10,10 +10,10 @@ import pytest
 from msgspec import Struct
 
 from moonshim import Mender
-from moonshim.conversation import ToolCall
+from moonshim.engine.prepare import Prepared, prepare_request, read_request
+from moonshim.engine.reasoning_cache import recalled, turn_filing
+from moonshim.engine.values.conversation import ToolCall
 from moonshim.errors import InvalidOption
-from moonshim.prepare import Prepared, prepare_request, read_request
-from moonshim.recollection import recalled, turn_filing
 from moonshim.transformers import Chain, load_chain
 from tests.streams import chunk, sse
 

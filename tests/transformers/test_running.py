@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim import Mender, mend_response
-from moonshim.conversation import Message, Reasoning, Request, Text, ToolCall
+from moonshim.engine.prepare import Prepared, prepare_request, read_request
+from moonshim.engine.response.reply import Form, read_reply
+from moonshim.engine.stages import Stage, Transformer, TransformerFailed
+from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall
+from moonshim.engine.values.events import BlockDelta, Event, Failed, Finished
 from moonshim.errors import InvalidInput, Problem, Refused, problem_of
-from moonshim.events import BlockDelta, Event, Failed, Finished
-from moonshim.prepare import Prepared, prepare_request, read_request
-from moonshim.replies import Form, read_reply
-from moonshim.stage import Stage, Transformer, TransformerFailed
 from tests.streams import chunk, sse
 from tests.transformers.plugged import Passing, Saying, Staged
 

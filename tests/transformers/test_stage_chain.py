@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.events import (
+from moonshim.engine.stages import Stage, StageChain
+from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
     BlockOpened,
@@ -17,7 +18,6 @@ from moonshim.events import (
     Repaired,
     Started,
 )
-from moonshim.stage import Stage, StageChain
 from tests.transformers.plugged import Each, Passing
 
 ANSWER: Final[list[Event]] = [

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from moonshim.config import Timeouts
-from moonshim.upstream import Answer, Call, Upstream
+from moonshim.http_client import Answer, Call, Upstream
 from tests.gateway.hosts import Asked, Host, Peer, Script, run
 
 __all__ = ["PATIENT", "call", "read_out", "sending", "silent", "with_host"]

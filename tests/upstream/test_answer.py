@@ -12,7 +12,7 @@ import pytest
 
 from moonshim.config import Timeouts
 from moonshim.errors import UpstreamBroke, UpstreamStalled, UpstreamUnreachable
-from moonshim.upstream import Upstream
+from moonshim.http_client import Upstream
 from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
 from tests.upstream.asking import call, read_out, sending, silent, with_host
 

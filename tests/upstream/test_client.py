@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.errors import UpstreamBroke, UpstreamUnreachable
-from moonshim.upstream import Call, Upstream
+from moonshim.http_client import Call, Upstream
 from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
 from tests.upstream.asking import PATIENT, call, read_out, sending, silent, with_host
 

@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from moonshim.errors import UpstreamUnreachable
-from moonshim.upstream import Call, Upstream
-from moonshim.upstream.surroundings import proxy_for
+from moonshim.http_client import Call, Upstream
+from moonshim.http_client.proxy_env import proxy_for
 from tests.gateway.hosts import Host, Proxy, run, whole
 from tests.upstream.asking import PATIENT, sending
 

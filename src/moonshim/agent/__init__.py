@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moonshim.agent.asking import AnswerStream, Exchanged, answered
     from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+    from moonshim.agent.execution import Allowed
     from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryNotKept, read_history
     from moonshim.agent.loop import Agent, AgentBusy, AgentStopped
     from moonshim.agent.marked_text import as_marked_text, parse_marked_text
     from moonshim.agent.provider import AnswerFailed, Provider
-    from moonshim.agent.running import Allowed
+    from moonshim.agent.stream import AnswerStream, Exchanged, answered
     from moonshim.agent.tools import AgentTool, ToolFailed, tool
 
 __all__ = [
@@ -46,10 +46,10 @@ _HOMES = {
     "AgentBusy": "loop",
     "AgentStopped": "loop",
     "AgentTool": "tools",
-    "Allowed": "running",
+    "Allowed": "execution",
     "AnswerFailed": "provider",
-    "AnswerStream": "asking",
-    "Exchanged": "asking",
+    "AnswerStream": "stream",
+    "Exchanged": "stream",
     "History": "history",
     "HistoryError": "history",
     "HistoryFile": "history",
@@ -63,7 +63,7 @@ _HOMES = {
     "ToolBegan": "events",
     "ToolEnded": "events",
     "ToolFailed": "tools",
-    "answered": "asking",
+    "answered": "stream",
     "as_marked_text": "marked_text",
     "parse_marked_text": "marked_text",
     "read_history": "history",

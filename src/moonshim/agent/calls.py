@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from moonshim.agent.cancellation import Stopping
 from moonshim.agent.events import ToolBegan, ToolEnded
-from moonshim.agent.repeating import Repeating
-from moonshim.agent.running import Allow, Ready, end_tasks, failed_result, look_up, run_ready
-from moonshim.agent.stopping import Stopping
+from moonshim.agent.execution import Allow, Ready, end_tasks, failed_result, look_up, run_ready
+from moonshim.agent.repetition import Repeating
 from moonshim.agent.tools import AgentTool
-from moonshim.conversation import ToolCall, ToolResult
+from moonshim.engine.values.conversation import ToolCall, ToolResult
 
 __all__ = ["CallsUnderWay", "Limits"]
 

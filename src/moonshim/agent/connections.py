@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakKeyDictionary
 
-from moonshim.upstream import Upstream
+from moonshim.http_client import Upstream
 
 __all__ = ["Connections"]
 

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.conversation import Message, ToolCall, ToolResult, Usage
-from moonshim.events import Event
+from moonshim.engine.values.conversation import Message, ToolCall, ToolResult, Usage
+from moonshim.engine.values.events import Event
 
 __all__ = ["AgentEvent", "Ending", "MessageKept", "NotKept", "RoundBegan", "RunEnded", "Step", "ToolBegan", "ToolEnded"]
 

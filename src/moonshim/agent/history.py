@@ -23,7 +23,7 @@ from moonshim.agent.history_lines import (
     encode_opening,
     read_lines,
 )
-from moonshim.conversation import Message, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Message, ToolCall, ToolResult
 
 __all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotKept", "read_history", "read_opening"]
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moonshim.conversation import Message
+from moonshim.engine.values.conversation import Message
+from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput, MoonshimError
-from moonshim.json_text import decode_object
 
 __all__ = ["VERSION", "Conversation", "HistoryError", "Line", "Switched", "encode_line", "encode_opening", "read_lines"]
 

@@ -14,17 +14,17 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from moonshim.agent.answering import AnswerSoFar, text_of
+from moonshim.agent.accumulate import AnswerSoFar, text_of
 from moonshim.agent.calls import CallsUnderWay, Limits
+from moonshim.agent.cancellation import Stopped, Stopping
 from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolEnded
+from moonshim.agent.execution import Allow, failed_result, run_loop
 from moonshim.agent.history import History, HistoryNotKept
-from moonshim.agent.repeating import Repeating
-from moonshim.agent.running import Allow, failed_result, run_loop
-from moonshim.agent.stopping import Stopped, Stopping
+from moonshim.agent.repetition import Repeating
 from moonshim.agent.tools import AgentTool, tools_by_name
-from moonshim.conversation import Message, Text, ToolCall, Usage
+from moonshim.engine.values.conversation import Message, Text, ToolCall, Usage
+from moonshim.engine.values.events import Event
 from moonshim.errors import InvalidInput, MoonshimError
-from moonshim.events import Event
 
 __all__ = ["Agent", "AgentBusy", "AgentStopped", "Answers"]
 

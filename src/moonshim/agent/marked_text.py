@@ -22,9 +22,9 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Final, overload
 
-from moonshim.conversation import Usage, token_count
+from moonshim.engine.values.conversation import Usage, token_count
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Failed, Finished
 from moonshim.errors import InvalidInput
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Failed, Finished
 
 __all__ = ["MarkedTextReader", "MarkedTextWriter", "as_marked_text", "parse_marked_text"]
 

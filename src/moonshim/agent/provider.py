@@ -10,27 +10,36 @@ from inspect import signature
 from types import TracebackType
 from typing import Any, Final, Self
 
-from moonshim.agent.asking import AnswerStream, Asking, Exchanged
 from moonshim.agent.connections import Connections
-from moonshim.agent.cutting import in_words
-from moonshim.agent.destination import Destination, Dialect
-from moonshim.agent.given import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
+from moonshim.agent.endpoint import Destination, Dialect
+from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
+from moonshim.agent.shorten import in_words
+from moonshim.agent.stream import AnswerStream, Asking, Exchanged
 from moonshim.config import Timeouts
-from moonshim.conversation import Message, Request, Sampling, Thinking, Tool, ToolCall, ToolChoice, ToolResult
+from moonshim.engine.formats import ToolFormat
+from moonshim.engine.formats.prompting import as_text
+from moonshim.engine.hosts.learned import LearnedCells
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.plan import check_options
+from moonshim.engine.prepare import Asked, Prepared
+from moonshim.engine.request.extra_body import check_extra_body
+from moonshim.engine.signing import Sealer
+from moonshim.engine.stages import Transformer
+from moonshim.engine.values.conversation import (
+    Message,
+    Request,
+    Sampling,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from moonshim.engine.values.copies import copied
+from moonshim.engine.values.events import Failed
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, Problem, UpstreamError
-from moonshim.events import Failed
-from moonshim.formats import ToolFormat
-from moonshim.formats.prompting import as_text
-from moonshim.hosts.extra_body import check_extra_body
-from moonshim.hosts.learned import LearnedCells
-from moonshim.hosts.needs import Needs
-from moonshim.options import KimiOptions
-from moonshim.plan import check_options
-from moonshim.prepare import Asked, Prepared
-from moonshim.seal import Sealer
-from moonshim.stage import Transformer
-from moonshim.upstream import Call, Upstream
-from moonshim.values import copied
+from moonshim.http_client import Call, Upstream
 
 __all__ = ["AnswerFailed", "Provider"]
 

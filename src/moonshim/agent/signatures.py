@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import UNSET, Struct
 
-from moonshim.agent.cutting import cut_middle, in_words
 from moonshim.agent.docstrings import describe
+from moonshim.agent.shorten import cut_middle, in_words
+from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput
-from moonshim.json_text import decode_object
 
 __all__ = ["ArgumentsInvalid", "Signature", "read_signature"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, overload
 from msgspec import Struct, field
 
 from moonshim.agent.signatures import ArgumentsInvalid, Signature, read_object, read_signature
-from moonshim.conversation import Tool
+from moonshim.engine.values.conversation import Tool
 from moonshim.errors import InvalidInput, MoonshimError
 
 __all__ = ["AgentTool", "ArgumentsInvalid", "ToolFailed", "tool", "tools_by_name"]

@@ -8,11 +8,11 @@ from moonshim.agent.provider import Provider
 from moonshim.config import Config, Target
 from moonshim.config import Provider as Host
 from moonshim.config.environment import CLIENTS_OWN
-from moonshim.config.price_table import price_of
+from moonshim.config.tables.prices import price_of
 from moonshim.errors import MoonshimError, Refused
-from moonshim.gateway.routing import Router
+from moonshim.gateway.outbound.routing import Router
+from moonshim.http_client import Upstream
 from moonshim.transformers import load_chain
-from moonshim.upstream import Upstream
 
 __all__ = ["Choices", "NoSuchModel"]
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moonshim.config import Config, Retries
 from moonshim.simulator import demo
-from moonshim.simulator.box import Simulator
+from moonshim.simulator.server import Simulator
 
 __all__ = ["demo_host"]
 

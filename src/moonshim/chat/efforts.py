@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.agent.given import EFFORTS
+from moonshim.agent.inputs import EFFORTS
 
 __all__ = ["EFFORTS", "WAYS_TO_THINK"]
 

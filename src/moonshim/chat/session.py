@@ -18,12 +18,12 @@ from moonshim.agent.loop import Agent
 from moonshim.agent.provider import Provider
 from moonshim.agent.tools import AgentTool
 from moonshim.chat.choices import Choices
-from moonshim.chat.ledger import Ledger
-from moonshim.chat.permission import Permission
-from moonshim.chat.shelf import Shelf
+from moonshim.chat.conversations import Shelf
+from moonshim.chat.permissions import Permission
+from moonshim.chat.usage import Ledger
 from moonshim.config import Target
-from moonshim.events import Failed, Finished, Repaired
-from moonshim.formats import TOOL_FORMATS
+from moonshim.engine.formats import TOOL_FORMATS
+from moonshim.engine.values.events import Failed, Finished, Repaired
 
 __all__ = ["Session", "Setting"]
 

@@ -17,7 +17,7 @@ from moonshim.cli import console, numbers
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
-    from moonshim.chat.opening import Wish
+    from moonshim.chat.setup import Wish
 
 __all__ = ["main", "parser"]
 
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _chat(wish: Wish) -> int:
-    from moonshim.chat.terminal import chat
+    from moonshim.chat.terminal.app import chat
 
     task = asyncio.current_task()
     assert task is not None
@@ -102,8 +102,8 @@ async def _chat(wish: Wish) -> int:
 
 
 async def _answer(wish: Wish, prompt: str, output: Any) -> int:
-    from moonshim.chat.once import answer_once
-    from moonshim.chat.opening import open_session
+    from moonshim.chat.oneshot import answer_once
+    from moonshim.chat.setup import open_session
 
     async with open_session(wish, os.environ) as session:
         if sys.platform != "win32":
@@ -160,8 +160,8 @@ def _standard_input(command: console.Parser) -> str:
 
 
 def _wish(given: Any, *, paced: bool) -> Wish:
-    from moonshim.chat.opening import Wish
     from moonshim.chat.session import Setting
+    from moonshim.chat.setup import Wish
 
     return Wish(
         model=given.model,

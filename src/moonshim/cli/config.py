@@ -29,9 +29,9 @@ from moonshim.config import (
     without_secrets,
 )
 from moonshim.config.trust import NotTrusted, TrustRecordError, take_snapshot
-from moonshim.gateway.settings import HOST, PORT, ServeSettings, startup_problems
-from moonshim.hosts.detect import needs_for
-from moonshim.serving.listening import CannotListen
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.gateway.process.settings import HOST, PORT, ServeSettings, startup_problems
+from moonshim.http_server.sockets import CannotListen
 
 __all__ = ["main"]
 

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from moonshim.config import Config, Limits, Retries
 from moonshim.config.environment import CLIENTS_OWN, with_overrides
-from moonshim.gateway.service import GatewayService, open_service
-from moonshim.gateway.settings import ServeSettings
+from moonshim.gateway.process.service import GatewayService, open_service
+from moonshim.gateway.process.settings import ServeSettings
 from moonshim.simulator import demo
-from moonshim.simulator.box import Simulator
-from moonshim.simulator.seen import Seen
-from moonshim.simulator.telling import tell_seen
+from moonshim.simulator.http.log import tell_seen
+from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.server import Simulator
 
 __all__ = ["DemoService", "demo_config", "open_demo"]
 

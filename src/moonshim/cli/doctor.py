@@ -22,10 +22,10 @@ from moonshim.config import (
     look_for_config,
     warnings_of,
 )
-from moonshim.serving.log_lines import json_for_terminal
+from moonshim.http_server.log_lines import json_for_terminal
 
 if TYPE_CHECKING:
-    from moonshim.gateway.checkup import Checkup, Finding
+    from moonshim.doctor.checkup import Checkup, Finding
 
 __all__ = ["ADVICE", "advice", "main", "parser", "verdict"]
 
@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _check(config: Config, given: Any) -> int:
-    from moonshim.gateway.checkup import check_providers
+    from moonshim.doctor.checkup import check_providers
 
     right, waiting = True, [provider.name for provider in config.providers]
     progress = _Progress()
@@ -207,7 +207,7 @@ def _mended(repairs: Mapping[str, int]) -> str:
     >>> _mended({"marker_call": 1, "id_missing": 2, "id_invalid": 1})
     'markers×1 ids×3'
     """
-    from moonshim.gateway.log_lines import WORDS
+    from moonshim.gateway.observe.log_lines import WORDS
 
     words: Counter[str] = Counter()
     for rule, count in repairs.items():

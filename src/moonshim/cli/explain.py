@@ -23,12 +23,12 @@ import msgspec
 from moonshim.cli import console
 from moonshim.cli.recording import split_header
 from moonshim.cli.request_file import LIMIT, decoded
-from moonshim.conversation import Change
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
+from moonshim.engine.prepare import Prepared, prepare_request
+from moonshim.engine.values.conversation import Change
 from moonshim.errors import InvalidInput, InvalidOption, problem_of
-from moonshim.gateway.stream_header import StreamHeader
-from moonshim.prepare import Prepared, prepare_request
-from moonshim.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
-from moonshim.serving.log_lines import json_for_terminal
+from moonshim.gateway.observe.stream_header import StreamHeader
+from moonshim.http_server.log_lines import json_for_terminal
 
 __all__ = ["guess_dialect", "main"]
 

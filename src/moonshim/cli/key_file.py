@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from moonshim.config.files import file_problem, read_file
-from moonshim.config.locked_files import replace_file
+from moonshim.config.files.locked_files import replace_file
+from moonshim.config.files.source_file import file_problem, read_file
 
 __all__ = ["CannotEdit", "Entry", "KeyFile", "block_of", "create_file"]
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from moonshim.cli import console
 from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of, create_file
 from moonshim.config import ConfigError, FoundConfig, GatewayKey, load_keys, look_for_config, new_config_path
-from moonshim.config.files import read_text
-from moonshim.config.finding import NoSuchConfig
-from moonshim.config.locked_files import locked
+from moonshim.config.files.find import NoSuchConfig
+from moonshim.config.files.locked_files import locked
+from moonshim.config.files.source_file import read_text
 from moonshim.config.trust import remember, trusted_snapshot
-from moonshim.gateway.auth import new_key
+from moonshim.gateway.inbound.auth import new_key
 
 __all__ = ["main"]
 

@@ -19,17 +19,17 @@ from moonshim.cli.mend_options import explain_options, parse_settings
 from moonshim.cli.mend_report import Outcome, render_json, render_table
 from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
 from moonshim.cli.request_file import Asked, BadRequestFile, asked_in, read_request, read_tools
+from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.plan import Plan
+from moonshim.engine.response.body import mend_response
+from moonshim.engine.response.reply import read_reply
+from moonshim.engine.response.stream import Mender
+from moonshim.engine.values.events import Failed
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.wire.json_codec import encode
+from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidOption, MoonshimError
-from moonshim.events import Failed
-from moonshim.formats import is_kimi_model
-from moonshim.gateway.stream_header import StreamHeader, plan_of
-from moonshim.json_text import encode
-from moonshim.options import KimiOptions
-from moonshim.pipeline import Mender
-from moonshim.plan import Plan
-from moonshim.replies import read_reply
-from moonshim.response import mend_response
-from moonshim.sse import BYTE_ORDER_MARK
+from moonshim.gateway.observe.stream_header import StreamHeader, plan_of
 
 __all__ = ["main"]
 

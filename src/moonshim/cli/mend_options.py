@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidOption
-from moonshim.options import KimiOptions
 
 __all__ = ["EXPLAINED", "explain_options", "parse_settings"]
 

@@ -27,7 +27,7 @@ import msgspec
 
 from moonshim.cli.console import Paint, fitted, safe
 from moonshim.cli.recording import Kind
-from moonshim.events import Failed, Finished, Repaired
+from moonshim.engine.values.events import Failed, Finished, Repaired
 
 __all__ = ["Outcome", "render_json", "render_table"]
 

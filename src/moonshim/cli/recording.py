@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from moonshim.events import Repaired
-from moonshim.gateway.stream_header import OPENING, StreamHeader, read_header
-from moonshim.json_text import decode_object
-from moonshim.ndjson import NdjsonFramer
-from moonshim.sse import BYTE_ORDER_MARK, Frame, SseFramer
+from moonshim.engine.values.events import Repaired
+from moonshim.engine.wire.json_codec import decode_object
+from moonshim.engine.wire.ndjson import NdjsonFramer
+from moonshim.engine.wire.sse import BYTE_ORDER_MARK, Frame, SseFramer
+from moonshim.gateway.observe.stream_header import OPENING, StreamHeader, read_header
 
 __all__ = ["Kind", "NotARecording", "Recording", "Sniffer", "split_header"]
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from moonshim.engine.formats import parse_tools
+from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidInput
-from moonshim.formats import parse_tools
-from moonshim.sse import BYTE_ORDER_MARK
 
 __all__ = ["LIMIT", "Asked", "BadRequestFile", "asked_in", "decoded", "read_request", "read_tools"]
 

@@ -16,7 +16,7 @@ from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
     from moonshim.config import Config, FoundConfig
-    from moonshim.gateway.settings import ServeSettings
+    from moonshim.gateway.process.settings import ServeSettings
 
 __all__ = ["main", "parser"]
 
@@ -71,17 +71,17 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _serve(settings: ServeSettings, config: Config) -> int:
-    from moonshim.gateway import logs
-    from moonshim.gateway.settings import opening
-    from moonshim.serving.listening import bind
+    from moonshim.gateway.observe import logs
+    from moonshim.gateway.process.settings import opening
+    from moonshim.http_server.sockets import bind
 
     logs.configure(settings.log_level)
     try:
         if settings.workers > 1:
-            from moonshim.gateway.workers import supervise
+            from moonshim.gateway.process.workers import supervise
 
             return supervise(settings, lambda port: _announce(settings, config, port))
-        from moonshim.serving.server import run
+        from moonshim.http_server.server import run
 
         sockets = bind(settings.host, settings.port)
         port = sockets[0].getsockname()[1]
@@ -97,7 +97,7 @@ def _serve(settings: ServeSettings, config: Config) -> int:
 
 def _announce(settings: ServeSettings, config: Config, port: int) -> None:
     """The one line on standard output. It comes when the port answers."""
-    from moonshim.serving.listening import url_of
+    from moonshim.http_server.sockets import url_of
 
     paint = console.Paint(sys.stdout)
     providers = ", ".join(provider.name for provider in config.providers)
@@ -129,7 +129,7 @@ def _version() -> str:
 
 
 def _settings(given: Any) -> tuple[ServeSettings, Config]:
-    from moonshim.gateway.settings import ServeSettings, startup_problems
+    from moonshim.gateway.process.settings import ServeSettings, startup_problems
 
     found, config = _configuration(given)
     settings = ServeSettings.of(
@@ -159,7 +159,7 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
 def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
     """Where the configuration is, if in a file, and what it says."""
     from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, load_found, look_for_config
-    from moonshim.config.finding import user_folders
+    from moonshim.config.files.find import user_folders
 
     if given.demo:
         from moonshim.cli.demo_service import demo_config
@@ -189,7 +189,7 @@ def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
 
 def parser() -> console.Parser:
     """What the command understands; `deploy/` is checked against it too."""
-    from moonshim.gateway.settings import GRACEFUL_SECONDS, HOST, PORT
+    from moonshim.gateway.process.settings import GRACEFUL_SECONDS, HOST, PORT
 
     made = console.Parser(
         prog="moonshim serve",

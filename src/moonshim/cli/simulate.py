@@ -104,11 +104,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _simulate(given: Any, settings: SimulatorSettings, *, outside: bool) -> int:
-    from moonshim.serving import logs
-    from moonshim.serving.listening import bind
-    from moonshim.serving.server import run
-    from moonshim.simulator.log_lines import human_line
-    from moonshim.simulator.service import open_simulator
+    from moonshim.http_server import logs
+    from moonshim.http_server.server import run
+    from moonshim.http_server.sockets import bind
+    from moonshim.simulator.http.log_lines import human_line
+    from moonshim.simulator.http.service import open_simulator
 
     logs.configure(given.log_level, human=human_line)
     try:
@@ -123,7 +123,7 @@ def _simulate(given: Any, settings: SimulatorSettings, *, outside: bool) -> int:
 
 def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
     """The one line on standard output. It comes when the port answers."""
-    from moonshim.serving.listening import url_of
+    from moonshim.http_server.sockets import url_of
 
     paint = console.Paint(sys.stdout)
     chance = f"by chance in {settings.chaos * 100:.3g}% of all answers (seed {settings.seed})" if settings.chaos else ""
@@ -149,7 +149,7 @@ def _settings(given: Any) -> SimulatorSettings:
     """What the command line says, else the file, else what is usual."""
     from msgspec.structs import replace
 
-    from moonshim.simulator import named
+    from moonshim.simulator import names as named
     from moonshim.simulator.config_file import load_settings
     from moonshim.simulator.settings import ASSUMPTIONS, SimulatorSettings
 
@@ -201,7 +201,7 @@ def _key(variable: str | None) -> str | None:
 
 def _is_outside(host: str) -> bool:
     """Whether others reach it. They may: it holds no secret, and spends nobody's money."""
-    from moonshim.serving.listening import is_loopback
+    from moonshim.http_server.sockets import is_loopback
 
     return not is_loopback(host)
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 from moonshim.cli import console
 from moonshim.cli.explain import guess_dialect
 from moonshim.cli.request_file import LIMIT, decoded
-from moonshim.json_text import decode_object
-from moonshim.simulator.models import MODELS, generation_of
-from moonshim.simulator.natures import NATURES, Nature
-from moonshim.simulator.question import Json, Question, Wire
-from moonshim.simulator.reading import read_question
+from moonshim.engine.wire.json_codec import decode_object
+from moonshim.simulator.host.behaviours import NATURES, Nature
+from moonshim.simulator.host.models import MODELS, generation_of
+from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
 from moonshim.simulator.render.history_ids import Numbered, numbered
+from moonshim.simulator.request import Json, Question, Wire
 from moonshim.simulator.rules import check
 
 __all__ = ["main"]

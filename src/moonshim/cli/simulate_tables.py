@@ -69,13 +69,13 @@ def _faults() -> list[Row]:
 
 
 def _scenarios() -> list[Row]:
-    from moonshim.simulator.scenario import BUILT_IN
+    from moonshim.simulator.model.scenario import BUILT_IN
 
     return [{"name": name, "about": about} for name, about in BUILT_IN.items()]
 
 
 def _models() -> list[Row]:
-    from moonshim.simulator.models import MODELS, generation_of
+    from moonshim.simulator.host.models import MODELS, generation_of
 
     generations = {name: generation_of(name) for name in MODELS}
     return [
@@ -89,7 +89,7 @@ def _models() -> list[Row]:
 
 
 def _natures() -> list[Row]:
-    from moonshim.simulator.natures import NATURES
+    from moonshim.simulator.host.behaviours import NATURES
 
     return [{"name": nature.name, "about": nature.about} for nature in NATURES.values()]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from moonshim.cli import console
 from moonshim.config import ConfigError, FoundConfig, look_for_config
-from moonshim.config.finding import NAMES, VARIABLE
+from moonshim.config.files.find import NAMES, VARIABLE
 from moonshim.config.review import Review
 from moonshim.config.trust import NotTrusted, forget, remember, take_snapshot, trusted_snapshot
 

@@ -3,8 +3,8 @@
 from moonshim.config.endpoints import endpoint_of, without_secrets
 from moonshim.config.environment import LOOKED_FOR, config_from_environment
 from moonshim.config.example import EXAMPLE
-from moonshim.config.finding import FoundConfig, look_for_config, new_config_path
-from moonshim.config.loading import load_config, load_keys, parse_config
+from moonshim.config.files.find import FoundConfig, look_for_config, new_config_path
+from moonshim.config.load import load_config, load_keys, parse_config
 from moonshim.config.model import (
     Config,
     GatewayKey,
@@ -20,7 +20,7 @@ from moonshim.config.model import (
 )
 from moonshim.config.problems import ConfigError
 from moonshim.config.trust import load_found
-from moonshim.config.warned import warnings_of
+from moonshim.config.warnings import warnings_of
 
 __all__ = [
     "EXAMPLE",

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from moonshim.config.model import Provider
-from moonshim.hosts.detect import host_of
+from moonshim.engine.hosts.detect import host_of
 
 __all__ = ["dialect_of", "endpoint_of", "is_loopback", "without_secrets"]
 

@@ -8,16 +8,16 @@ from typing import Final, cast
 import msgspec
 from msgspec import Struct
 
-from moonshim.config.alias_table import leads_somewhere
 from moonshim.config.endpoints import dialect_of
-from moonshim.config.key_places import key_fault
 from moonshim.config.model import Config, KeySource, Provider, Secret
 from moonshim.config.problems import ConfigError
-from moonshim.config.provider_table import address_fault
-from moonshim.config.settings_tables import secret_fault, store_fault
-from moonshim.hosts.detect import host_of
-from moonshim.hosts.needs import UpstreamDialect
-from moonshim.hosts.table import HOSTS
+from moonshim.config.tables.aliases import leads_somewhere
+from moonshim.config.tables.provider_keys import key_fault
+from moonshim.config.tables.providers import address_fault
+from moonshim.config.tables.settings import secret_fault, store_fault
+from moonshim.engine.hosts.detect import host_of
+from moonshim.engine.hosts.profile import UpstreamDialect
+from moonshim.engine.hosts.table import HOSTS
 
 __all__ = ["CLIENTS_OWN", "KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from_environment", "with_overrides"]
 

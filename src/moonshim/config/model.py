@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.hosts.extra_body import deep_merge
+from moonshim.engine.request.extra_body import deep_merge
 
 __all__ = [
     "Config",

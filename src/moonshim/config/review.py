@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.config.chains import is_plug_in
 from moonshim.config.endpoints import without_secrets
+from moonshim.config.files.variables import variables_in
 from moonshim.config.problems import Path, shown_path
-from moonshim.config.variables import variables_in
+from moonshim.config.tables.transformers import is_plug_in
 
 __all__ = ["Review", "review_of"]
 

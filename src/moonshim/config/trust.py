@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from moonshim.config.chains import plug_in_file
-from moonshim.config.files import file_problem, read_file, read_text, read_values
-from moonshim.config.finding import FoundConfig, user_folders
-from moonshim.config.loading import load_config, parse_config
-from moonshim.config.locked_files import locked, replace_file
+from moonshim.config.files.find import FoundConfig, user_folders
+from moonshim.config.files.locked_files import locked, replace_file
+from moonshim.config.files.source_file import file_problem, read_file, read_text, read_values
+from moonshim.config.files.variables import expanded
+from moonshim.config.load import load_config, parse_config
 from moonshim.config.model import Config
 from moonshim.config.problems import ConfigError
 from moonshim.config.review import Review, review_of
-from moonshim.config.variables import expanded
+from moonshim.config.tables.transformers import plug_in_file
 
 __all__ = [
     "NotTrusted",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.routing import Router
 
-from moonshim.gateway.gate import Gate
 from moonshim.gateway.routes import nothing_here, routes_of
+from moonshim.gateway.state import Gate
 
 __all__ = ["build_app"]
 

@@ -21,25 +21,25 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.config import Target, endpoint_of
-from moonshim.conversation import Reasoning
-from moonshim.dialects.openai_responses import completed_in
+from moonshim.engine.dialects.openai_responses import completed_in
+from moonshim.engine.hosts.errors.body import masked_bytes
+from moonshim.engine.hosts.errors.classify import ERROR_BYTES, read_problem, without
+from moonshim.engine.prepare import Asked, Prepared, read_request
+from moonshim.engine.response.reply import Form, Reading, form_of, read_reply
+from moonshim.engine.stages import TransformerFailed
+from moonshim.engine.values.conversation import Reasoning
+from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import MoonshimError, Problem, ProblemKind, Refused, TooManyOpenFiles, UpstreamError, problem_of
-from moonshim.events import Failed, Finished
-from moonshim.gateway import logs
-from moonshim.gateway.attempts import Attempts
-from moonshim.gateway.call import ClientCall
-from moonshim.gateway.gate import Gate, View
-from moonshim.gateway.limits import tokens_of
-from moonshim.gateway.outlet import Header
-from moonshim.gateway.record import Outcome, Record
-from moonshim.gateway.request_headers import headers_for_host
-from moonshim.gateway.response_headers import to_client
-from moonshim.hosts.problem_body import masked_bytes
-from moonshim.hosts.problems import ERROR_BYTES, read_problem, without
-from moonshim.prepare import Asked, Prepared, read_request
-from moonshim.replies import Form, Reading, form_of, read_reply
-from moonshim.stage import TransformerFailed
-from moonshim.upstream import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call
+from moonshim.gateway.client_stream import Header
+from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.inbound.limits import tokens_of
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.record import Outcome, Record
+from moonshim.gateway.outbound.attempts import Attempts
+from moonshim.gateway.outbound.request_headers import headers_for_host
+from moonshim.gateway.outbound.response_headers import to_client
+from moonshim.gateway.state import Gate, View
+from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call
 
 __all__ = ["NO_DESCRIPTORS", "STOPPING", "exchange", "problem_in"]
 

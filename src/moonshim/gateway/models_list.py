@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from moonshim.config import Target
+from moonshim.engine.hosts.detect import needs_for
 from moonshim.errors import InvalidInput
-from moonshim.gateway.gate import View
-from moonshim.hosts.detect import needs_for
+from moonshim.gateway.state import View
 
 __all__ = ["model_entry", "model_list"]
 

@@ -14,24 +14,24 @@ from urllib.parse import parse_qsl
 from starlette.routing import BaseRoute, Route
 
 from moonshim.config import GatewayKey
-from moonshim.dialect import Dialect
+from moonshim.engine.dialects.protocol import Dialect
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.prepare import count_tokens
+from moonshim.engine.stages import TransformerFailed
+from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput, Problem, Refused
-from moonshim.gateway import logs
-from moonshim.gateway.body import BodyGone, read_json
-from moonshim.gateway.call import ClientCall
-from moonshim.gateway.clients import client_name
-from moonshim.gateway.compaction import compact
+from moonshim.gateway.client_stream import Header, Outlet, Receive, Send
 from moonshim.gateway.exchange import NO_DESCRIPTORS, STOPPING, exchange, problem_in
-from moonshim.gateway.gate import Gate, View
-from moonshim.gateway.guard import check_origin, cors_headers, preflight_headers
+from moonshim.gateway.inbound.body import BodyGone, read_json
+from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.inbound.origin import check_origin, cors_headers, preflight_headers
+from moonshim.gateway.inbound.user_agent import client_name
+from moonshim.gateway.memory.compaction import compact
 from moonshim.gateway.models_list import model_entry, model_list
-from moonshim.gateway.outlet import Header, Outlet, Receive, Send
-from moonshim.gateway.record import Record
-from moonshim.json_text import encode
-from moonshim.prepare import count_tokens
-from moonshim.registry import dialect_named
-from moonshim.serving.protocol import ROOM
-from moonshim.stage import TransformerFailed
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.record import Record
+from moonshim.gateway.state import Gate, View
+from moonshim.http_server.protocol import ROOM
 
 __all__ = ["routes_of"]
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moonshim.engine.stages import Transformer
+from moonshim.engine.values.options import KimiOptions
 from moonshim.integrations.exchange import Tending
 from moonshim.integrations.memory import Memory
 from moonshim.integrations.transports import mend_client
-from moonshim.options import KimiOptions
-from moonshim.stage import Transformer
 
 if TYPE_CHECKING:
     import anthropic

@@ -20,22 +20,22 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from moonshim.dialects.openai_responses import completed_in
+from moonshim.engine.dialects.openai_responses import completed_in
+from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.errors.body import masked_bytes
+from moonshim.engine.hosts.errors.classify import read_problem, without
+from moonshim.engine.hosts.learned import LearnedCells
+from moonshim.engine.plan import check_options
+from moonshim.engine.prepare import Asked, Prepared, read_request, render_problem
+from moonshim.engine.response.reply import Form, Reading, form_of, read_reply
+from moonshim.engine.stages import Transformer
+from moonshim.engine.values.events import Failed
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
-from moonshim.events import Failed
-from moonshim.formats import is_kimi_model
-from moonshim.hosts.detect import needs_for
-from moonshim.hosts.learned import LearnedCells
-from moonshim.hosts.problem_body import masked_bytes
-from moonshim.hosts.problems import read_problem, without
-from moonshim.integrations.kept_responses import KeptResponses
 from moonshim.integrations.memory import Memory
-from moonshim.json_text import decode_object, encode
-from moonshim.options import KimiOptions
-from moonshim.plan import check_options
-from moonshim.prepare import Asked, Prepared, read_request, render_problem
-from moonshim.replies import Form, Reading, form_of, read_reply
-from moonshim.stage import Transformer
+from moonshim.integrations.response_store import KeptResponses
 
 __all__ = ["Exchange", "Header", "Reply", "Route", "Tending", "route_of", "told"]
 

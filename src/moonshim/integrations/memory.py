@@ -6,10 +6,10 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Final
 
-from moonshim.conversation import Message, Reasoning
+from moonshim.engine.prepare import Asked
+from moonshim.engine.reasoning_cache import recalled, turn_filing
+from moonshim.engine.values.conversation import Message, Reasoning
 from moonshim.errors import InvalidInput
-from moonshim.prepare import Asked
-from moonshim.recollection import recalled, turn_filing
 
 __all__ = ["DEFAULT_BYTES", "Memory"]
 

@@ -12,8 +12,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
+from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.errors import InvalidInput, MoonshimError, UpstreamBroke, UpstreamStalled
-from moonshim.hosts.problems import ERROR_BYTES
 from moonshim.integrations.exchange import Exchange, Reply, Route, Tending, route_of, told
 
 __all__ = ["mend_client"]

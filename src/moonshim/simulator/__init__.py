@@ -3,22 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moonshim.simulator import play
-    from moonshim.simulator.answer import Meant, MeantCall, Model
-    from moonshim.simulator.box import Simulator
     from moonshim.simulator.faults import FAULTS
-    from moonshim.simulator.question import Question
+    from moonshim.simulator.request import Question
+    from moonshim.simulator.response import Meant, MeantCall, Model
+    from moonshim.simulator.server import Simulator
     from moonshim.simulator.settings import SimulatorSettings
+    from moonshim.simulator.wire import playback as play
 
 __all__ = ["FAULTS", "Meant", "MeantCall", "Model", "Question", "Simulator", "SimulatorSettings", "play"]
 
 _WHERE = {
     "FAULTS": "faults",
-    "Meant": "answer",
-    "MeantCall": "answer",
-    "Model": "answer",
-    "Question": "question",
-    "Simulator": "box",
+    "Meant": "response",
+    "MeantCall": "response",
+    "Model": "response",
+    "Question": "request",
+    "Simulator": "server",
     "SimulatorSettings": "settings",
 }
 
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "play":
-        return import_module(f"{__name__}.play")
+        return import_module(f"{__name__}.wire.playback")
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path as File
 from typing import Any, Final
 
-from moonshim.config.files import read_text, read_values
+from moonshim.config.files.source_file import read_text, read_values
 from moonshim.config.problems import ConfigError, Problems
-from moonshim.config.reading import Table, placed
-from moonshim.simulator.named import (
+from moonshim.config.tables.table import Table, placed
+from moonshim.simulator.model.scenario import BUILT_IN
+from moonshim.simulator.names import (
     wrong_assumption,
     wrong_fault,
     wrong_generation,
@@ -17,7 +18,6 @@ from moonshim.simulator.named import (
     wrong_nature,
     wrong_scenario,
 )
-from moonshim.simulator.scenario import BUILT_IN
 from moonshim.simulator.settings import ModelRow, SimulatorSettings
 
 __all__ = ["load_settings", "parse_settings"]
@@ -161,7 +161,7 @@ def _models(table: Table | None) -> dict[str, ModelRow] | None:
 
 
 def _known_generation(table: Table, name: str) -> str | None:
-    from moonshim.simulator.models import generation_of
+    from moonshim.simulator.host.models import generation_of
 
     generation = generation_of(name)
     if generation is None:

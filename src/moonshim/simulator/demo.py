@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from moonshim.config import Config, Provider
-from moonshim.simulator.models import MODELS
+from moonshim.simulator.host.models import MODELS
 
 __all__ = ["CHAT", "FIRST", "MESSAGES", "demo_config"]
 

@@ -18,8 +18,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.simulator.answer import Answer
-from moonshim.simulator.question import Json, Wire
+from moonshim.simulator.request import Json, Wire
+from moonshim.simulator.response import Answer
 
 __all__ = ["CUT", "Chunks", "Fault", "Frames", "Group", "Piece", "Speech", "Stall", "Status", "Whole"]
 

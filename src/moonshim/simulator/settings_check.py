@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from moonshim.errors import InvalidInput
-from moonshim.simulator.named import wrong_assumption, wrong_generation
+from moonshim.simulator.names import wrong_assumption, wrong_generation
 from moonshim.simulator.settings import SimulatorSettings
 
 __all__ = ["WrongSettings", "checked"]

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from moonshim.engine.stages import Transformer
+from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidOption
-from moonshim.options import KimiOptions
-from moonshim.stage import Transformer
 from moonshim.transformers.kimi import Kimi
 from moonshim.transformers.log import Log, Sink, standard_log
 from moonshim.transformers.plugins import load_plugin, nearest

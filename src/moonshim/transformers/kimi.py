@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moonshim.conversation import Request
-from moonshim.options import KimiOptions
-from moonshim.stage import Stage
+from moonshim.engine.stages import Stage
+from moonshim.engine.values.conversation import Request
+from moonshim.engine.values.options import KimiOptions
 
 __all__ = ["Kimi"]
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, get_args
 
-from moonshim.conversation import Request, Text, Usage
+from moonshim.engine.stages import Stage
+from moonshim.engine.values.conversation import Request, Text, Usage
+from moonshim.engine.values.events import BlockDelta, BlockKind, BlockOpened, Event, Failed, Finished, Repaired
 from moonshim.errors import InvalidOption
-from moonshim.events import BlockDelta, BlockKind, BlockOpened, Event, Failed, Finished, Repaired
-from moonshim.stage import Stage
 
 __all__ = ["Log", "Sink", "standard_log"]
 

@@ -14,11 +14,11 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final
 
-from moonshim.code_files import module_of
-from moonshim.conversation import Request
+from moonshim.engine.stages import Stage, Transformer, TransformerFailed
+from moonshim.engine.values.conversation import Request
+from moonshim.engine.values.events import Event
 from moonshim.errors import InvalidOption, MoonshimError, Refused
-from moonshim.events import Event
-from moonshim.stage import Stage, Transformer, TransformerFailed
+from moonshim.transformers.code_files import module_of
 from moonshim.transformers.log import Sink, standard_log
 
 __all__ = ["FAULT", "GROUP", "Plugin", "is_module_in", "load_plugin", "nearest"]

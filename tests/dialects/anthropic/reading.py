@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from moonshim.seal import is_sealed
+from moonshim.engine.signing import is_sealed
 
 Json = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from moonshim.conversation import Message, Part, Reasoning, Text, ToolCall
-from moonshim.json_text import encode
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
+from moonshim.engine.wire.json_codec import encode
 
 Json = dict[str, Any]
 

@@ -12,14 +12,14 @@ import pytest
 from anthropic import Anthropic, APIStatusError, BadRequestError
 from anthropic.types import Message as Answer
 
-from moonshim.assemble import replay
-from moonshim.conversation import Message, Reasoning, Text, ToolCall, Usage
-from moonshim.dialect import Reply
-from moonshim.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.engine.assemble import replay
+from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.signing import Sealer, is_sealed
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, Usage
+from moonshim.engine.values.events import BlockDelta, BlockOpened, Event, Failed, Finished, Started
+from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import Problem
-from moonshim.events import BlockDelta, BlockOpened, Event, Failed, Finished, Started
-from moonshim.json_text import encode
-from moonshim.seal import Sealer, is_sealed
 
 Json = dict[str, Any]
 REPLY: Final = Reply(model="kimi-k3", sealer=Sealer(b"secret"))

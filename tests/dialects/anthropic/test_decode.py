@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.assemble import assemble
-from moonshim.conversation import Reasoning, Text, ToolCall, Usage
-from moonshim.dialects.anthropic.decode import MessagesDecoder, decode_response
-from moonshim.events import Failed, Finished
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Unread
+from moonshim.engine.assemble import assemble
+from moonshim.engine.dialects.anthropic.decode import MessagesDecoder, decode_response
+from moonshim.engine.upstream_events import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Unread
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, Usage
+from moonshim.engine.values.events import Failed, Finished
 from tests.dialects.anthropic import strategies
 from tests.dialects.anthropic.told import ending, told
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.assemble import assemble, replay
-from moonshim.conversation import Message, Part, Reasoning, Text, Tool, ToolCall, Usage
-from moonshim.dialect import Reply
-from moonshim.dialects.anthropic.decode import MessagesDecoder, decode_response
-from moonshim.dialects.anthropic.encode import MessagesEncoder, encode_response
-from moonshim.events import (
+from moonshim.engine.assemble import assemble, replay
+from moonshim.engine.dialects.anthropic.decode import MessagesDecoder, decode_response
+from moonshim.engine.dialects.anthropic.encode import MessagesEncoder, encode_response
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.signing import Sealed, Sealer, is_sealed
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, Tool, ToolCall, Usage
+from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
     BlockOpened,
@@ -27,7 +28,6 @@ from moonshim.events import (
     Repaired,
     Started,
 )
-from moonshim.seal import Sealed, Sealer, is_sealed
 from tests.dialects.anthropic import strategies
 from tests.dialects.anthropic.told import told
 

@@ -6,9 +6,9 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from moonshim.dialects.anthropic.errors import ThreadUnsupported, render_failed, render_problem
+from moonshim.engine.dialects.anthropic.errors import ThreadUnsupported, render_failed, render_problem
+from moonshim.engine.values.events import Failed
 from moonshim.errors import Problem, ProblemKind, problem_of
-from moonshim.events import Failed
 
 OVERFLOWS: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "both numbers": ({"message": "x", "tokens": 300_000, "limit": 262_144}, "300000 tokens > 262144 maximum"),

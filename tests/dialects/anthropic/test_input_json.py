@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.dialects.anthropic.input_json import InputText
+from moonshim.engine.dialects.anthropic.input_json import InputText
 
 LS: Final = {"command": "ls"}
 CASES: Final[dict[str, tuple[Any, str, str]]] = {

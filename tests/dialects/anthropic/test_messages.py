@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from moonshim.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
-from moonshim.dialects.anthropic.messages import parse_messages, render_messages, write_messages
+from moonshim.engine.dialects.anthropic.messages import parse_messages, render_messages, write_messages
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import CannotExpress, InvalidInput
 from tests.dialects.anthropic import strategies
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.conversation import (
+from moonshim.engine.dialects.anthropic.request import parse_request, render_request
+from moonshim.engine.signing import SealBroken, Sealed, Sealer
+from moonshim.engine.values.conversation import (
     Message,
     Reasoning,
     Request,
@@ -20,9 +22,7 @@ from moonshim.conversation import (
     Tool,
     ToolChoice,
 )
-from moonshim.dialects.anthropic.request import parse_request, render_request
 from moonshim.errors import InvalidInput
-from moonshim.seal import SealBroken, Sealed, Sealer
 from tests.dialects.anthropic import strategies
 
 Json = dict[str, Any]

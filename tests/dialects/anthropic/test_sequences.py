@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import moonshim
-from moonshim.conversation import Part, Reasoning, Text, ToolCall
-from moonshim.events import Failed, Finished
-from moonshim.registry import CLIENT_DIALECTS
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS
+from moonshim.engine.values.conversation import Part, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import Failed, Finished
 from tests.dialects.anthropic import strategies
 from tests.dialects.anthropic.reading import MessagesReader, ResponsesReader
 from tests.streams import DONE, cut_bytes, dumped, listen, parsed, read_sse

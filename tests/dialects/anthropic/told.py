@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moonshim.events import (
+from moonshim.engine.upstream_events import Began, Broke, CallClosed, Counted, Ended, Heard, Paused, Signed, Spoke
+from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
     BlockOpened,
@@ -15,7 +16,6 @@ from moonshim.events import (
     Finished,
     Started,
 )
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Heard, Paused, Signed, Spoke
 
 
 def told(heard: Iterable[Heard]) -> list[Event]:

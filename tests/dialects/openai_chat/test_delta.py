@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from moonshim.dialects.openai_chat.delta import (
+from moonshim.engine.dialects.openai_chat.delta import (
     Speech,
     read_pieces,
     read_speech,
     reasoning_fields,
     write_reasoning,
 )
-from moonshim.events import CallPiece
+from moonshim.engine.values.events import CallPiece
 
 
 def details(*texts: str) -> list[dict[str, Any]]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
-from moonshim.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages
+from moonshim.engine.ids import tool_id_strategy
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import CannotExpress, InvalidInput
-from moonshim.ids import tool_id_strategy
 
 
 def call(id: Any = "c1", name: str = "ls", arguments: Any = "{}", **more: Any) -> dict[str, Any]:

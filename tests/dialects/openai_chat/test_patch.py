@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from moonshim.dialects.openai_chat.patch import ChoicePart, error_chunk, host_error, patch_chunk, summary_message
-from moonshim.dialects.openai_chat.segments import Segment
-from moonshim.events import CallPiece, Failed, Finished
+from moonshim.engine.dialects.openai_chat.patch import ChoicePart, error_chunk, host_error, patch_chunk, summary_message
+from moonshim.engine.dialects.openai_chat.segments import Segment
+from moonshim.engine.values.events import CallPiece, Failed, Finished
 
 STOP, CALLS, FAILED = Finished("stop"), Finished("tool_calls", "stop"), Failed("overloaded", "Try again.")
 IDENTITY = {"id": "c1", "object": "chat.completion.chunk", "created": 7, "model": "kimi-k2.5", "provider": "Moon"}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
-from moonshim.dialects.openai_chat.request import parse_request, render_request
+from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
 from moonshim.errors import InvalidInput
-from moonshim.seal import Sealer
 
 SEALER = Sealer(b"test")
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}

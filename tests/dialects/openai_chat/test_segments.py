@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.dialects.openai_chat.segments import Segment, SegmentBuilder
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Failed, Finished, Repaired
+from moonshim.engine.dialects.openai_chat.segments import Segment, SegmentBuilder
+from moonshim.engine.values.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    CallPiece,
+    Event,
+    Failed,
+    Finished,
+    Repaired,
+)
 
 NUMBERS = {2: 0, 3: 1}
 """Blocks 2 and 3 are calls."""

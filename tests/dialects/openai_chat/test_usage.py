@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.dialects.openai_chat.usage import UsageKeeper
-from moonshim.repair.log import RepairLog
+from moonshim.engine.dialects.openai_chat.usage import UsageKeeper
+from moonshim.engine.repair.repair_log import RepairLog
 
 TOLD = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 MORE = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}

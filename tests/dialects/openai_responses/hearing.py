@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from moonshim.conversation import Message, Reasoning, Text, ToolCall
-from moonshim.dialects.openai_responses.decode import ResponsesDecoder
-from moonshim.events import CallPiece
-from moonshim.heard import CallClosed, Heard, Spoke
+from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder
+from moonshim.engine.upstream_events import CallClosed, Heard, Spoke
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import CallPiece
 
 
 class Told:

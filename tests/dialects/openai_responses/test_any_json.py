@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.dialects.openai_responses import left_behind, resolve_references
-from moonshim.dialects.openai_responses.decode import ResponsesDecoder, decode_response
-from moonshim.dialects.openai_responses.items import CALLS, OUTPUTS
-from moonshim.dialects.openai_responses.request import parse_request, render_request
+from moonshim.engine.dialects.openai_responses import left_behind, resolve_references
+from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response
+from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS
+from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
+from moonshim.engine.signing import PREFIX, Sealer
+from moonshim.engine.values.events import CallPiece
 from moonshim.errors import InvalidInput
-from moonshim.events import CallPiece
-from moonshim.seal import PREFIX, Sealer
 
 KEYS = [
     "type", "role", "content", "text", "id", "call_id", "name", "namespace", "arguments", "input", "output", "tools",

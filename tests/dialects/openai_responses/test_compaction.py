@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from moonshim.dialects.openai_responses.compaction import write_compaction
-from moonshim.prepare import prepare_request
-from moonshim.seal import SealBroken, Sealed, Sealer
+from moonshim.engine.dialects.openai_responses.compaction import write_compaction
+from moonshim.engine.prepare import prepare_request
+from moonshim.engine.signing import SealBroken, Sealed, Sealer
 
 SECRET = b"secret"
 SUMMARY = "They want the bug in `parse` fixed. – It is in line 7."

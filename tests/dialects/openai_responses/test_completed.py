@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from moonshim.dialects.openai_responses import completed_in
+from moonshim.engine.dialects.openai_responses import completed_in
 
 Json: TypeAlias = dict[str, Any]
 

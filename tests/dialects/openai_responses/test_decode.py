@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from moonshim.conversation import Usage
-from moonshim.dialects.openai_responses.decode import ResponsesDecoder, decode_response, read_usage
-from moonshim.events import CallPiece, Failed
-from moonshim.heard import Began, Broke, CallClosed, Counted, Ended, Over, Signed, Spoke, Unread
+from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response, read_usage
+from moonshim.engine.upstream_events import Began, Broke, CallClosed, Counted, Ended, Over, Signed, Spoke, Unread
+from moonshim.engine.values.conversation import Usage
+from moonshim.engine.values.events import CallPiece, Failed
 from tests.dialects.openai_responses.hearing import Told, heard
 
 Json = dict[str, Any]

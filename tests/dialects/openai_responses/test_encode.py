@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.assemble import assemble, replay
-from moonshim.conversation import Message, Part, Reasoning, Request, Text, ToolCall, Usage
-from moonshim.dialect import Reply
-from moonshim.dialects.openai_responses.decode import decode_response
-from moonshim.dialects.openai_responses.encode import ResponsesEncoder, encode_response
-from moonshim.dialects.openai_responses.request import parse_request
-from moonshim.events import (
+from moonshim.engine.assemble import assemble, replay
+from moonshim.engine.dialects.openai_responses.decode import decode_response
+from moonshim.engine.dialects.openai_responses.encode import ResponsesEncoder, encode_response
+from moonshim.engine.dialects.openai_responses.request import parse_request
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.signing import Sealed, Sealer
+from moonshim.engine.upstream_events import Broke, Counted, Ended, Heard
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Request, Text, ToolCall, Usage
+from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
     BlockOpened,
@@ -26,8 +28,6 @@ from moonshim.events import (
     Repaired,
     Started,
 )
-from moonshim.heard import Broke, Counted, Ended, Heard
-from moonshim.seal import Sealed, Sealer
 from tests.dialects.openai_responses.hearing import Told, blocks_of, heard
 
 Json = dict[str, Any]

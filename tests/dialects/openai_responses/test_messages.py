@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from moonshim.dialects.openai_responses.messages import parse_messages
-from moonshim.dialects.openai_responses.writing import render_messages
+from moonshim.engine.dialects.openai_responses.messages import parse_messages
+from moonshim.engine.dialects.openai_responses.render_items import render_messages
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
 Json = dict[str, Any]

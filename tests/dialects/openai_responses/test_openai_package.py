@@ -11,13 +11,22 @@ import pytest
 from openai import BadRequestError, OpenAI
 from openai.types.responses import Response
 
-from moonshim.conversation import Reasoning, Text, ToolCall, ToolResult, Usage
-from moonshim.dialect import Reply
-from moonshim.dialects.openai_responses import OPENAI_RESPONSES
+from moonshim.engine.dialects.openai_responses import OPENAI_RESPONSES
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult, Usage
+from moonshim.engine.values.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+    Started,
+)
+from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import Problem
-from moonshim.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Failed, Finished, Started
-from moonshim.json_text import decode_object, encode
-from moonshim.seal import Sealer
 
 Json = dict[str, Any]
 

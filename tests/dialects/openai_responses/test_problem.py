@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from moonshim.dialects.openai_responses.problem import render_problem
+from moonshim.engine.dialects.openai_responses.errors import render_problem
 from moonshim.errors import Problem, ProblemKind
 
 

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from moonshim.conversation import (
+from moonshim.engine.dialects.openai_responses import left_behind, resolve_references
+from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
+from moonshim.engine.signing import SealBroken, Sealed, Sealer
+from moonshim.engine.values.conversation import (
     Media,
     Message,
     Reasoning,
@@ -22,10 +25,7 @@ from moonshim.conversation import (
     ToolChoice,
     ToolResult,
 )
-from moonshim.dialects.openai_responses import left_behind, resolve_references
-from moonshim.dialects.openai_responses.request import parse_request, render_request
 from moonshim.errors import InvalidInput
-from moonshim.seal import SealBroken, Sealed, Sealer
 
 Json = dict[str, Any]
 

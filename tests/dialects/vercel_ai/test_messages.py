@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
-from moonshim.dialects.vercel_ai import parse_messages, render_messages
+from moonshim.engine.dialects.vercel_ai import parse_messages, render_messages
+from moonshim.engine.ids import tool_id_strategy
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
-from moonshim.ids import tool_id_strategy
 
 OPTIONS = {"anthropic": {"cacheControl": {"type": "ephemeral"}}}
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, Meant, MeantCall, NativeCall
 from moonshim.simulator.fault import Fault
-from moonshim.simulator.ids import ID_PROFILES, IdPlace
-from moonshim.simulator.question import Call, Json, Offered, Question, Result, Turn, Wire
+from moonshim.simulator.host.ids import ID_PROFILES, IdPlace
+from moonshim.simulator.request import Call, Json, Offered, Question, Result, Turn, Wire
+from moonshim.simulator.response import Answer, Meant, MeantCall, NativeCall
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
 from moonshim.simulator.wire.messages import messages_events, messages_whole
 from tests.streams import MARKERS

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.faults.arguments import FAULTS
+from moonshim.simulator.response import Answer
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, said_by
 
 ROWS = named(FAULTS)

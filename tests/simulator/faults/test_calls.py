@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.simulator.faults.calls import FAULTS
-from moonshim.simulator.question import Call, Json
+from moonshim.simulator.request import Call, Json
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
 
 ROWS: Final = named(FAULTS)

@@ -7,10 +7,10 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, Tally
 from moonshim.simulator.fault import Piece
 from moonshim.simulator.faults.endings import FAULTS
-from moonshim.simulator.question import Json, Wire
+from moonshim.simulator.request import Json, Wire
+from moonshim.simulator.response import Answer, Tally
 from moonshim.simulator.wire.frames import DONE, chat_frames
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question, said_by, written
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.simulator import refusals
 from moonshim.simulator.fault import CUT, Piece, Stall
 from moonshim.simulator.faults.errors import FAULTS
-from moonshim.simulator.natures import NATURES
-from moonshim.simulator.play import Played, play, tell
-from moonshim.simulator.question import Wire
+from moonshim.simulator.host import refusals
+from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.request import Wire
+from moonshim.simulator.wire.playback import Played, play, tell
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question
 
 ROWS: Final = named(FAULTS)

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Fault, Stall
 from moonshim.simulator.faults import FAULTS as ALL
 from moonshim.simulator.faults import in_order
 from moonshim.simulator.faults.frames import FAULTS
-from moonshim.simulator.natures import NATURES
-from moonshim.simulator.play import Played, play
-from moonshim.simulator.question import Wire
+from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.request import Wire
+from moonshim.simulator.response import Answer
+from moonshim.simulator.wire.playback import Played, play
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question
 
 ROWS: Final = named(FAULTS)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.faults.ids import FAULTS
-from moonshim.simulator.question import Call
+from moonshim.simulator.request import Call
+from moonshim.simulator.response import Answer
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
 
 ROWS = named(FAULTS)

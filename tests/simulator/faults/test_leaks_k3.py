@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.faults.leaks_k3 import FAULTS
-from moonshim.simulator.question import Call
+from moonshim.simulator.request import Call
+from moonshim.simulator.response import Answer
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by
 
 ROWS = named(FAULTS)

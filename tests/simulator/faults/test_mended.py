@@ -8,13 +8,13 @@ from typing import Final
 import pytest
 
 from moonshim import KimiOptions, Mended, Mender, mend_response
-from moonshim.conversation import Message, Reasoning, Text, ToolCall
-from moonshim.events import Failed, Finished
-from moonshim.prepare import prepare_request
-from moonshim.simulator.answer import Answer
+from moonshim.engine.prepare import prepare_request
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import Failed, Finished
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
-from moonshim.simulator.question import Json, Wire
+from moonshim.simulator.request import Json, Wire
+from moonshim.simulator.response import Answer
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, question, written
 from tests.streams import leaked

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.faults.messages import FAULTS
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, written
 
 ROWS: Final = named(FAULTS)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.faults.reasoning import FAULTS
-from moonshim.simulator.question import Json, Wire
+from moonshim.simulator.request import Json, Wire
+from moonshim.simulator.response import Answer
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question, said_by, written
 
 ROWS: Final = named(FAULTS)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.json_text import encode
-from moonshim.simulator.answer import Answer
+from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
-from moonshim.simulator.question import Call, Wire
+from moonshim.simulator.request import Call, Wire
+from moonshim.simulator.response import Answer
 from tests.profiles import examples
 from tests.simulator.faults.answers import (
     LS,

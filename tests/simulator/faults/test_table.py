@@ -9,14 +9,14 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, Meant, MeantCall, Tally
+from moonshim.engine.values.copies import copied
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import FAULTS, in_order
-from moonshim.simulator.natures import NATURES, Nature
-from moonshim.simulator.play import Played, answer_of, fits, play, tell
-from moonshim.simulator.question import Call, Question
-from moonshim.simulator.scenario import BUILT_IN
-from moonshim.values import copied
+from moonshim.simulator.host.behaviours import NATURES, Nature
+from moonshim.simulator.model.scenario import BUILT_IN
+from moonshim.simulator.request import Call, Question
+from moonshim.simulator.response import Answer, Meant, MeantCall, Tally
+from moonshim.simulator.wire.playback import Played, answer_of, fits, play, tell
 from tests.simulator.faults.answers import LS, PARIS, question, round_of, written
 
 GENERATIONS: Final = {"k2": "k2.5", "k3": "k3", "other": "other"}

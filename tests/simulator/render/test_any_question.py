@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.question import Call, Media, Offered, Question, Result, Role, Turn, Wire
-from moonshim.simulator.reading import read_question
+from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
+from moonshim.simulator.request import Call, Media, Offered, Question, Result, Role, Turn, Wire
 
 GENERATIONS: Final = ("k2", "k2-thinking", "k2.5", "k2.6", "k2.7", "k3", "k3.1", "other")
 ROLES: Final[tuple[Role, ...]] = ("system", "user", "assistant", "tool")

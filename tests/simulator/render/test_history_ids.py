@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from moonshim.simulator.question import Call, Result, Turn
 from moonshim.simulator.render.history_ids import Numbered, numbered, rename_ids
+from moonshim.simulator.request import Call, Result, Turn
 
 
 def ai(*ids: str, name: str = "ls") -> Turn:

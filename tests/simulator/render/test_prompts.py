@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 
 from conformance import k3_prompts, run
-from moonshim.simulator.models import generation_of
-from moonshim.simulator.question import Question, Wire
-from moonshim.simulator.reading import read_question
+from moonshim.simulator.host.models import generation_of
+from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
+from moonshim.simulator.request import Question, Wire
 
 FOLDER: Final = Path(__file__).parent / "prompts"
 NAMES: Final = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.simulator.question import Wire
+from moonshim.simulator.request import Wire
 from moonshim.simulator.rules import check
 
 __all__ = [

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.question import Question, Wire
-from moonshim.simulator.reading import read_question
+from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.request import Question, Wire
 from moonshim.simulator.rules import Objection, check, check_chat, check_messages
 from moonshim.simulator.rules.contracts import GENERATIONS, HOSTS
 from tests.simulator.rules.requests import ALL, USER, Json, ask, asked, call, result, tool

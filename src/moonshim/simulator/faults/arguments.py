@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Fault, Speech
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, NativeCall
 from moonshim.simulator.fault import Chunks, Fault, Whole
 from moonshim.simulator.faults.parts import (
     Spot,
@@ -25,7 +24,8 @@ from moonshim.simulator.faults.parts import (
     spots_of,
     with_delta,
 )
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer, NativeCall
 
 __all__ = ["FAULTS"]
 

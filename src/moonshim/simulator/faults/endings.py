@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Chunks, Fault, Frames, Piece, Speech
 from moonshim.simulator.faults.parts import (
     carrier,
@@ -19,7 +18,8 @@ from moonshim.simulator.faults.parts import (
     with_choice,
     with_delta,
 )
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

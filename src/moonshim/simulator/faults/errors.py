@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moonshim.json_text import encode
-from moonshim.simulator.answer import Answer
+from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.fault import CUT, Chunks, Fault, Frames, Piece, Stall, Status
 from moonshim.simulator.faults.frames import FOREVER
 from moonshim.simulator.faults.parts import carrier, with_choice
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

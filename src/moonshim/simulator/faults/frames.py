@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.json_text import decode_object, encode
-from moonshim.simulator.answer import Answer, Cut
+from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.simulator.fault import Fault, Frames, Piece, Speech, Stall
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer, Cut
 from moonshim.simulator.wire.chat import chat_whole
 from moonshim.simulator.wire.messages import messages_whole
 

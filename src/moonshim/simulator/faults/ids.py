@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, NativeCall
 from moonshim.simulator.fault import Fault, Speech
-from moonshim.simulator.ids import ID_PROFILES, IdPlace
-from moonshim.simulator.question import Json
+from moonshim.simulator.host.ids import ID_PROFILES, IdPlace
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer, NativeCall
 
 __all__ = ["FAULTS"]
 

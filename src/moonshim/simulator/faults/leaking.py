@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer, Cut, NativeCall
 from moonshim.simulator.fault import Speech
-from moonshim.simulator.question import Call, Json
-from moonshim.simulator.slots import Place, Slot, canonical
+from moonshim.simulator.host.slots import Place, Slot, canonical
+from moonshim.simulator.request import Call, Json
+from moonshim.simulator.response import Answer, Cut, NativeCall
 
 __all__ = ["Channel", "Write", "empty_list", "empty_lists", "ending", "leak", "leak_half", "leaked", "raw_calls"]
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.faults.leaking import (
     empty_list,
@@ -19,7 +18,7 @@ from moonshim.simulator.faults.leaking import (
     leaked,
     raw_calls,
 )
-from moonshim.simulator.marks import (
+from moonshim.simulator.host.markers import (
     ARGUMENT_BEGIN,
     CALL_BEGIN,
     CALL_END,
@@ -28,8 +27,9 @@ from moonshim.simulator.marks import (
     k2_call,
     k2_section,
 )
-from moonshim.simulator.question import Call
-from moonshim.simulator.slots import SLOTS
+from moonshim.simulator.host.slots import SLOTS
+from moonshim.simulator.request import Call
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

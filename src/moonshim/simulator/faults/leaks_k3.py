@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.faults.leaking import empty_list, empty_lists, ending, leak, leak_half, leaked, raw_calls
-from moonshim.simulator.marks import k3_close, k3_open, k3_tools
-from moonshim.simulator.question import Call
+from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
+from moonshim.simulator.request import Call
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Chunks, Fault
 from moonshim.simulator.faults.parts import Blocks, object_of, of_block, read_blocks
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.json_text import decode_object
-from moonshim.simulator.question import Json
+from moonshim.engine.wire.json_codec import decode_object
+from moonshim.simulator.request import Json
 
 __all__ = [
     "REASONING_FIELDS",

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.answer import Answer
 from moonshim.simulator.fault import Chunks, Fault, Speech, Whole
 from moonshim.simulator.faults.parts import (
     REASONING_FIELDS,
@@ -21,7 +20,8 @@ from moonshim.simulator.faults.parts import (
     text_of,
     with_delta,
 )
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer
 
 __all__ = ["FAULTS"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from moonshim.simulator.question import Question
 from moonshim.simulator.render.k2 import render_k2
 from moonshim.simulator.render.k3 import render_k3
+from moonshim.simulator.request import Question
 
 __all__ = ["render_prompt"]
 
@@ -18,7 +18,7 @@ def render_prompt(question: Question, *, renamed: bool = False) -> str:
 
     No question raises: what a real renderer would refuse is shown as it stands.
 
-    >>> from moonshim.simulator.question import Turn
+    >>> from moonshim.simulator.request import Turn
     >>> hello = (Turn(role="user", text="Hello"),)
     >>> ask = Question(wire="openai_chat", model="kimi-k2.7-code", generation="k2.7", turns=hello)
     >>> render_prompt(ask)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from moonshim.simulator.question import Json, Offered, Question
+from moonshim.simulator.request import Json, Offered, Question
 
 __all__ = ["answer_format", "choice", "declared", "effort", "keeps_thoughts", "offered_at_first", "written"]
 

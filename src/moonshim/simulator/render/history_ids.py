@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from moonshim.simulator.question import Call, Result, Turn
+from moonshim.simulator.request import Call, Result, Turn
 
 __all__ = ["Numbered", "numbered", "rename_ids"]
 

@@ -13,12 +13,12 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from moonshim.simulator.marks import k2_section
-from moonshim.simulator.question import Question
+from moonshim.simulator.host.markers import k2_section
 from moonshim.simulator.render.asked import declared, keeps_thoughts, offered_at_first, written
 from moonshim.simulator.render.history_ids import rename_ids
 from moonshim.simulator.render.messages import Message, messages_of
 from moonshim.simulator.render.typescript import typescript_of
+from moonshim.simulator.request import Question
 
 __all__ = ["render_k2"]
 

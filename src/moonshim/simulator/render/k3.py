@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from moonshim.simulator.marks import k3_close, k3_open, k3_tools
-from moonshim.simulator.question import Call, Json, Question
+from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
 from moonshim.simulator.render.asked import answer_format, choice, declared, effort, offered_at_first, written
 from moonshim.simulator.render.messages import Message, messages_of
+from moonshim.simulator.request import Call, Json, Question
 
 __all__ = ["render_k3"]
 

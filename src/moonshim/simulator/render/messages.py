@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from moonshim.simulator.question import Call, Json, Part, Turn
 from moonshim.simulator.render.asked import declared
+from moonshim.simulator.request import Call, Json, Part, Turn
 
 __all__ = ["Message", "messages_of"]
 
@@ -31,7 +31,7 @@ def messages_of(turns: Iterable[Turn], media: Mapping[str, str]) -> list[Message
 
     Messages puts results and the words beside them into one message of the user; the words come behind the results.
 
-    >>> from moonshim.simulator.question import Result
+    >>> from moonshim.simulator.request import Result
     >>> turn = Turn(role="tool", text="Go on", results=(Result("a", "ls", "x"), Result("b", "ls", "y")))
     >>> [(message.role, message.content) for message in messages_of([turn], {})]
     [('tool', 'x'), ('tool', 'y'), ('user', 'Go on')]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from moonshim.simulator.question import Json
+from moonshim.simulator.request import Json
 
 __all__ = ["typescript_of"]
 

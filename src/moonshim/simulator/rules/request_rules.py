@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moonshim.simulator.question import Wire
+from moonshim.simulator.request import Wire
 from moonshim.simulator.rules.block_rules import check_block_messages, check_system
 from moonshim.simulator.rules.contracts import Contract, Json, contract
 from moonshim.simulator.rules.message_rules import check_chat_messages, check_partial

@@ -1,7 +1,7 @@
 """A tool's schema -> what Moonshot says against it, in its own words.
 
 Written from the behaviour of MoonshotAI/walle at its strictest level, and independent of
-`moonshim.hosts.schema_flavour`, which it judges. One thing is simpler than there: what is
+`moonshim.engine.request.schema.flavour`, which it judges. One thing is simpler than there: what is
 nested deeper than `NESTING` as plain JSON is refused as too deep.
 """
 

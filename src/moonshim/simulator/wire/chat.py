@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moonshim.simulator.answer import Answer, NativeCall, Tally
-from moonshim.simulator.question import Json
-from moonshim.simulator.wire.cutting import pieces
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer, NativeCall, Tally
+from moonshim.simulator.wire.chunking import pieces
 
 __all__ = ["chat_chunks", "chat_whole", "usage_of"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from moonshim.json_text import encode
-from moonshim.simulator.question import Json
+from moonshim.engine.wire.json_codec import encode
+from moonshim.simulator.request import Json
 
 __all__ = ["DONE", "chat_frames", "messages_frames"]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moonshim.simulator.answer import Answer, NativeCall
-from moonshim.simulator.question import Json
-from moonshim.simulator.wire.cutting import pieces
+from moonshim.simulator.request import Json
+from moonshim.simulator.response import Answer, NativeCall
+from moonshim.simulator.wire.chunking import pieces
 
 __all__ = ["messages_events", "messages_whole"]
 

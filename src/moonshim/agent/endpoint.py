@@ -1,0 +1,216 @@
+"""An address, a model and what somebody chose -> where a request goes, how it is written, and what is never shown."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
+
+from moonshim.config import Provider as Host
+from moonshim.config import Timeouts, endpoint_of, without_secrets
+from moonshim.config.endpoints import dialect_of
+from moonshim.engine.formats import TEXT_FORMATS, ToolFormat, detect_tool_format
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.wire.json_codec import encode
+from moonshim.errors import InvalidInput
+from moonshim.http_client import Call
+from moonshim.http_client.headers import headers_for
+from moonshim.http_client.request import origin_of
+
+__all__ = ["Destination", "Dialect"]
+
+Dialect: TypeAlias = Literal["openai_chat", "anthropic"]
+_SHORTEST_SECRET: Final = 4
+_KNOWN_TO_ALL: Final = frozenset(
+    {"accept", "anthropic-beta", "anthropic-version", "http-referer", "user-agent", "x-title"}
+)
+"""Headers that hold no secret; hosts speak of what is in them."""
+_KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECASE)
+"""Not all that stands behind a question mark: errors speak of an `api-version`."""
+_UNSENDABLE: Final = re.compile(r"[^\t -~\x80-\xff]")
+"""What cannot stand in a header."""
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_GRAMMARS: Final[dict[ToolFormat, str]] = {
+    "hermes": "hermes",
+    "xml": "qwen_xml",
+    "llama": "llama_json",
+    "qwen": "hermes",
+    "deepseek": "deepseek",
+    "gemma": "gemma",
+    "mistral": "mistral",
+}
+"""How calls in the text are read when a format was chosen, for models whose family says nothing about it."""
+_NO_NATIVE_TOOLS: Final[dict[str, Any]] = {
+    "tool_name_pattern": None,
+    "tool_name_limit": None,
+    "tool_limit": None,
+    "schema_flavour": None,
+}
+"""What a host wants of tools is of no concern where it is sent none."""
+
+
+class Destination(Struct, frozen=True, kw_only=True, dict=True):
+    """One model at one host, as somebody described it. It prints as its address and model, without secrets."""
+
+    base_url: str
+    model: str
+    api_key: str | None
+    dialect: Dialect | None
+    host: str | None
+    tool_format: str | None
+    headers: dict[str, str]
+    timeouts: Timeouts
+    cells: dict[str, Any]
+    proxy: str | None
+    ca_bundle: str | None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model.strip():
+            raise InvalidInput("model must be the name of a model", field="model")
+        _check_address(self.base_url)
+        _check_proxy(self.proxy)
+        key = self.api_key
+        if key is not None and not isinstance(key, str):
+            raise InvalidInput(f"api_key must be a string, not {type(key).__name__}", field="api_key")
+        if key is not None and (not key.strip() or _UNSENDABLE.search(key.strip())):
+            raise InvalidInput("api_key is empty, or has characters in it that cannot be sent", field="api_key")
+        for name, value in self.headers.items():
+            if not isinstance(value, str) or _UNSENDABLE.search(value) or not _HEADER_NAME.fullmatch(name):
+                raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
+        if not isinstance(self.timeouts, Timeouts):
+            raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
+        self.needs  # noqa: B018 - found now, so that a wrong host or cell is told at once
+
+    def __repr__(self) -> str:
+        return f"Destination({self.shown!r}, model={self.model!r})"
+
+    # -- what is spoken there --------------------------------------------------------
+
+    @cached_property
+    def _row(self) -> Needs:
+        """The row of the host table, whatever the format."""
+        return self._needs({})
+
+    @cached_property
+    def needs(self) -> Needs:
+        """The row of the host table, with what follows from the format."""
+        return self._needs(self._format_cells) if self._format_cells else self._row
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """The cells of the row that are otherwise here.
+
+        The dialect is among them always: a request with overrides is made right for its host whoever that is, and
+        ours is in no dialect yet.
+        """
+        return {"dialect": self.needs.dialect} | self._format_cells | self.cells
+
+    def _needs(self, cells: dict[str, Any]) -> Needs:
+        return needs_for(
+            model=self.model,
+            host=self.host,
+            base_url=self.base_url,
+            upstream=self.dialect or dialect_of(self.base_url),
+            overrides=cells | self.cells,
+        )
+
+    @property
+    def format_is_set(self) -> bool:
+        return self.tool_format is not None and self.tool_format != "auto"
+
+    @property
+    def format(self) -> ToolFormat:
+        return self._format(self.needs.dialect)
+
+    def _format(self, dialect: str) -> ToolFormat:
+        found = detect_tool_format(self.model, override=self.tool_format)
+        # What no name says anything about is OpenAI's form, or that of the other dialect.
+        return "anthropic" if found == "openai" and dialect == "anthropic" and not self.format_is_set else found
+
+    @property
+    def is_text(self) -> bool:
+        """Whether tools are described in the prompt, and calls read from the text."""
+        return self.format in TEXT_FORMATS
+
+    @cached_property
+    def _format_cells(self) -> dict[str, Any]:
+        """What follows for the row from a format that somebody chose; one that was found says what the row says.
+
+        How calls in the text look is a matter of the model's family: a Kimi writes Kimi's markers, whatever format is
+        set. Formats that are text are described in the prompt, so calls come back in them.
+        """
+        if not self.format_is_set:
+            return {}
+        found = self._row
+        format = self._format(found.dialect)
+        if format == "kimi":
+            unknown = found.generation == "other"
+            return {"id_policy": "k2", "history_ids": "k2", "grammar": "kimi"} if unknown else {}
+        cells: dict[str, Any] = {"history_ids": "anthropic" if found.dialect == "anthropic" else "unique"}
+        cells["id_policy"] = "unique"
+        if format in TEXT_FORMATS or (found.grammar is None and format in _GRAMMARS):
+            cells["grammar"] = _GRAMMARS[format]
+        return cells | _NO_NATIVE_TOOLS if format in TEXT_FORMATS else cells
+
+    # -- where it is -----------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """How people call it: the host, if it is known, or its address."""
+        return self.needs.host if self.needs.host != "generic" else origin_of(self.base_url)
+
+    @property
+    def shown(self) -> str:
+        """The address without a password and without what stands behind a question mark."""
+        return without_secrets(self.base_url)
+
+    def call(self, body: dict[str, Any]) -> Call:
+        """The request with this body."""
+        accept = "text/event-stream" if body.get("stream") is True else "application/json"
+        dialect, key = self.needs.dialect, self.api_key.strip() if self.api_key is not None else None
+        return Call(
+            url=endpoint_of(Host(name=self.name, api_base_url=self.base_url, dialect=dialect)),
+            headers=headers_for(dialect, key, {}, self.headers, accept=accept),
+            body=encode(body),
+            timeouts=self.timeouts,
+            proxy=self.proxy,
+            ca_bundle=self.ca_bundle,
+        )
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """What a host is sent, and must not be shown when it repeats it; the longest first: one may be in another."""
+        texts = [(self.api_key or "").strip()]
+        texts += [value for name, value in self.headers.items() if name.lower() not in _KNOWN_TO_ALL]
+        for url in map(urlsplit, (self.base_url, self.proxy or "")):
+            # Some keys are the user name of an address, some one of the values behind its question mark.
+            account = (url.username or "", url.password or "")
+            texts += [*account, *map(unquote, account), url.query]
+            texts += [value for name, value in parse_qsl(url.query) if _KEYS_IN_ADDRESSES.search(name)]
+        return tuple(sorted({text for text in texts if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True))
+
+
+def _check_address(address: Any) -> None:
+    shown = without_secrets(address) if isinstance(address, str) else type(address).__name__
+    try:
+        parts = urlsplit(address.strip())
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except (ValueError, AttributeError):
+        right = False
+    if not right:
+        raise InvalidInput(
+            f"base_url must be an address such as https://api.moonshot.ai/v1, not {shown!r}", field="base_url"
+        )
+
+
+def _check_proxy(proxy: Any) -> None:
+    try:
+        right = proxy is None or (isinstance(proxy, str) and urlsplit(proxy) is not None)
+    except ValueError:
+        right = False
+    if not right:
+        raise InvalidInput("proxy must be an address such as http://proxy:3128", field="proxy")

@@ -1,0 +1,233 @@
+"""A call of a tool -> its result, whatever the tool does: fail, hang, try to exit, or return anything at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.agent.shorten import cut_middle, in_words
+from moonshim.agent.tools import AgentTool, ArgumentsInvalid, ToolFailed
+from moonshim.engine.values.conversation import Media, Text, ToolCall, ToolResult
+
+__all__ = ["ALLOWED", "Allow", "Allowed", "Ready", "end_tasks", "failed_result", "look_up", "run_loop", "run_ready"]
+
+T = TypeVar("T")
+
+GRACE_SECONDS: Final = 3.0
+"""How long a tool that is stopped may take to clean up; after that it is left to itself."""
+
+
+class Allowed(Struct, frozen=True):
+    """What somebody says who was asked whether a call may be run."""
+
+    run: bool
+    reason: str = ""
+    """For the model, when it may not."""
+    stop: bool = False
+    """The whole run is to end: no other call of this answer is run or asked for."""
+
+
+ALLOWED: Final = Allowed(True)
+Allow: TypeAlias = Callable[[AgentTool, ToolCall], Awaitable[Allowed]]
+
+
+class Ready(Struct, frozen=True):
+    """A call whose tool is known and whose arguments are right."""
+
+    call: ToolCall
+    tool: AgentTool
+    by_place: list[Any]
+    named: dict[str, Any]
+
+
+def failed_result(call: ToolCall, text: str) -> ToolResult:
+    """A result that says why there is none: the model reads it and can do something else."""
+    return ToolResult(call.id, call.name, (Text(text),), is_error=True)
+
+
+def look_up(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bool = True) -> Ready | ToolResult:
+    """The call, ready to be run; or a result that says what is wrong with it."""
+    if not is_whole:
+        # Half a command must never be run, even where the half happens to be JSON.
+        return failed_result(
+            call,
+            "Error: the answer was cut off before the arguments of this call were whole. Nothing was run. "
+            "Make the call again; if its arguments are very long, do the work in smaller steps.",
+        )
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
+        return failed_result(call, f"Error: there is no tool {call.name!r}. There are: {known}")
+    try:
+        by_place, named = tool.read(call.arguments)
+    except ArgumentsInvalid as error:
+        return failed_result(call, f"Error: wrong arguments for {call.name}. Nothing was run. {error}")
+    return Ready(call, tool, by_place, named)
+
+
+async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
+    """What the tool gives, within `timeout` seconds (0 or less: however long it takes), cut to `limit` characters.
+
+    Cancelling this cancels the tool and waits for it, but not for ever.
+    """
+    call = ready.call
+    task = asyncio.create_task(_called(ready), name=f"tool {call.name}")
+    _TASKS.add(task)
+    task.add_done_callback(_looked_at)
+    try:
+        await asyncio.wait({task}, timeout=timeout if timeout > 0 else None)
+    finally:
+        if not task.done():
+            await end_tasks({task})
+            late = True
+        else:
+            late = False
+    if late:
+        return failed_result(
+            call, f"Error: {call.name} did not finish within {timeout:g} seconds and was stopped. There is no result."
+        )
+    if task.cancelled():
+        return failed_result(call, f"Error: {call.name} was cancelled from inside. There is no result.")
+    error = task.exception()
+    if error is None:
+        try:
+            return ToolResult(call.id, call.name, _parts(task.result(), limit))
+        except Exception as unreadable:  # the code of whatever was returned runs in there
+            text = f"Error: {call.name} has finished, but its result cannot be written: {in_words(unreadable)}"
+            return failed_result(call, cut_middle(_sendable(text), limit))
+    text = str(error) if isinstance(error, ToolFailed) else f"Error: {in_words(error)}"
+    return failed_result(call, cut_middle(_sendable(text), limit))
+
+
+_TASKS: Final[set[asyncio.Task[Any]]] = set()
+"""Tools that are running. An event loop holds its tasks weakly: an abandoned one could be collected before it ends."""
+
+
+async def end_tasks(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel them, and give them a moment to clean up."""
+    open_tasks = {task for task in tasks if not task.done()}
+    for task in open_tasks:
+        task.cancel()
+    if open_tasks:
+        await asyncio.wait(open_tasks, timeout=GRACE_SECONDS)
+
+
+def run_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Like `asyncio.run`, but tools that swallow every cancellation are abandoned, with a warning, after a while."""
+    runner = asyncio.Runner()
+    try:
+        return runner.run(main)
+    finally:
+        loop = runner.get_loop()
+        left = asyncio.all_tasks(loop)
+        loop.run_until_complete(end_tasks(left))
+        stubborn = [task for task in left if not task.done()]
+        if not stubborn:
+            runner.close()
+        else:
+            # `Runner.close` would wait for them for ever.
+            names = ", ".join(sorted(task.get_name() for task in stubborn))
+            warnings.warn(f"{names} did not stop when cancelled, and was abandoned", RuntimeWarning, stacklevel=3)
+            for task in stubborn:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # as `gather` does; it was reported
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """A tool that was left to itself may fail later; nobody is to be told of it then."""
+    _TASKS.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+async def _called(ready: Ready) -> Any:
+    function = ready.tool.function
+    try:
+        if _is_async(function):
+            return await function(*ready.by_place, **ready.named)
+        result = await _in_thread(functools.partial(function, *ready.by_place, **ready.named), ready.tool.name)
+        return await result if inspect.isawaitable(result) else result
+    except (SystemExit, KeyboardInterrupt) as error:
+        # asyncio would end the whole program for it.
+        raise ToolFailed(f"Error: {ready.tool.name} wanted to end the program ({in_words(error)})") from error
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def _in_thread(function: Callable[[], Any], name: str) -> Any:
+    """Like `asyncio.to_thread`, but a function that never returns does not keep the program from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result((result, error))
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = context.run(function)
+        except BaseException as error:
+            failure = error
+        try:
+            loop.call_soon_threadsafe(settle, result, failure)
+        except RuntimeError:  # the loop is closed: nobody waits any longer
+            return
+
+    threading.Thread(target=work, name=f"tool {name}", daemon=True).start()
+    result, failure = await future
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _parts(value: Any, limit: int) -> tuple[Text | Media, ...]:
+    """What a tool returned, as a model can read it.
+
+    >>> _parts({"a": [1, None]}, 100)
+    (Text(text='{"a":[1,null]}'),)
+    """
+    match value:
+        case str():
+            return (Text(cut_middle(_sendable(value), limit)),)
+        case Text():
+            return (Text(cut_middle(_sendable(value.text), limit)),)
+        case Media():
+            return (value,)
+        case list() | tuple() if value and all(isinstance(one, (Text, Media)) for one in value):
+            return tuple(part for one in value for part in _parts(one, limit))
+        case None:
+            return (Text("(no output)"),)
+        case bytes() | bytearray():
+            return (Text(cut_middle(bytes(value).decode("utf-8", "replace"), limit)),)
+    try:
+        text = msgspec.json.encode(value, enc_hook=_plain).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        text = str(value)
+    return (Text(cut_middle(_sendable(text), limit)),)
+
+
+def _sendable(text: str) -> str:
+    """Half a character, as file names have them that are no UTF-8, can be written in no request."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # pydantic
+    return dump(mode="json") if callable(dump) else str(value)

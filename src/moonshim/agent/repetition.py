@@ -1,0 +1,48 @@
+"""The calls and results of each round -> the calls that come again and again and change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from moonshim.engine.values.conversation import ToolCall, ToolResult
+
+__all__ = ["Repeating"]
+
+
+class Repeating:
+    """Counts in how many rounds in a row each call had the same result. A call whose result changes is polling."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self._times: dict[tuple[str, str], int] = {}
+        self._results: dict[tuple[str, str], list[Any]] = {}
+
+    def begin_round(self, calls: Sequence[ToolCall]) -> str:
+        """One more round. The name of a call that came again although the model was told; otherwise nothing."""
+        names = {_what(call): call.name for call in calls}
+        self._times = {what: self._times.get(what, 0) for what in names}
+        return next((names[what] for what, times in self._times.items() if 0 < self.bound < times), "")
+
+    def is_too_often(self, call: ToolCall) -> bool:
+        return 0 < self.bound <= self._times[_what(call)]
+
+    def end_round(self, ended: Iterable[tuple[ToolCall, ToolResult]]) -> None:
+        """The results of the calls that `begin_round` got."""
+        results: dict[tuple[str, str], list[Any]] = {}
+        for call, result in ended:
+            results.setdefault(_what(call), []).append((result.parts, result.is_error))
+        for what, times in self._times.items():
+            was_refused = 0 < self.bound <= times
+            is_same = was_refused or self._results.get(what) == results[what]
+            self._times[what] = times + 1 if is_same else 1
+        self._results = results
+
+
+def _what(call: ToolCall) -> tuple[str, str]:
+    """The same for calls that differ in blanks or in the order of their arguments only."""
+    try:
+        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return call.name, call.arguments

@@ -1,0 +1,161 @@
+"""The commands for what was said: /history, /save, /load, /export, /retry, /undo, /clear, /cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moonshim.chat.commands.command import Misused, Reply
+from moonshim.chat.conversations import counted
+from moonshim.chat.export import EXPORTS, as_markdown, exported
+from moonshim.chat.render.sanitize import one_line
+from moonshim.chat.render.screen import text_of_result
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from moonshim.chat.session import Session
+
+__all__ = ["clear", "conversations", "cost", "export", "exports", "history", "load", "retry", "save", "undo"]
+
+_WIDE = 100
+
+
+def history(session: Session, words: str) -> Reply:
+    messages = session.history.messages
+    if words:
+        if not words.isdecimal() or not 1 <= int(words) <= len(messages):
+            raise Misused(f"there is no message {words}: there are {len(messages)}")
+        return Reply(as_markdown([messages[int(words) - 1]]).rstrip())
+    if not messages:
+        return Reply("nothing was said yet")
+    lines = [f"{number:>3}  {_NAMES[one.speaker]:<5}  {_short(one)}" for number, one in enumerate(messages, start=1)]
+    return Reply("\n".join([*lines, "/history NUMBER shows one of them whole"]), column=12)
+
+
+_NAMES = {"system": "sys", "human": "you", "ai": "model", "tool": "tool"}
+
+
+def _short(message: Message) -> str:
+    parts: list[str] = []
+    for part in message.parts:
+        match part:
+            case Text(text=text):
+                parts.append(text)
+            case Reasoning(text=text):
+                parts.append(f"({len(text.split())} words of reasoning)" if text.strip() else "")
+            case ToolCall(name=name, arguments=arguments):
+                parts.append(f"{name} {arguments}")
+            case ToolResult():
+                parts.append(text_of_result(part))
+            case Media(kind=kind):
+                parts.append(f"[{kind}]")
+    line = one_line(" ".join(parts))
+    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
+
+
+def save(session: Session, words: str) -> Reply:
+    kept = session.history
+    if not words:
+        state = "" if kept.is_kept else "\nnot all of it: the file cannot be written"
+        return Reply(
+            f"everything is kept as it is said: {kept.path}{state}\n"
+            f"{session.resuming} goes on with it; /save NAME keeps a copy"
+        )
+    if not kept.messages:
+        raise Misused("nothing was said yet")
+    path = session.shelf.path(words)
+    kept.copy_to(path).close()
+    return Reply(f"kept as {path}\n/load {words} goes on from here")
+
+
+def load(session: Session, words: str) -> Reply:
+    if not words:
+        rows = session.shelf.newest()
+        if not rows:
+            return Reply(f"there is no conversation in {session.shelf.folder} yet")
+        lines = [
+            f"{row.id}  {datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}  {counted(row.count):>12}  {row.words}"
+            for row in rows
+        ]
+        return Reply("\n".join([*lines, "/load NAME goes on with one of them; the beginning of a name is enough"]))
+    session.load(words)
+    count = counted(len(session.history.messages))
+    troubles = "".join(f"\n{trouble}" for trouble in session.history.troubles)
+    return Reply(f"this is {session.history.path.stem}: {count}{troubles}\n/history lists them")
+
+
+def conversations(session: Session) -> Sequence[str]:
+    return ["last", *session.shelf.names()]
+
+
+def export(session: Session, words: str) -> Reply:
+    format, _, name = words.partition(" ")
+    if format not in EXPORTS:
+        raise Misused(f"`{format}` is no format" if format else "for whom?")
+    messages = session.history.messages
+    if not messages:
+        raise Misused("nothing was said yet")
+    suffix = EXPORTS[format][0]
+    default = (
+        f"{session.history.path.stem}.{suffix}" if suffix == "md" else f"{session.history.path.stem}.{format}.{suffix}"
+    )
+    path = session.folder / Path(name.strip() or default).expanduser()
+    text = exported(messages, format)
+    try:
+        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except FileExistsError:
+        raise Misused(f"{path} is there already: give another name") from None
+    return Reply(f"written to {path}")
+
+
+def exports(session: Session) -> Sequence[str]:
+    return tuple(EXPORTS)
+
+
+def retry(session: Session, words: str) -> Reply:
+    _nothing_behind("retry", words)
+    if not session.history.messages:
+        raise Misused("nothing was said yet")
+    return Reply(then="retry")
+
+
+def undo(session: Session, words: str) -> Reply:
+    _nothing_behind("undo", words)
+    before = session.history.messages
+    count = session.agent.undo()
+    if not count:
+        raise Misused("there is nothing to take back")
+    return Reply(f"taken back: {_short(before[-count])} ({counted(count)})")
+
+
+def clear(session: Session, words: str) -> Reply:
+    _nothing_behind("clear", words)
+    former = session.begin_anew()
+    return Reply(f"a new conversation; /load {former} goes back" if former else "a new conversation")
+
+
+def cost(session: Session, words: str) -> Reply:
+    _nothing_behind("cost", words)
+    ledger = session.ledger
+    lines = [f"answers: {ledger.answers}"]
+    if ledger.is_counted:
+        lines.append(f"tokens:  {ledger.input:,} in ({ledger.cached:,} cached), {ledger.output:,} out")
+        if ledger.reasoning:
+            lines[-1] += f" ({ledger.reasoning:,} of reasoning)"
+    else:
+        lines.append("tokens:  the host has told of none")
+    if ledger.cost:
+        lines.append(f"cost:    {ledger.cost}")
+    else:
+        lines.append("cost:    not known; [prices] in the configuration says what tokens cost")
+    lines.append(f"repairs: {ledger.repairs.total()}")
+    lines += [f"  {count} × {rule}" for rule, count in ledger.repairs.most_common()]
+    return Reply("\n".join(lines))
+
+
+def _nothing_behind(name: str, words: str) -> None:
+    if words:
+        raise Misused(f"/{name} takes nothing behind it")

@@ -1,0 +1,112 @@
+"""A line that begins with a slash -> what it does to a chat, and what is told of it.
+
+`COMMANDS` is the whole list: how each is used, what it is for, what can be completed behind it, and the function. A
+function gets the chat and the words behind the name, and returns a `Reply`; wrong use raises `Misused`, whose text
+explains the right one.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from moonshim.chat.commands import conversation as talk
+from moonshim.chat.commands import model as models
+from moonshim.chat.commands.command import Command, Misused, Reply
+from moonshim.errors import MoonshimError
+
+if TYPE_CHECKING:
+    from moonshim.chat.session import Session
+
+__all__ = ["COMMANDS", "KEYS", "is_command", "run_command"]
+
+_LINE: Final = re.compile(r"/([A-Za-z?]*)(?:\s+(.*))?", re.DOTALL)
+_NEAREST: Final = 3
+_LONGEST: Final = "export"
+"""Its usage would push the column of all others to the right."""
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is one. `/etc/hosts is odd` is a sentence.
+
+    >>> is_command("/model kimi-k3"), is_command("/etc/hosts is odd"), is_command("hello")
+    (True, False, False)
+    """
+    return _LINE.fullmatch(line.strip()) is not None
+
+
+def run_command(session: Session, line: str) -> Reply:
+    """Do what a line says. Nothing is raised: what cannot be done is told."""
+    found = _LINE.fullmatch(line.strip())
+    name, words = (found[1].lower(), (found[2] or "").strip()) if found else ("", "")
+    name = _OTHER_NAMES.get(name, name)
+    command = COMMANDS.get(name)
+    if command is None:
+        return Reply(_unknown(name))
+    try:
+        return command.run(session, words)
+    except Misused as error:
+        return Reply(f"{error}\nusage: /{name} {command.usage}".rstrip())
+    except MoonshimError as error:
+        return Reply(str(error))
+    except OSError as error:
+        return Reply(f"/{name}: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"))
+
+
+def _unknown(name: str) -> str:
+    close = get_close_matches(name, COMMANDS, n=_NEAREST, cutoff=0.5)
+    close += [known for known in COMMANDS if name and known.startswith(name) and known not in close]
+    nearest = f"; the nearest: {', '.join(f'/{known}' for known in close)}" if close else ""
+    return f"there is no command /{name}{nearest}\n/help lists all of them"
+
+
+def _help(session: Session, words: str) -> Reply:
+    if words:
+        name = words.removeprefix("/").lower()
+        command = COMMANDS.get(_OTHER_NAMES.get(name, name))
+        return Reply(_unknown(name) if command is None else f"/{name} {command.usage}".rstrip() + f"\n  {command.help}")
+    width = max(len(f"/{name} {command.usage}") for name, command in COMMANDS.items() if name != _LONGEST)
+    lines = [
+        f"{usage:<{width}}  {command.help}" if len(usage) <= width else f"{usage}\n{'':<{width}}  {command.help}"
+        for usage, command in ((f"/{name} {command.usage}", command) for name, command in COMMANDS.items())
+    ]
+    return Reply("\n".join([*lines, "", *KEYS]), column=width + 2)
+
+
+def _leave(session: Session, words: str) -> Reply:
+    return Reply(then="leave")
+
+
+KEYS: Final = (
+    "Enter sends; Alt-Enter, Ctrl-J or a backslash at the end of a line begins another line.",
+    "Up, Down and Ctrl-R search what you have typed; Tab completes commands, models, formats and file names.",
+    "Ctrl-T shows or hides reasoning; Ctrl-C stops an answer, twice leaves; Ctrl-D leaves.",
+)
+_OTHER_NAMES: Final = {"quit": "exit", "q": "exit", "h": "help", "?": "help", "": "help"}
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "help": Command("[command]", "list the commands and keys", _help, lambda session: list(COMMANDS)),
+    "model": Command("[name]", "show the models, or have another one answer", models.model, models.model_names),
+    "provider": Command(
+        "[name]", "show the providers, or have another one answer", models.provider, models.provider_names
+    ),
+    "toolformat": Command(
+        "[name|auto]", "show or set how the model is told of tools", models.tool_format, models.format_names
+    ),
+    "tools": Command("[name]", "list the tools, or show one", models.tools, models.tool_names),
+    "thinking": Command("[on|off|effort]", "show or set how much is thought", models.thinking, models.efforts),
+    "fold": Command("[on|off]", "hide reasoning, or show it; also Ctrl-T", models.fold, lambda session: ("on", "off")),
+    "history": Command("[number]", "list the messages, or show one whole", talk.history),
+    "save": Command("[name]", "say where the conversation is kept, or keep a copy under a name", talk.save),
+    "load": Command("[name]", "list conversations, or go on with one", talk.load, talk.conversations),
+    "export": Command(
+        "openai|anthropic|vercel|markdown [file]", "write the conversation for others", talk.export, talk.exports
+    ),
+    "retry": Command("", "ask again: a turn that failed goes on, one that was answered begins anew", talk.retry),
+    "undo": Command("", "take the last turn back", talk.undo),
+    "clear": Command("", "begin a new conversation; this one is kept", talk.clear),
+    "cost": Command("", "show tokens, costs and repairs so far", talk.cost),
+    "exit": Command("", "leave", _leave),
+}

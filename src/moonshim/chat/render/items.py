@@ -1,0 +1,152 @@
+"""Items of a turn -> what rich prints: Markdown, dim reasoning, calls, and a screenful of their results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown
+from rich.padding import Padding
+from rich.style import Style
+from rich.text import Text
+
+from moonshim.chat.render.call_text import call_text
+from moonshim.chat.render.sanitize import clean, clean_line
+from moonshim.chat.render.screen import Called, Item, Said, Thought, Told
+from moonshim.chat.render.shorten import first_rows, last_rows
+
+__all__ = ["FOLD_KEY", "lines_of", "render", "separated"]
+
+FOLD_KEY: Final = "Ctrl-T"
+"""What shows and hides reasoning. Ctrl-R would be the other choice, and searches the input history."""
+_ARGUMENT_ROWS: Final = 12
+_FULL_ROWS: Final = 400
+"""How much of an argument somebody has to read before allowing a call; what is left out is said."""
+_MARKS: Final = {"done": ("●", "green"), "broken": ("○", "red"), "running": ("●", "yellow")}
+_FENCE: Final = re.compile(r"\s*(```|~~~)")
+_TRAILING: Final = re.compile(r"\s+((?:\x1b\[[\d;]*m)*)$")
+_STYLING: Final = re.compile(r"\x1b\[[\d;]*m")
+_GROWING_LINES: Final = 2
+"""How many screens of something that grows are rendered, of which the last one is shown."""
+
+
+class _LeftHeading(Heading):
+    """A heading as text: no box, and not in the middle."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _Markdown(Markdown):
+    """Markdown that is cleaned once more when it has been read: `&#x202e;` is a character only then."""
+
+    elements: ClassVar[dict[str, Any]] = Markdown.elements | {"heading_open": _LeftHeading}
+
+    def __init__(self, text: str) -> None:
+        # Links are written out: an address that is not seen is one that cannot be judged.
+        super().__init__(clean(text), hyperlinks=False, code_theme="ansi_dark")
+        _clean_tokens(self.parsed)
+
+
+def _clean_tokens(tokens: Sequence[Token]) -> None:
+    for token in tokens:
+        token.content, token.info = clean(token.content), clean_line(token.info)
+        token.attrs = {
+            name: clean_line(value) if isinstance(value, str) else value for name, value in token.attrs.items()
+        }
+        _clean_tokens(token.children or ())
+
+
+def render(item: Item, *, height: int, width: int, growing: bool = False) -> RenderableType:
+    """One item. `height` rows are a screenful; what grows need not show more than its end."""
+    match item:
+        case Said(text=text):
+            return _Markdown(_tail(text, height, width) if growing else text)
+        case Thought(folded=True, words=words):
+            return _thought(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} shows)")
+        case Thought(text=text):
+            return _thought(last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
+        case Called():
+            return _called(item, height, width)
+        case Told(text=text, kind=kind):
+            return Text(clean(text), style="red" if kind == "failed" else "yellow")
+
+
+def separated(item: Item) -> bool:
+    """Whether an empty line comes before it."""
+    return not isinstance(item, Thought) or item.first
+
+
+def lines_of(console: Console, items: Sequence[Item], *, height: int, growing: bool = False) -> list[str]:
+    """The lines as a terminal gets them, one row each."""
+    lines: list[str] = []
+    for item in items:
+        with console.capture() as captured:
+            console.print(render(item, height=height, width=console.width, growing=growing))
+        own = [_TRAILING.sub(r"\1", line) for line in captured.get().split("\n")]
+        lines += [""] if separated(item) else []
+        lines += _without_margins(own)
+    return lines
+
+
+def _without_margins(lines: list[str]) -> list[str]:
+    """Without empty lines before and behind: each kind of Markdown block has other ones."""
+    filled = [place for place, line in enumerate(lines) if _STYLING.sub("", line).strip()]
+    return lines[filled[0] : filled[-1] + 1] if filled else []
+
+
+def _tail(text: str, height: int, width: int) -> str:
+    """The end of a block that grows; a fence keeps its first line, which says what it is."""
+    kept, left = last_rows(text, height * _GROWING_LINES, width)
+    if left and _FENCE.match(text):
+        return f"{text.partition(chr(10))[0]}\n{kept}"
+    return kept
+
+
+def _thought(text: str) -> RenderableType:
+    return Padding(Text(text, style=Style(dim=True, italic=True)), (0, 0, 0, 2), expand=False)
+
+
+def _called(item: Called, height: int, width: int) -> RenderableType:
+    mark, colour = _MARKS.get(item.state, ("○", "yellow"))
+    if item.is_error:
+        colour = "red"
+    said = call_text(item.arguments, whole=item.state != "arriving")
+    room = max(width - 4, 10)
+    line = Text.assemble((mark, colour), " ", (clean(item.name), "bold"))
+    if said.about:
+        rows = _FULL_ROWS if item.full else 6
+        about = last_rows(said.about, 3, room)[0] if item.state == "arriving" else first_rows(said.about, rows, room)[0]
+        line.append("  ").append(about)
+    parts: list[RenderableType] = [line]
+    for name, value in said.rest:
+        shown, left = first_rows(value, _FULL_ROWS if item.full else _ARGUMENT_ROWS, room)
+        start = "\n" if "\n" in shown else ""
+        parts.append(_indented(Text.assemble((f"{name}: ", "dim"), start, shown, (_left_out(left), "dim"))))
+    if item.state == "broken":
+        parts.append(_indented(Text("was not finished", style="red")))
+    if item.state == "done":
+        parts.append(_result(item, height, room))
+    return Group(*parts)
+
+
+def _result(item: Called, height: int, width: int) -> RenderableType:
+    text = clean(item.result).strip("\n")
+    shown, left = first_rows(text, max(height, 3), width)
+    made = Text(shown or "(nothing)", style="red" if item.is_error else "")
+    if not shown:
+        made.stylize("dim")
+    made.append(_left_out(left, " (/history shows all)"), style="dim")
+    return Padding(made, (0, 0, 0, 2), expand=False)
+
+
+def _left_out(lines: int, more: str = "") -> str:
+    return f"\n… {lines:,} more {'line' if lines == 1 else 'lines'}{more}" if lines > 0 else ""
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2), expand=False)

@@ -1,0 +1,282 @@
+"""The steps of a turn -> what is done, to be printed once and never again, and what still grows.
+
+Pure: no clock, no terminal. A piece of text is done as soon as nothing that comes later can change how it looks, so
+that only a little has to be painted again and again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.chat.render.markdown_cut import finished_part
+from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
+
+__all__ = ["Called", "Item", "Said", "Screen", "Thought", "Told", "text_of_result"]
+
+CallState: TypeAlias = Literal["arriving", "whole", "running", "done", "broken"]
+
+
+class Said(Struct, frozen=True):
+    """A piece of the answer, in Markdown."""
+
+    text: str
+    first: bool = True
+    """Whether the answer begins with it."""
+
+
+class Thought(Struct, frozen=True):
+    """A piece of the reasoning, or the sign that there is some."""
+
+    text: str
+    first: bool = True
+    folded: bool = False
+    words: int = 0
+    """How many there are in all of it, as far as it has come."""
+
+
+class Called(Struct, frozen=True):
+    """A call, and its result when it has one."""
+
+    name: str
+    arguments: str = ""
+    state: CallState = "arriving"
+    result: str = ""
+    is_error: bool = False
+    seconds: float = 0.0
+    full: bool = False
+    """Whether all of it is wanted: somebody is to decide about it."""
+
+
+class Told(Struct, frozen=True):
+    """Something that is no part of the conversation: a failure, a note."""
+
+    text: str
+    kind: Literal["note", "failed"] = "note"
+
+
+Item: TypeAlias = Said | Thought | Called | Told
+
+_ENDINGS: Final[dict[str, str]] = {
+    "rounds": "Too many rounds.",
+    "repeating": "The same call again and again.",
+    "failed": "The host failed.",
+    "refused": "Stopped: a call was not allowed.",
+    "cancelled": "Stopped.",
+}
+
+
+class Screen:
+    """One turn: `feed` it with every step, `take` what can be printed, show `growing` below that."""
+
+    def __init__(self, *, folded: bool = False) -> None:
+        self.folded = folded
+        """Whether reasoning is shown as a line; it can be changed at any time."""
+        self.model = ""
+        self.hidden: list[str] = []
+        """The reasoning that was folded, for whoever wants to see it after all."""
+        self.repairs: list[Repaired] = []
+        self._open: list[_Block] = []  # in the order in which they are shown
+        self._blocks: dict[int, _Block] = {}  # of the answer that comes in, by their index
+        self._calls: dict[str, _Block] = {}  # by the identifier that the loop has for them
+        self._asked = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the model was asked and nothing of its answer is there."""
+        return self._asked and not self._blocks
+
+    def feed(self, step: Step) -> None:
+        match step:
+            case RoundBegan(model=model):
+                self.model, self._blocks, self._asked = model, {}, True
+            case BlockOpened(index=index, kind=kind, name=name, call_id=call_id):
+                block = self._blocks[index] = _Block(kind, name or "")
+                self._open.append(block)
+                if call_id is not None:
+                    self._calls[call_id] = block
+            case BlockDelta(index=index, text=text) if index in self._blocks:
+                self._blocks[index].grow(text)
+            case BlockClosed(index=index, complete=complete) if index in self._blocks:
+                self._close(self._blocks[index], complete)
+            case Repaired():
+                self.repairs.append(step)
+            case Failed():
+                self._break_off()
+            case ToolBegan(call=call):
+                self._of(call).state = "running"
+            case ToolEnded(call=call, result=result, seconds=seconds):
+                self._end_call(call, result, seconds)
+            case MessageKept(message=message) if message.speaker == "ai":
+                self._asked = False
+            case NotKept(detail=detail):
+                self._tell(Told(detail, "failed"))
+            case RunEnded(reason=reason, detail=detail):
+                self.end()
+                if reason != "answered":
+                    by_hand = reason in ("refused", "cancelled")
+                    self._tell(Told(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
+            case _:
+                pass
+
+    def take(self) -> list[Item]:
+        """What is done since the last time, in order."""
+        done: list[Item] = []
+        while self._open:
+            block = self._open[0]
+            pieces = block.pieces(self.folded)
+            self.hidden += [block.text for piece in pieces if isinstance(piece, Thought) and piece.folded]
+            done += pieces
+            if not block.is_done:
+                break
+            del self._open[0]
+        return done
+
+    def growing(self) -> list[Item]:
+        """What is not done, as it looks now."""
+        return [item for block in self._open if (item := block.shown(self.folded)) is not None]
+
+    def end(self) -> None:
+        """Nothing more will come: whatever grows is done as it is."""
+        self._asked = False
+        for block in self._open:
+            if not block.is_done:
+                self._close(block, False)
+                block.state = "broken" if block.kind == "call" else "done"
+
+    def _tell(self, told: Told) -> None:
+        block = _Block("told", "")
+        block.told, block.state = told, "done"
+        self._open.append(block)
+
+    # -- one by one --------------------------------------------------------------------------------------------------
+
+    def _close(self, block: _Block, complete: bool) -> None:
+        block.state = "done" if block.kind != "call" else "whole" if complete else "broken"
+
+    def _break_off(self) -> None:
+        """The answer failed: calls of it are not run, whole or not."""
+        for block in self._blocks.values():
+            if block.state == "arriving":
+                self._close(block, False)
+            elif block.state == "whole":
+                block.state = "broken"
+
+    def _of(self, call: ToolCall) -> _Block:
+        """The block in which a call came. One that came in none, as it was made by somebody else, gets one."""
+        block = self._calls.get(call.id)
+        if block is None:
+            block = self._calls[call.id] = _Block("call", call.name)
+            self._open.append(block)
+        block.name, block.text = call.name, call.arguments
+        return block
+
+    def _end_call(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
+        block = self._of(call)
+        block.result, block.is_error, block.seconds = text_of_result(result), result.is_error, seconds
+        block.state = "done"
+
+
+def text_of_result(result: ToolResult) -> str:
+    """What a tool gave back, for a person; media by what they are.
+
+    >>> from moonshim.engine.values.conversation import Media
+    >>> text_of_result(ToolResult("1", parts=(Text("ok"), Media("image"))))
+    'ok\\n[image]'
+    """
+    return "\n".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in result.parts)
+
+
+class _Block:
+    """A block of an answer on its way to the screen."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        self._text = ""
+        self._grown: list[str] = []
+        self.state: CallState = "arriving"
+        self.result: str | None = None
+        self.is_error, self.seconds = False, 0.0
+        self.told: Told | None = None
+        self._printed = 0  # how much of the text is on the screen for good
+        self._begun = False
+        self._looked_at = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.state in ("done", "broken")
+
+    def grow(self, text: str) -> None:
+        self._grown.append(text)
+
+    @property
+    def text(self) -> str:
+        if self._grown:  # joined when somebody looks: arguments of a megabyte come in a quarter of a million pieces
+            self._text += "".join(self._grown)
+            self._grown.clear()
+        return self._text
+
+    @text.setter
+    def text(self, text: str) -> None:
+        self._text = text
+        self._grown.clear()
+
+    def pieces(self, folded: bool) -> list[Item]:
+        """What can be printed now; each piece is given once."""
+        match self.kind:
+            case "told":
+                return [self.told] if self.told is not None else []
+            case "call":
+                return [self._called()] if self.is_done else []
+            case "reasoning" if folded and not self._begun:
+                return [self._folded()] if self.is_done and self.text.strip() else []
+            case "reasoning":
+                end = len(self.text) if self.is_done else self.text.rfind("\n") + 1
+            case _:
+                end = len(self.text) if self.is_done else self._printed + self._finished()
+        piece = self.text[self._printed : end]
+        if not piece.strip():
+            return []
+        made = self._piece(piece)
+        self._printed, self._begun = end, True
+        return [made]
+
+    def _finished(self) -> int:
+        """How much of what is left looks the same whatever follows. A long block is read again only as it grows by a
+        tenth, so that the work stays in line with its length."""
+        rest = self.text[self._printed :]
+        if len(rest) < self._looked_at * 1.1:
+            return 0
+        found = finished_part(rest)
+        self._looked_at = 0 if found else len(rest)
+        return found
+
+    def shown(self, folded: bool) -> Item | None:
+        """What is left of it, as it looks now."""
+        if self.kind in ("call", "told"):
+            return self.told if self.kind == "told" else self._called()
+        rest = self.text[self._printed :]
+        if not rest.strip():
+            return None
+        if self.kind == "reasoning" and folded and not self._begun:
+            return self._folded()
+        return self._piece(rest)
+
+    def _piece(self, text: str) -> Item:
+        first = not self._begun
+        if self.kind == "reasoning":
+            return Thought(text, first=first)
+        return Said(text, first=first)
+
+    def _folded(self) -> Thought:
+        return Thought("", folded=True, words=len(self.text.split()))
+
+    def _called(self) -> Called:
+        shown = Called(self.name, self.text, self.state)
+        if self.result is None:
+            return shown
+        return replace(shown, result=self.result, is_error=self.is_error, seconds=self.seconds)

@@ -1,0 +1,202 @@
+"""What the command line says, the configuration and the environment -> a chat that is ready, or why there is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from moonshim.agent.history import HistoryError, HistoryFile
+from moonshim.chat.choices import Choices, NoSuchModel
+from moonshim.chat.conversations import Shelf, data_folder
+from moonshim.chat.permissions import Ask, Permission
+from moonshim.chat.session import Session, Setting
+from moonshim.config import (
+    LOOKED_FOR,
+    Config,
+    ConfigError,
+    Provider,
+    Secret,
+    Target,
+    config_from_environment,
+    load_found,
+    look_for_config,
+)
+from moonshim.config.endpoints import dialect_of
+from moonshim.config.files.find import user_folders
+from moonshim.engine.hosts.profile import UpstreamDialect
+from moonshim.errors import MoonshimError
+
+__all__ = ["CannotChat", "Wish", "configured", "open_session"]
+
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|_)(?:KEY|PAT|PASS)S?$|(?:API|ACCESS|PRIVATE)_?KEY|TOKENS?(?:_|$)|SECRET|PASSW|PASSPHRASE|CREDENTIAL",
+    re.IGNORECASE,
+)
+_SHORTEST_SECRET: Final = 8
+
+
+class CannotChat(MoonshimError):
+    """There is nothing to chat with, or it cannot be had; the text says what to do."""
+
+    code = "cannot_chat"
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What somebody asks for."""
+
+    model: str | None = None
+    provider: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    config: str | None = None
+    resume: str | None = None
+    folder: Path
+    outside: bool = False
+    demo: bool = False
+    yolo: bool = False
+    allow: tuple[str, ...] = ()
+    pass_env: tuple[str, ...] = ()
+    """Variables that commands get although they are named like a secret."""
+    setting: Setting = Setting()
+    paced: bool = True
+    """Whether the simulator takes its time, for somebody who looks on."""
+
+
+@asynccontextmanager
+async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None = None) -> AsyncIterator[Session]:
+    """The chat. Raises `MoonshimError` with words for a person."""
+    from moonshim.agent.toolbox import toolbox
+
+    if not wish.folder.is_dir():
+        raise CannotChat(f"--folder {wish.folder}: there is no such folder")
+    async with AsyncExitStack() as stack:
+        if wish.demo:
+            from moonshim.chat.demo import demo_host
+
+            config = await stack.enter_async_context(demo_host(paced=wish.paced))
+        else:
+            config = configured(wish, environ)
+        choices = Choices(config)
+        stack.push_async_callback(choices.close)
+        shelf = Shelf(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
+        tools = toolbox(wish.folder, outside=wish.outside, hidden=_key_variables(config, wish, environ))
+        unknown = [name for name in wish.allow if name not in {tool.name for tool in tools}]
+        if unknown:
+            raise CannotChat(
+                f"--allow {unknown[0]}: there is no such tool; there are {', '.join(t.name for t in tools)}"
+            )
+        notes: list[str] = []
+        try:
+            history = shelf.begin() if wish.resume is None else shelf.open(wish.resume)
+        except HistoryError as error:
+            if wish.resume is not None:
+                raise
+            # A home that cannot be written to, as in many containers, is no reason not to answer.
+            shelf = Shelf(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
+            history = shelf.begin()
+            notes.append(f"nothing of this conversation is kept: {error} (XDG_DATA_HOME says where)")
+        stack.callback(history.close)
+        session = Session(
+            choices,
+            _target(choices, wish, history),
+            shelf=shelf,
+            history=history,
+            tools=tools,
+            permission=Permission(wish.folder, yolo=wish.yolo, allowed=wish.allow, ask=ask),
+            setting=wish.setting,
+        )
+        session.notes = (*session.history.troubles, *notes)
+        session.same_host = _same_host(wish)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+
+def _same_host(wish: Wish) -> str:
+    """The options that lead to the same host another time."""
+    given = {"--config": wish.config, "--base-url": wish.base_url, "--key-env": wish.key_env}
+    words = [word for option, value in given.items() if value for word in (option, quote(value))]
+    return "".join(f" {word}" for word in (["--demo"] if wish.demo else words))
+
+
+def _key_variables(config: Config, wish: Wish, environ: Mapping[str, str]) -> set[str]:
+    """Variables that commands do not get: keys of providers, and whatever is named like a secret."""
+    providers = config.providers
+    places = {source.place for provider in providers for source in provider.key_sources}
+    sent = [key.reveal() for provider in providers for key in provider.keys]
+    sent += [value for provider in providers for value in provider.headers.values()]
+    used = {
+        name
+        for name, value in environ.items()
+        if len(value) >= _SHORTEST_SECRET and any(value in secret or secret in value for secret in sent if secret)
+    }
+    named = {name for name in environ if _SECRET_NAME.search(name)} - set(wish.pass_env)
+    return {*LOOKED_FOR, *places, *used, *named, wish.key_env or ""} - {""}
+
+
+def _target(choices: Choices, wish: Wish, history: HistoryFile) -> Target:
+    """Who answers: as it was asked for, as it was in the conversation, else whoever comes first."""
+    if wish.model is not None:
+        near = wish.provider or (choices.hosts[0].name if len(choices.hosts) == 1 else "")
+        return choices.find(wish.model, near=near, only=wish.provider is not None)
+    if wish.provider is not None:
+        return choices.first(wish.provider)
+    if history.model:
+        try:
+            return choices.find(history.model, near=history.provider, only=True)
+        except NoSuchModel:
+            pass  # it was had with another configuration
+    return choices.first()
+
+
+def configured(wish: Wish, environ: Mapping[str, str]) -> Config:
+    """The same configuration that the gateway would have, or an address that was named."""
+    if wish.base_url is not None:
+        return _from_address(wish.base_url, wish, environ)
+    try:
+        found = look_for_config(wish.config, environ, Path.cwd())
+        config = config_from_environment(environ) if found is None else load_found(found, environ)
+    except ConfigError as error:
+        lines = "\n".join(f"  {problem}" for problem in error.problems)
+        raise CannotChat(f"the configuration cannot be used:\n{lines}") from None
+    if config is None:
+        folders = "".join(f", {folder}/moonshim.toml or .json" for folder in user_folders(environ))
+        raise CannotChat(
+            "nothing is configured. Looked for:\n"
+            f"  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml or .json{folders}\n"
+            f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
+            "`--base-url URL --model NAME` talks to any host, `--demo` to the simulator, which is no model;\n"
+            "`moonshim config example` prints a file to begin with"
+        )
+    return config
+
+
+def _from_address(address: str, wish: Wish, environ: Mapping[str, str]) -> Config:
+    if wish.model is None:
+        raise CannotChat("--base-url needs a --model: nobody knows which ones that host has")
+    try:
+        name = urlsplit(address.strip()).hostname or ""
+    except ValueError:
+        name = ""
+    if not name:
+        raise CannotChat("--base-url: this is no address; one is http://127.0.0.1:8000/v1")
+    key = environ.get(wish.key_env or "", "").strip()
+    if wish.key_env and not key:
+        raise CannotChat(f"--key-env {wish.key_env}: there is no such variable in the environment, or it is empty")
+    host = Provider(
+        name=name,
+        api_base_url=address.strip(),
+        keys=(Secret(key),) if key else (),
+        dialect=cast(UpstreamDialect, dialect_of(address)),
+    )
+    return Config(providers=(host,), source="--base-url")

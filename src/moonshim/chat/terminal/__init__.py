@@ -1,0 +1,1 @@
+"""The terminal: what is typed, what is painted."""

@@ -1,0 +1,147 @@
+"""A chat and a terminal -> a conversation with a person: what is typed is a command or goes to the model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from prompt_toolkit.input import create_input
+
+from moonshim.chat.commands.registry import is_command, run_command
+from moonshim.chat.conversations import counted, data_folder, first_words
+from moonshim.chat.permissions import Answer, Grant
+from moonshim.chat.render.screen import Said, Thought
+from moonshim.chat.session import Session
+from moonshim.chat.setup import Wish, open_session
+from moonshim.chat.terminal.canvas import Canvas
+from moonshim.chat.terminal.prompt import PROMPT, made_prompt, typed_before
+from moonshim.chat.terminal.turn_view import TurnView
+from moonshim.engine.values.conversation import Message, Text, ToolCall
+from moonshim.errors import MoonshimError
+
+__all__ = ["chat"]
+
+
+async def chat(wish: Wish, environ: Mapping[str, str]) -> int:
+    """Talk until somebody leaves; the exit code."""
+    terminal: list[_Terminal] = []
+
+    async def ask(call: ToolCall, grant: Grant) -> Answer:
+        return await terminal[0].view.ask(call, grant)
+
+    async with open_session(wish, environ, ask) as session:
+        terminal.append(_Terminal(session, environ, resumed=wish.resume is not None))
+        await terminal[0].talk()
+    return 0
+
+
+class _Terminal:
+    def __init__(self, session: Session, environ: Mapping[str, str], *, resumed: bool) -> None:
+        self._session, self._resumed = session, resumed
+        self._canvas = Canvas(sys.stdout)
+        source = create_input()
+        self.view = TurnView(session, self._canvas, source)
+        self._prompt = made_prompt(
+            session,
+            history=typed_before(data_folder(environ) / "typed"),
+            source=source,
+            toggle_fold=self._toggle_fold,
+        )
+        self._interrupted = False
+        """Whether Ctrl-C was the last thing that was pressed."""
+
+    async def talk(self) -> None:
+        self._greet()
+        while True:
+            try:
+                line = (await self._prompt.prompt_async()).strip()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                if self._interrupted:
+                    break
+                self._interrupted = True
+                self._canvas.say("Ctrl-C again, or /exit, leaves", "dim")
+                continue
+            self._interrupted = False
+            if line and not await self._do(line):
+                break
+        self._take_leave()
+
+    async def _do(self, line: str) -> bool:
+        """Whether the chat goes on."""
+        if not is_command(line):
+            return await self._turn(line)
+        reply = run_command(self._session, line)
+        if reply.text:
+            self._canvas.say(f"{reply.text}\n", column=reply.column)
+        match reply.then:
+            case "retry":
+                return await self._turn(None)
+            case "unfold":
+                self._show_thoughts()
+            case "leave":
+                return False
+        return True
+
+    async def _turn(self, prompt: str | None) -> bool:
+        try:
+            goes_on = await self.view.show(prompt)
+        except MoonshimError as error:
+            self._canvas.say(str(error), "red")
+            goes_on = True
+        self._interrupted = self.view.was_interrupted
+        self._canvas.say("")
+        return goes_on
+
+    def _toggle_fold(self) -> None:
+        reply = run_command(self._session, "/fold")
+        self._canvas.say(reply.text, "dim")
+        if reply.then == "unfold":
+            self._show_thoughts()
+
+    def _show_thoughts(self) -> None:
+        if self._session.hidden:
+            self._canvas.paint(self._canvas.items([Thought(text) for text in self._session.hidden]))
+            self._canvas.say("")
+            self._session.hidden = []
+
+    def _greet(self) -> None:
+        session, one = self._session, self._session.provider
+        self._canvas.say(f"moonshim chat · {one.name}/{one.model} · {_short(session.folder)} · /help", "bold")
+        if session.choices.config.source == "--demo":
+            self._canvas.say("This is the simulator and NO MODEL: what it says is made up.", "yellow")
+        if session.permission.yolo:
+            self._canvas.say("--yolo: the model writes files and runs commands without asking", "yellow")
+        for note in session.notes:
+            self._canvas.say(note, "red")
+        if self._resumed:
+            self._recall()
+        self._canvas.say("")
+
+    def _recall(self) -> None:
+        """The end of a conversation that is gone on with."""
+        messages = self._session.history.messages
+        self._canvas.say(f"{self._session.history.path.stem}: {counted(len(messages))}; /history lists them", "dim")
+        words = next((one for one in reversed(messages) if one.speaker == "human"), None)
+        if words is not None:
+            self._canvas.say(f"{PROMPT}{first_words((words,))}", "dim")
+        if messages and messages[-1].speaker == "ai" and (text := _text_of(messages[-1])):
+            self._canvas.paint(self._canvas.items([Said(text)]))
+
+    def _take_leave(self) -> None:
+        if self._session.history.messages:
+            self._canvas.say(f"{self._session.resuming} goes on from here", "dim")
+
+
+def _short(folder: Path) -> str:
+    """The folder as people write it."""
+    try:
+        return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")
+    except (ValueError, RuntimeError):
+        return str(folder)
+
+
+def _text_of(message: Message) -> str:
+    return "".join(part.text for part in message.parts if isinstance(part, Text))

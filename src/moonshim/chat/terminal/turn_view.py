@@ -1,0 +1,186 @@
+"""One turn on a terminal: steps and keys -> what is painted, and who is asked whether a call may be run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import suppress
+from typing import Final
+
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyPress
+from rich.cells import cell_len
+from rich.text import Text
+
+from moonshim.chat.permissions import Answer, Grant
+from moonshim.chat.render.sanitize import one_line
+from moonshim.chat.render.screen import Called, Screen, Thought
+from moonshim.chat.render.status import status_parts
+from moonshim.chat.session import Session
+from moonshim.chat.terminal.canvas import Canvas
+from moonshim.chat.terminal.keys import TypeAhead, reading_keys
+from moonshim.chat.terminal.prompt import PROMPT
+from moonshim.engine.values.conversation import ToolCall
+
+__all__ = ["TurnView"]
+
+_FRAME_SECONDS: Final = 0.05
+_TYPING_SECONDS: Final = 0.5
+"""A letter so soon after another is part of a word, and allows nothing: people type on while a question appears."""
+_ANSWERS: Final[dict[str, Answer]] = {"y": "once", "a": "always", "n": "no", "interrupt": "stop"}
+
+
+class _Question:
+    """A call that waits for somebody's word."""
+
+    def __init__(self, call: ToolCall, grant: Grant) -> None:
+        self.call = Called(call.name, call.arguments, "whole", full=True)
+        self.text = f"Run this?  y once   a always: {grant.label}   n no   Ctrl-C stop"
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.is_painted = False
+        """Whether somebody can have seen it: a key that was pressed before is no answer."""
+        self.is_above = False
+        """Whether the call stands above what changes, for good."""
+
+
+class TurnView:
+    """Shows a turn while it happens. Ctrl-C stops it, a second Ctrl-C leaves the chat; Ctrl-T folds reasoning.
+
+    Text that is typed meanwhile is for the next prompt, and no answer to a question.
+    """
+
+    def __init__(self, session: Session, canvas: Canvas, source: Input) -> None:
+        self._session, self._canvas, self._source = session, canvas, source
+        self._ahead = TypeAhead(source)
+        self._screen = Screen()
+        self._question: _Question | None = None
+        self._interrupts = 0
+        self._began = 0.0
+        self._typed = 0.0
+        """When the last key was pressed that answers nothing."""
+        self._task: asyncio.Task[None] | None = None
+        self._seen: object = None
+        self._lines: list[str] = []
+
+    @property
+    def was_interrupted(self) -> bool:
+        return self._interrupts > 0
+
+    async def show(self, prompt: str | None) -> bool:
+        """Have the turn, to its end; whether the chat goes on."""
+        self._screen = Screen(folded=self._session.folded)
+        self._interrupts, self._began = 0, time.monotonic()
+        with suppress(NotImplementedError):  # Windows: there Ctrl-C is a key and nothing else
+            # Between two turns, while the terminal is its usual self, Ctrl-C is a signal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._pressed, "interrupt")
+        task = self._task = asyncio.create_task(self._have(prompt))
+        painting = asyncio.create_task(self._paint_often())
+        try:
+            self._ahead.begin()
+            with self._canvas.marking_pastes(), reading_keys(self._source, self._pressed, self._read):
+                await asyncio.wait({task, painting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in (task, painting):
+                one.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(task, painting, return_exceptions=True)
+            # Whoever stops a turn wants to read before anything else is sent.
+            self._ahead.end(sends=not self.was_interrupted)
+            self._screen.end()
+            self._canvas.paint(self._canvas.items(self._screen.take()))
+            self._session.hidden = self._screen.hidden
+        for one in (task, painting):
+            if not one.cancelled() and (error := one.exception()) is not None:
+                raise error
+        return self._interrupts < 2
+
+    async def ask(self, call: ToolCall, grant: Grant) -> Answer:
+        """Whether a call may be run: for `Permission`."""
+        question = self._question = _Question(call, grant)
+        try:
+            return await question.answer
+        finally:
+            self._question = None
+
+    async def _have(self, prompt: str | None) -> None:
+        async for step in self._session.steps(prompt):
+            self._screen.feed(step)
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+
+    def _read(self, presses: list[KeyPress]) -> None:
+        if self._question is None:
+            self._ahead.add(presses)
+
+    def _pressed(self, key: str) -> None:
+        question, now = self._question, time.monotonic()
+        is_typing = now - self._typed < _TYPING_SECONDS and key != "interrupt"
+        if key == "fold":
+            self._fold()
+        elif question is not None and question.is_painted and key.lower() in _ANSWERS and not is_typing:
+            self._interrupts += key == "interrupt"
+            if not question.answer.done():
+                question.answer.set_result(_ANSWERS[key.lower()])
+        elif key == "interrupt":
+            self._interrupts += 1
+            if self._interrupts == 1:
+                self._session.agent.stop()
+            elif self._task is not None:
+                self._task.cancel()
+        else:
+            self._typed = now
+
+    def _fold(self) -> None:
+        folded = self._session.folded = self._screen.folded = not self._screen.folded
+        if not folded:
+            self._canvas.paint(self._canvas.items([Thought(text) for text in self._screen.hidden]))
+            self._screen.hidden = []
+
+    # -- painting ----------------------------------------------------------------------------------------------------
+
+    async def _paint_often(self) -> None:
+        while True:
+            began = time.monotonic()
+            self._paint()
+            # A slow terminal, or much to render, must not keep everything else waiting.
+            await asyncio.sleep(max(_FRAME_SECONDS, 3 * (time.monotonic() - began)))
+
+    def _paint(self) -> None:
+        canvas, question = self._canvas, self._question
+        canvas.fit()
+        above = canvas.items(self._screen.take())
+        if question is None:
+            canvas.paint(above, [*self._growing(), "", *self._typed_ahead(), self._status()])
+            return
+        call, ask = canvas.items([question.call]), canvas.lines(Text(question.text, style="bold yellow"))
+        # What does not fit where things are asked is shown above: nobody should allow what they have not seen.
+        if not question.is_above and (not canvas.moves or len(call) + len(ask) > canvas.screenful):
+            question.is_above = True
+            above += call if canvas.moves else [*call, *ask]
+        question.is_painted = True
+        canvas.paint(above, [*([] if question.is_above else call), "", *ask, "", self._status()])
+
+    def _growing(self) -> list[str]:
+        """What still grows; rendered anew only when something has come."""
+        items = self._screen.growing()
+        if (seen := (items, self._canvas.console.width, self._canvas.rows)) != self._seen:
+            self._seen, self._lines = seen, self._canvas.items(items, growing=True)
+        return self._lines
+
+    def _typed_ahead(self) -> list[str]:
+        """The end of what was typed, on one line."""
+        width = self._canvas.console.width - len(PROMPT)
+        text = one_line(self._ahead.tail)[-width:]
+        while cell_len(text) > width:
+            text = text[1:]
+        return self._canvas.lines(Text(PROMPT + text, style="dim")) if text else []
+
+    def _status(self) -> str:
+        doing = "stopping" if self._interrupts else "waiting" if self._screen.waits else "working"
+        key = "Ctrl-C again leaves" if self._interrupts else "Ctrl-C stops"
+        seconds = int(time.monotonic() - self._began)
+        parts = [f"{doing} {seconds} s", key, *status_parts(self._session.provider, self._session.ledger)]
+        line = Text(" · ".join(parts), style="dim")
+        line.truncate(self._canvas.console.width, overflow="ellipsis")
+        return self._canvas.lines(line)[0]

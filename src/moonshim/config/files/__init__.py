@@ -1,0 +1,1 @@
+"""Configuration files in TOML or JSON -> values, with the line of each."""

@@ -1,0 +1,102 @@
+"""What the command line, the environment and the folders say -> the configuration file to read, if there is one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.config.files.source_file import file_problem
+from moonshim.config.problems import ConfigError
+
+__all__ = ["NAMES", "VARIABLE", "FoundConfig", "NoSuchConfig", "look_for_config", "new_config_path", "user_folders"]
+
+VARIABLE: Final = "MOONSHIM_CONFIG"
+NAMES: Final = ("moonshim.toml", "moonshim.json")
+
+
+class NoSuchConfig(ConfigError):
+    """A file was named that does not exist."""
+
+
+class FoundConfig(Struct, frozen=True):
+    """A configuration file that is there."""
+
+    path: Path
+    needs_trust: bool
+    """Nobody named it, and it is not in the user's own folder: it lies in the current one."""
+
+
+def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> FoundConfig | None:
+    """The file: as the command line says, as `MOONSHIM_CONFIG` says, here, or in the user's configuration folder.
+
+    Whether it is trusted is not looked at: `load_found` does that.
+    Raises `NoSuchConfig` when a file that was named is not there: another one must not take its place. Raises
+    `ConfigError` for one that cannot be looked at, whether it was named or not.
+    """
+    named = explicit or environ.get(VARIABLE)
+    if named:
+        path = _named_path(named, cwd)
+        if not _is_there(path):
+            raise NoSuchConfig([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
+        return FoundConfig(path, needs_trust=False)
+    own = user_folders(environ)
+    found = next(
+        (path for folder in [cwd, *own] for name in NAMES if _is_there(path := folder / name, file=True)), None
+    )
+    if found is None:
+        return None
+    folders = {folder.resolve() for folder in own}
+    return FoundConfig(found, needs_trust=found.parent == cwd and cwd.resolve() not in folders)
+
+
+def _named_path(named: str, cwd: Path) -> Path:
+    try:
+        return cwd / Path(named).expanduser()
+    except RuntimeError:
+        raise ConfigError([f"{named}: nobody has this home folder; write the whole path"]) from None
+
+
+def _is_there(path: Path, *, file: bool = False) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise ConfigError([file_problem(path, error) if isinstance(error, OSError) else f"{path}: {error}"]) from None
+    return S_ISREG(mode) or not file
+
+
+def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """Where to create a configuration file, so that `look_for_config` finds it: as named, or in the user's folder."""
+    named = explicit or environ.get(VARIABLE)
+    return _named_path(named, cwd) if named else [*user_folders(environ), cwd][0] / NAMES[0]
+
+
+def user_folders(environ: Mapping[str, str], platform: str = sys.platform) -> list[Path]:
+    """Where people keep their configurations, the first that counts first.
+
+    A relative path in a variable does not count, as the XDG specification says: it would make a folder in the current
+    one, which may be somebody else's, the user's own.
+
+    >>> [str(path) for path in user_folders({"HOME": "/home/me"}, "linux")]
+    ['/home/me/.config/moonshim']
+    """
+
+    def folder_in(variable: str) -> list[Path]:
+        path = Path(environ.get(variable, ""))
+        return [path] if path.is_absolute() else []
+
+    if platform == "win32":
+        folders = folder_in("APPDATA")
+    else:
+        folders = folder_in("XDG_CONFIG_HOME")
+        for home in folder_in("HOME"):
+            folders.append(home / ".config")
+            if platform == "darwin":
+                folders.append(home / "Library" / "Application Support")
+    return [folder / "moonshim" for folder in dict.fromkeys(folders)]

@@ -1,0 +1,165 @@
+"""The keys that claude-code-router 2 writes at the top of its file -> what they mean here, and notes on the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from moonshim.config.model import GatewayKey, LogLevel, TransformerUse
+from moonshim.config.tables.gateway_keys import gateway_key_of
+from moonshim.config.tables.table import Table
+
+__all__ = ["APIKEY", "FromRouter", "is_router_file", "read_router_keys", "router_keys"]
+
+APIKEY: Final = "APIKEY"
+_KNOWN: Final = frozenset({"Providers", "Router", "transformers", "StatusLine", "forceUseImageAgent", "fallback"})
+_IGNORED: Final = ("StatusLine", "forceUseImageAgent", "plugins", "presets", "tokenizer")
+_INSTEAD: Final = {
+    "LOG": "`moonshim serve --log-dir` writes a file for every stream",
+    "CUSTOM_ROUTER_PATH": "`[aliases]` says which model a name stands for",
+    "HOT_RELOAD": "a changed file is always read again",
+}
+_SCREAMING: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
+_LEVELS: Final[dict[str, LogLevel]] = {
+    "trace": "debug",
+    "debug": "debug",
+    "info": "info",
+    "warn": "warning",
+    "warning": "warning",
+    "error": "error",
+    "fatal": "error",
+}
+_ROUTES: Final = ("default", "background", "think", "longContext", "webSearch", "image")
+_PATTERNS: Final = {"default": ("claude-*",), "background": ("claude-*haiku*",)}
+"""Claude Code's names that go a way by themselves. A longer pattern counts before a shorter one."""
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+
+class FromRouter(Struct):
+    """What such a file says besides its providers."""
+
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    keys: tuple[GatewayKey, ...] = ()
+    first_byte: float | None = None
+    proxy: str | None = None
+    plug_ins: dict[str, TransformerUse] = field(default_factory=dict)
+    javascript: bool = False
+    """Some plug-ins are left out, since they are no Python."""
+    host: str | None = None
+    port: int | None = None
+    log_level: LogLevel | None = None
+
+
+def is_router_file(keys: Table) -> bool:
+    """Whether claude-code-router has written this, or somebody for it."""
+    return any(key in _KNOWN or _SCREAMING.fullmatch(key) for key in keys)
+
+
+def read_router_keys(root: Table) -> FromRouter:
+    """Take all its keys from the table. None of them is an error, whatever its value."""
+    found = FromRouter()
+    found.keys = router_keys(root)
+    if found.keys:
+        root.note(APIKEY, "it stands here as it is; `moonshim keys new` makes one of which only a digest is kept")
+    found.first_byte = _milliseconds(root)
+    found.proxy = _text(root, "PROXY_URL")
+    found.host = _host(root, has_key=bool(found.keys))
+    port = root.anything("PORT")
+    found.port = int(port) if str(port).isdecimal() and 0 < int(port) < 65536 else None
+    level = _text(root, "LOG_LEVEL")
+    found.log_level = _LEVELS.get(level.lower()) if level else None
+    found.plug_ins, found.javascript = _plug_ins(root)
+    found.aliases = _aliases(root)
+    for name in root:
+        if name in _IGNORED or (_SCREAMING.fullmatch(name) and not root.has_asked(name)):
+            root.knows(name)
+            root.note(name, f"this has no meaning here{f': {_INSTEAD[name]}' if name in _INSTEAD else ''}")
+    return found
+
+
+def router_keys(root: Table) -> tuple[GatewayKey, ...]:
+    """The one key that claude-code-router asks its clients for."""
+    key = _text(root, APIKEY) if is_router_file(root) else None
+    return () if key is None else (gateway_key_of(APIKEY, key),)
+
+
+def _text(root: Table, key: str) -> str | None:
+    """A text that is not empty; its user interface writes empty ones for what nobody filled in."""
+    if not root.raw(key):
+        root.knows(key)
+        return None
+    value = root.anything(key)
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _milliseconds(root: Table) -> float | None:
+    value = root.anything("API_TIMEOUT_MS")
+    try:
+        seconds = float(value) / 1000
+    except (TypeError, ValueError):
+        return None
+    return seconds if 0 < seconds < float("inf") else None
+
+
+def _host(root: Table, *, has_key: bool) -> str | None:
+    host = _text(root, "HOST")
+    if host and not has_key and host not in _LOOPBACK:
+        root.note("HOST", "only 127.0.0.1 is served without APIKEY, as in claude-code-router")
+        return None
+    return host
+
+
+def _plug_ins(root: Table) -> tuple[dict[str, TransformerUse], bool]:
+    """Its `transformers`, by the names that chains can use (a name, or the class behind the colon); and whether some
+    had to be left out."""
+    plug_ins: dict[str, TransformerUse] = {}
+    javascript = False
+    listed = root.elements("transformers") if isinstance(root.raw("transformers"), list) else []
+    root.knows("transformers")
+    for entry in listed:
+        if not isinstance(entry, Table):
+            continue
+        path, name, options = _text(entry, "path"), _text(entry, "name"), entry.anything("options")
+        if path is None:
+            continue
+        if ".py" not in path:
+            entry.note("path", "a plug-in in JavaScript cannot be run here: they are in Python")
+            javascript = True
+            continue
+        use = TransformerUse(path, options if isinstance(options, dict) else {})
+        for known in (name, path.rpartition(":")[2], path):
+            if known:
+                plug_ins[known] = use
+    return plug_ins, javascript
+
+
+def _aliases(root: Table) -> dict[str, tuple[str, ...]]:
+    routes = root.table("Router") if isinstance(root.raw("Router"), dict) else None
+    root.knows("Router", "fallback")
+    others = root.anything("fallback")
+    aliases: dict[str, tuple[str, ...]] = {}
+    for name in routes or ():
+        assert routes is not None
+        target = _text(routes, name) if name in _ROUTES else None
+        if name not in _ROUTES:
+            routes.note(name, "this has no meaning here")
+        if target is None:
+            continue
+        fallbacks = others.get(name) if isinstance(others, dict) else None
+        targets = (_target(target), *map(_target, _texts(fallbacks)))
+        aliases |= dict.fromkeys((name, *_PATTERNS.get(name, ())), targets)
+        if name not in _PATTERNS:
+            routes.note(name, f"requests are not sorted by kind here; a client can ask for the model `{name}`")
+    return aliases
+
+
+def _texts(value: Any) -> list[str]:
+    return [text for text in value if isinstance(text, str) and text] if isinstance(value, list) else []
+
+
+def _target(text: str) -> str:
+    """`provider,model` as we write it."""
+    provider, comma, model = text.partition(",")
+    return f"{provider.strip()}/{model.strip()}" if comma else text.strip()

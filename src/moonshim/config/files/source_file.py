@@ -1,0 +1,86 @@
+"""A file that people write, in TOML or JSON -> its values and their lines, or a `ConfigError` with the place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path as File
+from typing import Any, Final
+
+from moonshim.config.files.json_file import NotJson, read_json
+from moonshim.config.files.toml_lines import toml_lines
+from moonshim.config.problems import ConfigError, Path
+
+__all__ = ["file_problem", "read_file", "read_text", "read_values"]
+
+LARGEST: Final = 4 * 1024 * 1024
+_JSON_BEGINS: Final = re.compile(r"\s*(?:\{|\[\s*\{|//|/\*)")
+_TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read_text(path: File | str, *, what: str = "a configuration") -> str:
+    """What is in a file. `what` is how a message calls it."""
+    try:
+        data = read_file(path, what=what)
+    except OSError as error:
+        raise ConfigError([file_problem(path, error)]) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{path}:{line}: this is not UTF-8"]) from None
+
+
+def read_file(path: File | str, *, what: str = "a configuration") -> bytes:
+    """The bytes of a regular file. Raises `OSError`, or `ConfigError` for what is not a file or too large."""
+    # Without O_NONBLOCK, opening a pipe would wait for somebody who writes into it.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise ConfigError([f"{path}: this is no file, but {_kind(mode)}"])
+    with os.fdopen(descriptor, "rb") as opened:
+        data = opened.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ConfigError([f"{path}: {what} has at most {LARGEST:,} bytes"])
+    return data
+
+
+def file_problem(path: File | str, error: OSError) -> str:
+    """Why a file cannot be used, and what to do about it."""
+    if error.errno == errno.ELOOP:
+        return f"{path}: this is a link that leads back to itself; replace it with a file"
+    if error.errno == errno.EACCES:
+        return f"{path}: you have no permission to read it; `chmod` or `chown` can give it to you"
+    return f"{path}: {error.strerror or error}"
+
+
+def read_values(text: str, *, suffix: str, source: str) -> tuple[Any, dict[Path, int]]:
+    """What the text says, and where. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
+
+    >>> read_values("a = 1", suffix=".toml", source="x.toml")
+    ({'a': 1}, {('a',): 1})
+    """
+    known = {".toml": False, ".json": True, ".jsonc": True, ".json5": True}
+    if known.get(suffix.lower(), _JSON_BEGINS.match(text) is not None):
+        try:
+            return read_json(text)
+        except NotJson as error:
+            raise ConfigError([f"{source}:{error.line}:{error.column}: {error}"]) from None
+    import tomllib
+
+    try:
+        return tomllib.loads(text), toml_lines(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        message = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep"
+        found = _TOML_PLACE.search(message)
+        place = (
+            f":{found[1]}:{found[2]}" if found and found[1] else f":{max(1, len(text.splitlines()))}" if found else ""
+        )
+        raise ConfigError([f"{source}{place}: {_TOML_PLACE.sub('', message)}"]) from None
+
+
+def _kind(mode: int) -> str:
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"

@@ -1,0 +1,216 @@
+"""A configuration file -> a `Config`, or a `ConfigError` with everything that is wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path as File
+from typing import Any
+
+import msgspec
+
+from moonshim.config.environment import LOOKED_FOR, config_from_environment, with_overrides
+from moonshim.config.files.router_file import FromRouter, is_router_file, read_router_keys, router_keys
+from moonshim.config.files.source_file import read_text, read_values
+from moonshim.config.model import Config, GatewayKey, Limits, Provider, Retries, Timeouts
+from moonshim.config.problems import ConfigError, Path, Problems
+from moonshim.config.tables.aliases import check_aliases, read_aliases
+from moonshim.config.tables.gateway_keys import read_gateway_keys
+from moonshim.config.tables.prices import read_prices
+from moonshim.config.tables.providers import Defaults, read_provider, read_timeouts
+from moonshim.config.tables.settings import GATEWAY_KEYS, read_gateway, read_numbers
+from moonshim.config.tables.table import Table
+
+__all__ = ["load_config", "load_keys", "parse_config"]
+
+_NO_PROVIDER = (
+    "it has no provider, and the environment has no key of a known host. Add `[[providers]]` to it (`moonshim config "
+    f"example` shows how), or set one of {', '.join(LOOKED_FOR)}. `moonshim serve --demo` and `moonshim chat --demo` "
+    "need neither"
+)
+
+
+def load_config(path: File | str, environ: Mapping[str, str] | None) -> Config:
+    """The configuration in a file. Paths in it begin at its folder.
+
+    Without an `environ` it is only read: no variable, no other file and no plug-in is looked at.
+    """
+    file = File(path)
+    text = read_text(path)
+    return parse_config(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
+
+
+def load_keys(path: File | str, environ: Mapping[str, str], text: str) -> tuple[GatewayKey, ...]:
+    """The gateway keys in the text of a file, whether or not the rest of it can be used here: claude-code-router's is
+    the first."""
+    value, lines = read_values(text, suffix=File(path).suffix, source=str(path))
+    if not isinstance(value, dict):
+        return ()
+    problems = Problems(str(path), lines)
+    root = Table(value, (), problems, environ)
+    keys = router_keys(root) + read_gateway_keys(root.tables("keys") or [])
+    if problems.errors:
+        raise ConfigError(problems.errors)
+    return keys
+
+
+def parse_config(
+    text: str,
+    *,
+    suffix: str,
+    environ: Mapping[str, str] | None,
+    source: str,
+    folder: File | None = None,
+    code: Mapping[File, bytes | None] | None = None,
+) -> Config:
+    """The configuration in a text. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
+    `code` has the plug-in files that may be run, and what is run for them; None: any, as they are now.
+
+    >>> text = '[{"name": "vllm", "api_base_url": "http://localhost:8000/v1"}]'
+    >>> parse_config(text, suffix=".json", environ={}, source="moonshim.json").providers
+    (Provider('vllm'),)
+    """
+    value, lines = read_values(text, suffix=suffix, source=source)
+    problems = Problems(source, lines)
+    config = _Reading(problems, environ, folder, code).config(value)
+    if problems.errors:
+        raise ConfigError(problems.errors, problems.notes)
+    return config if environ is None else with_overrides(config, environ)
+
+
+class _Reading:
+    """Reads one value into a configuration."""
+
+    def __init__(
+        self,
+        problems: Problems,
+        environ: Mapping[str, str] | None,
+        folder: File | None,
+        code: Mapping[File, bytes | None] | None,
+    ) -> None:
+        self._problems = problems
+        self._environ = environ
+        self._folder = folder
+        self._code = code
+
+    def config(self, value: Any) -> Config:
+        if isinstance(value, list):
+            return self._only_providers([self._table(one, (place,)) for place, one in enumerate(value)])
+        root = self._table(value, ())
+        if not isinstance(value, dict):
+            return Config()
+        if "providers" not in root and "Providers" not in root and _is_provider(root):
+            return self._only_providers([root])
+        return self._whole(root)
+
+    def _table(self, value: Any, path: Path) -> Table:
+        return Table(value, path, self._problems, self._environ)
+
+    def _only_providers(self, tables: list[Table]) -> Config:
+        """A provider, or a list of them, and nothing else: the way they are shown in documents."""
+        providers = self._providers(tables, Defaults(folder=self._folder, code=self._code))
+        if not tables:
+            self._problems.add((), "there is no provider in it")
+        return Config(providers=providers, source=self._problems.source, notes=tuple(self._problems.notes))
+
+    def _whole(self, root: Table) -> Config:
+        lenient = is_router_file(root)
+        router = read_router_keys(root) if lenient else FromRouter()
+        timeouts = read_timeouts(root.table("timeouts"), Timeouts())
+        if router.first_byte is not None and "timeouts" not in root:
+            timeouts = msgspec.structs.replace(timeouts, first_byte=router.first_byte)
+        defaults = Defaults(
+            folder=self._folder,
+            code=self._code,
+            timeouts=timeouts,
+            proxy=router.proxy,
+            plug_ins=router.plug_ins,
+            lenient=lenient,
+            javascript=router.javascript,
+        )
+        if "providers" in root and "Providers" in root:
+            root.error("Providers", "this says the same as `providers`: one of them is enough")
+        tables = root.tables("providers", "Providers")
+        providers = self._providers(tables or [], defaults)
+        keys = router.keys + read_gateway_keys(root.tables("keys") or [])
+        own = read_aliases(root.table("aliases"))
+        settings: dict[str, Any] = {"host": router.host, "port": router.port, "log_level": router.log_level}
+        settings |= read_gateway(root.table("gateway"), self._folder)
+        limits = read_numbers(root.table("limits"), Limits())
+        retries = read_numbers(root.table("retries"), Retries())
+        prices = read_prices(root.table("prices"))
+        root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs under `[gateway]`"))
+        defaults_of_clients: dict[str, tuple[str, ...]] = {}
+        from_outside: tuple[str, ...] = ()
+        if not tables:
+            found = self._from_environment()
+            providers, defaults_of_clients = found.providers, found.aliases
+            from_outside = found.notes
+        broken = _as_named(tables or [], providers)
+        if broken is not None:  # else nobody can say what there would be
+            check_aliases(own, (*providers, *broken), root, soft=False)
+            check_aliases(router.aliases, (*providers, *broken), root, soft=True)
+        return Config(
+            providers=providers,
+            aliases=(router.aliases | own) or defaults_of_clients,
+            keys=keys,
+            keys_emptied=root.raw("keys") == [],
+            prices=prices,
+            limits=limits,
+            retries=retries,
+            source=self._problems.source,
+            notes=(*self._problems.notes, *from_outside),
+            **{name: value for name, value in settings.items() if value is not None},
+        )
+
+    def _from_environment(self) -> Config:
+        """A file that names no provider leaves them to the environment."""
+        if self._environ is None:
+            return Config()
+        try:
+            found = config_from_environment(self._environ)
+        except ConfigError as error:
+            for problem in error.problems:
+                self._problems.add((), problem)
+            return Config()
+        if found is None:
+            self._problems.add((), _NO_PROVIDER)
+        return found or Config()
+
+    def _providers(self, tables: list[Table], defaults: Defaults) -> tuple[Provider, ...]:
+        providers: dict[str, Provider] = {}
+        for table in tables:
+            provider = read_provider(table, defaults)
+            if provider is None:
+                continue
+            if provider.name.lower() in providers:
+                table.error("name", f"two providers are called `{provider.name}`")
+            else:
+                providers[provider.name.lower()] = provider
+        return tuple(providers.values())
+
+
+def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider] | None:
+    """Providers that have mistakes, as far as aliases go: their names and those of their models.
+
+    None: of one of them not even these can be read.
+    """
+    if len(right) == len(tables) or not tables:
+        return []
+    known = {provider.name.lower() for provider in right}
+    named: list[Provider] = []
+    for table in tables:
+        name, models = table.raw("name"), table.raw("models") or []
+        if isinstance(name, str) and name.strip().lower() in known:
+            continue
+        listed = models if isinstance(models, list) else [None]
+        texts = [name, *(model.get("id") if isinstance(model, dict) else model for model in listed)]
+        if not all(isinstance(text, str) and "$" not in text for text in texts):
+            return None
+        named.append(Provider(name=texts[0], api_base_url="", models=tuple(texts[1:])))
+    return named
+
+
+def _is_provider(root: Table) -> bool:
+    return any(key in root for key in ("api_base_url", "base_url", "baseUrl")) or (
+        "name" in root and any(key in root for key in ("models", "api_key", "transformer"))
+    )

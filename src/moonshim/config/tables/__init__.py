@@ -1,0 +1,1 @@
+"""Each table of a configuration file -> checked values."""

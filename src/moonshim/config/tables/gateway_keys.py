@@ -1,0 +1,83 @@
+"""`[[keys]]` -> who may use the gateway. Only digests are taken: a key itself must not stand in a file."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time
+from hashlib import sha256
+from typing import Final
+
+from moonshim.config.model import GatewayKey
+from moonshim.config.tables.table import Table, kind_of
+
+__all__ = ["gateway_key_of", "read_gateway_keys"]
+
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.IGNORECASE)
+_LIMITS: Final = ("requests_per_minute", "tokens_per_minute", "concurrent_streams")
+_MAKE_ONE: Final = "`moonshim keys new` makes a key and the digest of it"
+
+
+def read_gateway_keys(tables: list[Table]) -> tuple[GatewayKey, ...]:
+    keys: list[GatewayKey] = []
+    for table in tables:
+        key = _read_key(table)
+        if key is None:
+            continue
+        for other in keys:
+            if other.name == key.name:
+                table.error("name", f"two keys are called `{key.name}`")
+            elif other.digest == key.digest:
+                table.error("digest", f"this is the digest of the key `{other.name}`")
+        keys.append(key)
+    return tuple(keys)
+
+
+def gateway_key_of(name: str, text: str) -> GatewayKey:
+    """The entry for a key that is known as text (claude-code-router's APIKEY); the text goes no further."""
+    return GatewayKey(name=name, digest="sha256:" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def _read_key(table: Table) -> GatewayKey | None:
+    name, digest = table.text("name"), table.text("digest")
+    models = table.texts("models")
+    if models == () and table.raw("models") == []:
+        table.error(
+            "models",
+            "an empty list allows no model, and such a key has no use: leave `models` out to allow all, or take the "
+            "key away (`moonshim keys revoke`) to allow none",
+        )
+    expires = _expires(table)
+    limits = {limit: table.whole(limit) for limit in _LIMITS}
+    plain = next((key for key in ("key", "api_key", "secret", "token") if key in table), None)
+    if plain is not None:
+        table.knows(plain)
+        table.error(plain, f"a key must not stand here as it is, only its `digest`; {_MAKE_ONE}")
+    elif "digest" not in table:
+        table.problems.add(table.path, f"a key needs a `digest`; {_MAKE_ONE}")
+    if "name" not in table:
+        table.problems.add(table.path, "a key needs a `name`")
+    if digest is not None and _DIGEST.fullmatch(digest.strip()) is None:
+        table.error("digest", f"this is no digest (`sha256:` and 64 digits), but perhaps the key itself; {_MAKE_ONE}")
+        digest = None
+    table.close()
+    if name is None or digest is None:
+        return None
+    return GatewayKey(name=name, digest=digest.strip().lower(), models=models or (), expires=expires, **limits)
+
+
+def _expires(table: Table) -> datetime | None:
+    """A moment: with its time zone as it is, without one as UTC; a day alone is over when it ends."""
+    value = table.anything("expires")
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value) if len(value) == len("2026-01-31") else datetime.fromisoformat(value)
+        except ValueError:
+            table.error("expires", "this must be a date (2026-12-31) or a date and a time (2026-12-31T18:00:00Z)")
+            return None
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, date):
+        return datetime.combine(value, time.max, UTC)
+    if value is not None:
+        table.error("expires", f"this must be a date, not {kind_of(value)}")
+    return None

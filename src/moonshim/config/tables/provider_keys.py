@@ -1,0 +1,75 @@
+"""What a provider says of its keys -> the keys, and where each was found or missed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path as File
+
+from moonshim.config.files.variables import variable_of
+from moonshim.config.model import KeySource, Secret
+from moonshim.config.tables.table import Table, existing_file
+
+__all__ = ["key_fault", "read_keys"]
+
+
+def read_keys(table: Table, folder: File | None) -> tuple[tuple[Secret, ...], tuple[KeySource, ...]]:
+    """The keys from all places, each once."""
+    found: dict[str, None] = {}
+    sources: list[KeySource] = []
+
+    def take(text: str | None, place: str, field: str) -> None:
+        text = text.strip() if text else ""
+        if wrong := key_fault(text):
+            table.error(field, f"the key from {place} cannot be one: {wrong}")
+            return
+        sources.append(KeySource(place, bool(text)))
+        if text in found:
+            table.problems.note(table.path, f"one of its keys is there twice (from {place})")
+        if text:
+            found[text] = None
+
+    written = table.raw("api_key") if "api_key" in table else table.raw("apiKey")
+    key = table.text("api_key", also=("apiKey",), empty=True)
+    if isinstance(written, str) and written.strip():
+        variable = variable_of(written)
+        take(key, variable or "the configuration", "api_key" if "api_key" in table else "apiKey")
+        if key == "":
+            table.note("api_key", f"the environment variable `{variable}` is empty")
+    several = table.raw("api_keys")
+    for place, text in enumerate(table.texts("api_keys") or ()):
+        raw = several[place] if isinstance(several, list) and place < len(several) else None
+        take(text, (variable_of(raw) if isinstance(raw, str) else None) or "the configuration", "api_keys")
+    in_environment, called = table.variable("api_key_env")
+    if in_environment is not None:
+        take(in_environment, called, "api_key_env")
+        if not in_environment:
+            table.note("api_key_env", f"the environment variable `{called}` is not set")
+    if (file := existing_file(table, "api_key_file", folder)) is not None:
+        take(_first_line(table, file), f"the file {file}", "api_key_file")
+    return tuple(map(Secret, found)), tuple(sources)
+
+
+def key_fault(key: str) -> str | None:
+    """What keeps a key out of a header; it is not repeated.
+
+    >>> key_fault("sk-1"), key_fault("sk-1\\nsk-2")
+    (None, 'it has a line break or another character in it that cannot be seen')
+    """
+    if not key.isprintable():
+        return "it has a line break or another character in it that cannot be seen"
+    return None if key.isascii() else "it has a character in it that is not ASCII"
+
+
+def _first_line(table: Table, file: str) -> str | None:
+    path = File(file)
+    try:
+        with path.open(encoding="utf-8-sig") as opened:
+            line = opened.readline().strip()
+        if path.stat().st_mode & 0o077 and os.name == "posix":
+            table.note("api_key_file", f"others can read {file}: `chmod 600` keeps it to yourself")
+    except (OSError, UnicodeDecodeError) as error:
+        table.error("api_key_file", f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}")
+        return None
+    if not line:
+        table.error("api_key_file", f"the first line of {file} is empty")
+    return line

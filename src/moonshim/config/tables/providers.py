@@ -1,0 +1,186 @@
+"""One table of `[[providers]]` -> a `Provider`, with every key, address, model, header and cell checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path as File
+from typing import Final, cast, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, field
+
+from moonshim.config.endpoints import dialect_of
+from moonshim.config.model import Provider, Timeouts, TransformerUse
+from moonshim.config.tables.models import cell_names, read_body, read_cells, read_models
+from moonshim.config.tables.provider_keys import read_keys
+from moonshim.config.tables.table import Table, existing_file
+from moonshim.config.tables.transformers import Chains, read_chains
+from moonshim.engine.hosts.profile import UpstreamDialect
+from moonshim.engine.hosts.table import HOSTS
+from moonshim.engine.request.extra_body import deep_merge
+
+__all__ = ["Defaults", "address_fault", "read_provider", "read_timeouts"]
+
+_ADDRESS: Final = ("base_url", "baseUrl")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN_HEADERS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
+"""Headers that follow from the request itself."""
+
+
+class Defaults(Struct, frozen=True, kw_only=True):
+    """What holds for every provider of a file."""
+
+    folder: File | None = None
+    """Paths are relative to it."""
+    code: Mapping[File, bytes | None] | None = None
+    """The plug-in files that were trusted; None: any may be loaded."""
+    timeouts: Timeouts = Timeouts()
+    proxy: str | None = None
+    plug_ins: dict[str, TransformerUse] = field(default_factory=dict)
+    lenient: bool = False
+    """Written for claude-code-router: what does nothing there does nothing here."""
+    javascript: bool = False
+    """It has plug-ins that cannot be run here."""
+
+
+def read_provider(table: Table, defaults: Defaults) -> Provider | None:
+    """The provider, or None when it could not be one; what is wrong has been told."""
+    name = _name(table)
+    address = _address(table)
+    keys, sources = read_keys(table, defaults.folder)
+    models, model_cells, model_bodies = read_models(table)
+    host = table.choice("host", HOSTS)
+    dialect = table.choice("dialect", get_args(UpstreamDialect))
+    headers = _headers(table)
+    chains = Chains()
+    if (transformer := table.table("transformer")) is not None:
+        chains = read_chains(
+            transformer,
+            models=models,
+            plug_ins=defaults.plug_ins,
+            folder=defaults.folder,
+            code=defaults.code,
+            lenient=defaults.lenient,
+            javascript=defaults.javascript,
+        )
+    cells = chains.cells | read_cells(table)
+    for model, theirs in chains.model_cells.items():
+        model_cells[model] = theirs | model_cells.get(model, {})
+    body = deep_merge(chains.body, read_body(table))
+    for model, theirs in chains.model_bodies.items():
+        model_bodies[model] = deep_merge(theirs, model_bodies.get(model, {}))
+    timeouts = read_timeouts(table.table("timeouts"), defaults.timeouts)
+    flags = {key: table.flag(key) or False for key in ("passes_client_key", "retry_empty_answer")}
+    ca_bundle = existing_file(table, "ca_bundle", defaults.folder)
+    proxy = _proxy(table) or defaults.proxy
+    if defaults.lenient:
+        _leave(table, "auth", "id", "enabled", "type", "tokenizer")
+    table.close(more=cell_names())
+    if name is None or address is None:
+        return None
+    if dialect is None:
+        dialect = chains.dialect or ("anthropic" if host == "moonshot-anthropic" else dialect_of(address))
+    return Provider(
+        name=name,
+        api_base_url=address,
+        keys=keys,
+        key_sources=sources,
+        models=models,
+        dialect=cast(UpstreamDialect, dialect),
+        host=host,
+        cells=cells,
+        model_cells=model_cells,
+        body=body,
+        model_bodies=model_bodies,
+        headers=chains.headers | headers,
+        timeouts=timeouts,
+        transformers=chains.shared,
+        model_transformers=chains.by_model,
+        ca_bundle=ca_bundle,
+        proxy=proxy,
+        **flags,
+    )
+
+
+def read_timeouts(table: Table | None, default: Timeouts) -> Timeouts:
+    """Timeouts, on top of others."""
+    if table is None:
+        return default
+    given = {name: table.number(name, above=True) for name in Timeouts.__struct_fields__}
+    table.close()
+    return msgspec.structs.replace(default, **{name: value for name, value in given.items() if value is not None})
+
+
+def _name(table: Table) -> str | None:
+    name = table.text("name")
+    if name is None:
+        if "name" not in table:
+            table.problems.add(table.path, "a provider needs a `name`")
+        return None
+    if "/" in name or "," in name:
+        table.error("name", "this must not have `/` or `,` in it: they stand between a provider and its model")
+        return None
+    return name.strip()
+
+
+def _address(table: Table) -> str | None:
+    address = table.text("api_base_url", also=_ADDRESS)
+    key = next((key for key in ("api_base_url", *_ADDRESS) if key in table), None)
+    if key is None:
+        table.problems.add(table.path, "a provider needs an `api_base_url`")
+    if address is None or key is None:
+        return None
+    wrong = address_fault(address.strip())
+    if wrong:
+        table.error(key, wrong)
+        return None
+    return address.strip()
+
+
+def address_fault(address: str) -> str | None:
+    """What is wrong with an address; it is not repeated, since it could hold a password."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return "this is no address: its name or port cannot be read"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(char <= " " for char in address):
+        return "this must be an http:// or https:// address"
+    if parts.username is not None or parts.password is not None:
+        return "there is a name or a password in this address: say it under `headers` (`Authorization`)"
+    return None
+
+
+def _headers(table: Table) -> dict[str, str]:
+    """Headers, whose values are secret."""
+    inner = table.table("headers")
+    headers: dict[str, str] = {}
+    for name in inner or ():
+        assert inner is not None
+        value = inner.text(name, empty=True)
+        if _HEADER_NAME.fullmatch(name) is None:
+            inner.error(name, "this is no name of a header")
+        elif name.lower() in _OWN_HEADERS:
+            inner.error(name, "this header follows from the request and cannot be set")
+        elif value is not None and not value.isprintable():
+            inner.error(name, "the value of a header must be one line of printable text")
+        elif value is not None:
+            headers[name] = value
+    return headers
+
+
+def _proxy(table: Table) -> str | None:
+    proxy = table.text("proxy", empty=True)
+    if proxy and not re.match(r"https?://[^/]", proxy):
+        table.error("proxy", "this must be an http:// or https:// address")
+        return None
+    return proxy or None
+
+
+def _leave(table: Table, *keys: str) -> None:
+    for key in keys:
+        if key in table:
+            table.knows(key)
+            table.note(key, "this has no meaning here")

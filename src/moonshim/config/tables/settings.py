@@ -1,0 +1,117 @@
+"""`[gateway]`, `[limits]` and `[retries]` -> the fields of a `Config`, each checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path as File
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.config.model import LogLevel, Secret
+from moonshim.config.tables.table import Table, placed
+
+__all__ = ["GATEWAY_KEYS", "SHORTEST_SECRET", "read_gateway", "read_numbers", "secret_fault", "store_fault"]
+
+_Numbers = TypeVar("_Numbers", bound=Struct)
+
+GATEWAY_KEYS: Final = (
+    "host",
+    "port",
+    "workers",
+    "log_dir",
+    "log_level",
+    "store",
+    "secret",
+    "secret_env",
+    "heartbeat_seconds",
+    "remember_seconds",
+    "memory_bytes",
+    "sqlite_bytes",
+    "allowed_hosts",
+    "allowed_origins",
+    "open_without_keys",
+    "require_keys",
+)
+_STORES: Final = re.compile(r"memory:|sqlite:.+|(?:(?:rediss?|valkeys?)(?:\+cluster)?|unix)://.+")
+SHORTEST_SECRET: Final = 16
+_MAY_BE_ZERO: Final = frozenset({"longest_wait", "budget", "breaker_seconds"})
+
+
+def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
+    """What `[gateway]` says; only what it says."""
+    if table is None:
+        return {}
+    given: dict[str, Any] = {
+        "host": table.text("host"),
+        "port": table.whole("port", most=65535),
+        "workers": table.whole("workers", most=1024),
+        "log_dir": table.text("log_dir"),
+        "log_level": table.choice("log_level", get_args(LogLevel)),
+        "store": _store(table, folder),
+        "secret": _secret(table),
+        "heartbeat_seconds": table.number("heartbeat_seconds", above=True),
+        "remember_seconds": table.number("remember_seconds", above=True),
+        "memory_bytes": table.whole("memory_bytes"),
+        "sqlite_bytes": table.whole("sqlite_bytes"),
+        "allowed_hosts": table.texts("allowed_hosts"),
+        "allowed_origins": table.texts("allowed_origins"),
+        "open_without_keys": table.flag("open_without_keys"),
+        "require_keys": table.flag("require_keys"),
+    }
+    if given["log_dir"] is not None:
+        given["log_dir"] = placed(given["log_dir"], folder)
+    table.close()
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def read_numbers(table: Table | None, default: _Numbers) -> _Numbers:
+    """A table whose keys are the fields of a struct of numbers, on top of what holds otherwise."""
+    if table is None:
+        return default
+    given: dict[str, float | int | None] = {}
+    for field in msgspec.structs.fields(default):
+        name = field.name
+        if field.type is int:
+            given[name] = table.whole(name)
+        else:
+            given[name] = table.number(name, above=name not in _MAY_BE_ZERO)
+    table.close()
+    return msgspec.structs.replace(default, **{name: value for name, value in given.items() if value is not None})
+
+
+def _store(table: Table, folder: File | None) -> str | None:
+    store = table.text("store")
+    if store is None:
+        return None
+    if wrong := store_fault(store):
+        table.error("store", wrong)
+        return None
+    if store.startswith("sqlite:") and not store.startswith(("sqlite:/", "sqlite::memory:")):
+        return f"sqlite:{placed(store.removeprefix('sqlite:'), folder)}"
+    return store
+
+
+def store_fault(store: str) -> str | None:
+    """What is wrong with an address of a store. It is not repeated: there could be a password in it."""
+    forms = "`memory:`, `sqlite:PATH`, `redis://HOST` or `redis+cluster://HOST`"
+    return None if _STORES.fullmatch(store) else f"this must be {forms}"
+
+
+def secret_fault(secret: str) -> str | None:
+    """What is wrong with a secret that signs: one that can be guessed signs nothing."""
+    return None if len(secret) >= SHORTEST_SECRET else f"this must have at least {SHORTEST_SECRET} characters"
+
+
+def _secret(table: Table) -> Secret | None:
+    secret = table.text("secret")
+    in_environment, called = table.variable("secret_env")
+    if secret is not None and "secret_env" in table:
+        table.error("secret_env", "this says the same as `secret`: one of them is enough")
+    if in_environment == "":
+        table.error("secret_env", f"the environment variable `{called}` is not set")
+    text = in_environment or secret
+    if text and (wrong := secret_fault(text)):
+        table.error("secret_env" if in_environment else "secret", wrong)
+    return Secret(text) if text else None

@@ -1,0 +1,279 @@
+"""A table as it stands in a file -> checked values, one after the other; what nobody asked for is reported."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path as File
+from typing import Any, Final
+
+from moonshim.config.files.variables import expanded, has_variable
+from moonshim.config.problems import Path, Problems, nearest, shown_path
+
+__all__ = ["Table", "existing_file", "kind_of", "placed"]
+
+_KINDS: Final[dict[type, str]] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+    type(None): "null",
+}
+_SWITCHES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MISSING: Final = object()
+
+
+class Table:
+    """One table of a file. Every value that is asked for is right or reported; a value itself is never repeated.
+
+    Variables (`${VAR}`) are put in when a value is asked for: what nobody needs cannot be missing. Without an `environ`
+    the table is inert: what has a variable is as if it were not there, and no other file is looked at.
+    """
+
+    def __init__(self, value: Any, path: Path, problems: Problems, environ: Mapping[str, str] | None) -> None:
+        self.path = path
+        self.problems = problems
+        self._environ = environ
+        self._asked: dict[str, None] = {}
+        self._values: dict[str, Any] = {}
+        if isinstance(value, dict):
+            self._values = value
+        else:
+            problems.add(path, f"this must be a table, not {kind_of(value)}")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    @property
+    def inert(self) -> bool:
+        return self._environ is None
+
+    def at(self, key: str) -> Path:
+        return (*self.path, key)
+
+    def error(self, key: str, message: str) -> None:
+        self.problems.add(self.at(key), message)
+
+    def note(self, key: str, message: str) -> None:
+        self.problems.note(self.at(key), message)
+
+    def raw(self, key: str) -> Any:
+        """The value as it is written, variables and all."""
+        return self._values.get(key)
+
+    def knows(self, *keys: str) -> None:
+        """These are right, whoever reads them."""
+        self._asked.update(dict.fromkeys(keys))
+
+    def has_asked(self, key: str) -> bool:
+        return key in self._asked
+
+    def text(self, key: str, *, also: tuple[str, ...] = (), empty: bool = False) -> str | None:
+        """A text; an empty one is a mistake unless that is said."""
+        before = self.problems.count
+        key, value = self._take(key, also)
+        if value is _MISSING:
+            return None
+        if not isinstance(value, str):
+            self._wrong(key, value, "a text")
+            return None
+        if not value.strip() and not empty:
+            if self.problems.count == before:  # a variable that is not set has been told already
+                self.error(key, "this must not be empty")
+            return None
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...] | None:
+        """A list of texts."""
+        _, value = self._take(key)
+        if value is _MISSING:
+            return None
+        if not isinstance(value, list):
+            self._wrong(key, value, "a list of texts")
+            return None
+        good = [text for text in value if isinstance(text, str) and text.strip()]
+        if len(good) < len(value):
+            for place, text in enumerate(value):
+                if not isinstance(text, str) or not text.strip():
+                    wrong = "an empty one" if isinstance(text, str) else kind_of(text)
+                    self.problems.add((*self.at(key), place), f"this must be a text, not {wrong}")
+        return tuple(good)
+
+    def variable(self, key: str) -> tuple[str | None, str]:
+        """The value of the environment variable that a text names, and how to call it.
+
+        Who mistakes this for the place of the secret itself must not find it in a message: only what can be nothing
+        but a name is repeated.
+        """
+        name = self.text(key)
+        if name is None:
+            return None, ""
+        if _VARIABLE.fullmatch(name) is None:
+            self.error(key, "this must be the name of an environment variable, not what is in it")
+            return None, ""
+        if self._environ is None:
+            return None, name
+        return self._environ.get(name, ""), name if name.isupper() else "that it names"
+
+    def choice(self, key: str, words: Iterable[str]) -> str | None:
+        """One of some words."""
+        value = self.text(key)
+        known = list(words)
+        if value is None or value in known:
+            return value
+        self.error(key, f"this must be one of {', '.join(known)}{nearest(value, known)}")
+        return None
+
+    def flag(self, key: str) -> bool | None:
+        _, value = self._take(key)
+        if isinstance(value, str) and has_variable(self._values[key]):
+            value = _SWITCHES.get(value.strip().lower(), value)
+        if isinstance(value, bool):
+            return value
+        if value is not _MISSING:
+            self._wrong(key, value, "true or false")
+        return None
+
+    def number(self, key: str, *, least: float = 0.0, above: bool = False) -> float | None:
+        """A number that is `least` or more; with `above`, more."""
+        value = self._number(key, float)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            if value is not _MISSING:
+                self._wrong(key, value, "a number")
+            return None
+        if not math.isfinite(value) or value < least or (above and value == least):
+            self.error(key, f"this must be {'more than' if above else 'at least'} {least:g}")
+            return None
+        return float(value)
+
+    def whole(self, key: str, *, least: int = 1, most: int | None = None) -> int | None:
+        value = self._number(key, int)
+        if isinstance(value, bool) or not isinstance(value, int):
+            if value is not _MISSING:
+                self._wrong(key, value, "a whole number")
+            return None
+        if value < least or (most is not None and value > most):
+            self.error(key, f"this must be at least {least}" + (f" and at most {most}" if most else ""))
+            return None
+        return value
+
+    def table(self, key: str) -> Table | None:
+        """A table inside; its own values are checked when they are asked for."""
+        self.knows(key)
+        return self._inner(self._values[key], self.at(key)) if key in self._values else None
+
+    def tables(self, *keys: str) -> list[Table] | None:
+        """A list of tables, under whichever of these names there is."""
+        self.knows(*keys)
+        key = next((key for key in keys if key in self._values), None)
+        if key is None:
+            return None
+        value = self._values[key]
+        if not isinstance(value, list):
+            self._wrong(key, value, f"a list of tables (`[[{shown_path(self.at(key))}]]` in TOML)")
+            return []
+        return [self._inner(one, (*self.at(key), place)) for place, one in enumerate(value)]
+
+    def elements(self, key: str) -> list[Any]:
+        """A list of anything; a table in it is a `Table`."""
+        self.knows(key)
+        value = self._values.get(key, [])
+        if not isinstance(value, list):
+            self._wrong(key, value, "a list")
+            return []
+        paths = [(*self.at(key), place) for place in range(len(value))]
+        return [
+            self._inner(one, path) if isinstance(one, dict) else self._expanded(one, path)
+            for one, path in zip(value, paths, strict=True)
+        ]
+
+    def anything(self, key: str) -> Any:
+        """The value, whatever it is, with its variables put in; None when there is none."""
+        _, value = self._take(key)
+        return None if value is _MISSING else value
+
+    def close(self, *, hints: Mapping[str, str] | None = None, more: Iterable[str] = ()) -> None:
+        """Report the keys that nobody knows, with the nearest that somebody does."""
+        for key in self._values:
+            if key not in self._asked:
+                hint = (hints or {}).get(key) or nearest(key, [*self._asked, *more])
+                listed = "" if hint else f"; the keys here are {', '.join(self._asked)}"
+                self.error(key, f"nothing is called `{key}` here{hint or listed}")
+
+    def _inner(self, value: Any, path: Path) -> Table:
+        return Table(value, path, self.problems, self._environ)
+
+    def _take(self, key: str, also: tuple[str, ...] = ()) -> tuple[str, Any]:
+        """The name that it is given by, and the value."""
+        self._asked.setdefault(key)
+        given = [name for name in (key, *also) if name in self._values]
+        self.knows(*given)
+        if len(given) > 1:
+            self.error(given[1], f"this says the same as `{given[0]}`: one of them is enough")
+        if not given or (self.inert and _with_variables(self._values[given[0]])):
+            return key, _MISSING
+        return given[0], self._expanded(self._values[given[0]], self.at(given[0]))
+
+    def _expanded(self, value: Any, path: Path) -> Any:
+        match value:
+            case str() if "$" in value and self._environ is not None:
+                text, problems = expanded(value, self._environ)
+                self.problems.add_unknown(path, problems)
+                return text
+            case list():
+                return [self._expanded(one, (*path, place)) for place, one in enumerate(value)]
+            case dict():
+                return {key: self._expanded(one, (*path, key)) for key, one in value.items()}
+        return value
+
+    def _number(self, key: str, kind: type[int] | type[float]) -> Any:
+        """A number, which may be written as the text of a variable."""
+        _, value = self._take(key)
+        if isinstance(value, str) and has_variable(self._values[key]):
+            try:
+                return kind(value)
+            except ValueError:
+                return value
+        return value
+
+    def _wrong(self, key: str, value: Any, wanted: str) -> None:
+        self.error(key, f"this must be {wanted}, not {kind_of(value)}")
+
+
+def existing_file(table: Table, key: str, folder: File | None) -> str | None:
+    """The path of a file that must be there; relative ones begin at `folder`."""
+    text = table.text(key)
+    if text is None or table.inert:
+        return None
+    path = placed(text, folder)
+    if not File(path).is_file():
+        table.error(key, f"there is no file {path}")
+        return None
+    return path
+
+
+def _with_variables(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return has_variable(value) if isinstance(value, str) else any(map(_with_variables, inner))
+
+
+def placed(text: str, folder: File | None) -> str:
+    """A path as it is meant in a file of this folder."""
+    path = File(text).expanduser()
+    return str(path if folder is None else folder / path)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in a file's own words.
+
+    >>> kind_of("x"), kind_of(True), kind_of([])
+    ('a text', 'true or false', 'a list')
+    """
+    return _KINDS.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,302 @@
+"""What a provider says under `transformer` -> its chains, checked link by link.
+
+`use` may have names, `["Kimi", {options}]` and `{"Kimi": {options}}`. Names of claude-code-router's own transformers
+are understood: what they do is not needed here, or is said in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+
+from moonshim.config.model import Provider, TransformerUse
+from moonshim.config.problems import Path, Problems, nearest
+from moonshim.config.tables.table import Table, kind_of
+from moonshim.engine.request.extra_body import check_extra_body, deep_merge
+from moonshim.errors import InvalidInput, MoonshimError
+
+if TYPE_CHECKING:
+    from moonshim.transformers import Chain
+
+__all__ = ["Chains", "chain_warnings", "is_plug_in", "plug_in_file", "read_chains"]
+
+OURS: Final = ("Kimi", "Log")
+
+_NOT_NEEDED: Final = "is not needed here: hosts are known by their address"
+_MERGED: Final = "; its options go into `body`"
+_MENDED: Final = "is not needed here: what it does is always done"
+_ELSEWHERE: Final = "speaks a protocol that is not spoken here, and does nothing"
+_FOREIGN: Final[dict[str, str]] = {
+    "openrouter": _NOT_NEEDED + _MERGED,
+    "deepseek": _NOT_NEEDED,
+    "groq": _NOT_NEEDED,
+    "cerebras": _NOT_NEEDED,
+    "vercel": _NOT_NEEDED + _MERGED,
+    "glm": _NOT_NEEDED,
+    "openai": _NOT_NEEDED,
+    "tooluse": _MENDED,
+    "reasoning": _MENDED,
+    "forcereasoning": _MENDED,
+    "enhancetool": _MENDED,
+    "cleancache": _MENDED,
+    "streamoptions": _MENDED,
+    "sampling": "is not needed here: the host table knows which sampling values a model takes",
+    "customparams": "is `body` here",
+    "maxtoken": "sets the cells `default_max_tokens` and `output_limit` here",
+    "maxcompletiontokens": "sets the cells `default_max_tokens` and `output_limit` here",
+    "anthropic": 'is `dialect = "anthropic"` here',
+    "gemini": _ELSEWHERE + "; Gemini has an address for Chat, too: …/v1beta/openai",
+    "vertex-gemini": _ELSEWHERE,
+    "vertex-claude": _ELSEWHERE,
+    "gemini-cli": _ELSEWHERE,
+    "qwen-cli": _ELSEWHERE,
+    "rovo-cli": _ELSEWHERE,
+    "codex": _ELSEWHERE,
+    "openai-responses": _ELSEWHERE,
+    "openai-response": _ELSEWHERE,
+}
+"""The transformers that claude-code-router brings, in lower case."""
+
+_PUTS_OPTIONS: Final = frozenset({"openrouter", "vercel", "customparams"})
+"""Those that copy their options into every request."""
+_OPENROUTER_HEADERS: Final = {"referer": "HTTP-Referer", "title": "X-Title"}
+
+
+class Chains(Struct):
+    """The chains of one provider, and what its foreign transformers ask for in our words."""
+
+    shared: tuple[TransformerUse, ...] | None = None
+    by_model: dict[str, tuple[TransformerUse, ...]] = field(default_factory=dict)
+    cells: dict[str, Any] = field(default_factory=dict)
+    model_cells: dict[str, dict[str, Any]] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
+    model_bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    dialect: str | None = None
+
+
+def read_chains(
+    table: Table,
+    *,
+    models: tuple[str, ...],
+    plug_ins: Mapping[str, TransformerUse],
+    folder: File | None,
+    code: Mapping[File, bytes | None] | None = None,
+    lenient: bool = False,
+    javascript: bool = False,
+) -> Chains:
+    """The chains under `transformer`. `plug_ins`: what the file itself has declared, by name. `lenient`: a chain of a
+    model that is not there does nothing, as in claude-code-router, instead of being an error. `javascript`: it has
+    declared plug-ins that cannot be run, whose names nobody knows. `code`: the plug-in files that were trusted with the
+    configuration, as they were read then; no others are run."""
+    reader = _Reader(table.problems, plug_ins, folder, code, javascript, inert=table.inert)
+    chains = Chains()
+    if "use" in table:
+        uses = reader.uses(table.anything("use"), table.at("use"))
+        chains.cells = _limits(uses)
+        chains.headers = _headers(uses)
+        chains.body = reader.body(uses)
+        if any(use.name.lower() == "anthropic" for use, _ in uses):
+            chains.dialect = "anthropic"
+        chains.shared = reader.kept(uses)
+    table.knows("use")
+    for model in [key for key in table if key != "use"]:
+        inner = table.table(model)
+        assert inner is not None
+        if models and model not in models:
+            told = table.note if lenient else table.error
+            told(model, f"no model of this provider is called `{model}`{nearest(model, models)}")
+            continue
+        uses = reader.uses(inner.anything("use"), inner.at("use")) if "use" in inner else []
+        inner.knows("use")
+        inner.close()
+        if limits := _limits(uses):
+            chains.model_cells[model] = limits
+        if body := reader.body(uses):
+            chains.model_bodies[model] = body
+        if kept := reader.kept(uses):
+            chains.by_model[model] = kept
+    return chains
+
+
+def is_plug_in(name: str) -> bool:
+    """Whether a link of this name is code of somebody else."""
+    return name not in OURS and name.lower() not in _FOREIGN and not name.endswith((".js", ".cjs", ".mjs"))
+
+
+def plug_in_file(name: str, folder: File) -> File | None:
+    """The file that a plug-in is in, if it is named by a file: it is looked for beside the configuration.
+
+    >>> str(plug_in_file("./mine.py:Mine", File("/etc"))), plug_in_file("package.module:Mine", File("/etc"))
+    ('/etc/mine.py', None)
+    """
+    place, _, _ = name.rpartition(":")
+    if not place.endswith(".py"):
+        return None
+    try:
+        return folder / File(place).expanduser()
+    except RuntimeError:  # `~somebody` who does not exist
+        return folder / place
+
+
+def chain_warnings(provider: Provider) -> list[str]:
+    """What is odd about the chains of a provider, each thing once."""
+    shared, own = provider.transformers or (), provider.model_transformers
+    alone = [] if provider.models and all(model in own for model in provider.models) else [shared]
+    lines: dict[str, None] = {}
+    for chain in [*alone, *((*shared, *uses) for uses in own.values())]:
+        with suppress(MoonshimError):  # a plug-in that was there when the file was read
+            lines.update(dict.fromkeys(_loaded(chain).warnings))
+    return list(lines)
+
+
+class _Reader:
+    """Reads the lists of one provider."""
+
+    def __init__(
+        self,
+        problems: Problems,
+        plug_ins: Mapping[str, TransformerUse],
+        folder: File | None,
+        code: Mapping[File, bytes | None] | None,
+        javascript: bool,
+        *,
+        inert: bool,
+    ) -> None:
+        self._inert = inert
+        self._problems = problems
+        self._plug_ins = plug_ins
+        self._folder = folder
+        self._code = code
+        self._javascript = javascript
+
+    def uses(self, value: Any, path: Path) -> list[tuple[TransformerUse, Path]]:
+        """The links as they are written, and where."""
+        if value is None and self._inert:
+            return []
+        if not isinstance(value, list):
+            self._problems.add(path, f"this must be a list of transformers, not {kind_of(value)}")
+            return []
+        places = [(*path, number) for number in range(len(value))]
+        return [(use, place) for one, place in zip(value, places, strict=True) for use in self._links(one, place)]
+
+    def _links(self, value: Any, path: Path) -> list[TransformerUse]:
+        match value:
+            case str(name) if name.strip():
+                return [TransformerUse(name)]
+            case [str(name)] if name.strip():
+                return [TransformerUse(name)]
+            case [str(name), dict(options)] if name.strip():
+                return [TransformerUse(name, options)]
+            case dict() if value and all(isinstance(options, dict) for options in value.values()):
+                return [TransformerUse(name, options) for name, options in value.items()]
+        self._problems.add(path, 'a transformer is "Name", ["Name", {options}] or {"Name": {options}}')
+        return []
+
+    def kept(self, uses: list[tuple[TransformerUse, Path]]) -> tuple[TransformerUse, ...] | None:
+        """The links that are run here. None when none is left of them: then nothing was said."""
+        ours: list[TransformerUse] = []
+        for use, path in uses:
+            declared = self._plug_ins.get(use.name)
+            if declared is not None:
+                use = TransformerUse(declared.name, declared.options | use.options)
+            elif use.name.lower() in _FOREIGN:
+                self._problems.note(path, f"the transformer `{use.name}` {_FOREIGN[use.name.lower()]}")
+                continue
+            elif use.name.endswith((".js", ".cjs", ".mjs")):
+                self._problems.note(path, f"`{use.name}` is JavaScript, and is not run: plug-ins are in Python here")
+                continue
+            if (problem := self._not_trusted(use)) is not None:
+                self._problems.add(path, problem)
+                continue
+            use = self._placed(use)
+            try:
+                if use.name in OURS or not self._inert:
+                    _loaded((use,))
+            except MoonshimError as error:
+                if self._javascript and declared is None and use.name not in OURS:
+                    self._problems.note(
+                        path, f"`{use.name}` is not known here; is it one of the plug-ins in JavaScript?"
+                    )
+                else:
+                    self._problems.add(path, str(error))
+                continue
+            ours.append(use)
+        return tuple(ours) if ours or not uses else None
+
+    def body(self, uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
+        """The fields that claude-code-router's transformers put into requests: most of their options."""
+        fields: dict[str, Any] = {}
+        for use, path in uses:
+            kind = use.name.lower()
+            if kind not in _PUTS_OPTIONS or use.name in self._plug_ins:
+                continue
+            for name, value in use.options.items():
+                if kind == "openrouter" and name in _OPENROUTER_HEADERS:
+                    continue
+                try:
+                    check_extra_body({name: value}, use.name)
+                except InvalidInput as error:
+                    self._problems.note(path, f"{error.field}: {error}")
+                    continue
+                fields = deep_merge(fields, {name: value})
+        return fields
+
+    def _placed(self, use: TransformerUse) -> TransformerUse:
+        """A plug-in's file is looked for beside the configuration."""
+        file = plug_in_file(use.name, self._folder) if self._folder is not None else None
+        if file is None:
+            return use
+        source = None if self._code is None else self._code[file]
+        return TransformerUse(f"{file}:{use.name.rpartition(':')[2]}", use.options, source)
+
+    def _not_trusted(self, use: TransformerUse) -> str | None:
+        """Why a plug-in is not run, where only code that was trusted may be: it is not among that."""
+        if self._code is None or self._folder is None or use.name in OURS:
+            return None
+        from moonshim.transformers.plugins import is_module_in
+
+        file = plug_in_file(use.name, self._folder)
+        if file is not None:
+            return None if self._code.get(file) is not None else f"`{use.name}`: there is no file {file} to be read"
+        if not is_module_in(self._folder, use.name):
+            return None
+        return (
+            f"`{use.name}` is a module in this folder, and trust covers only files that are named: write the path of "
+            "its file instead, as in `./mine.py:Mine`"
+        )
+
+
+def _loaded(uses: tuple[TransformerUse, ...]) -> Chain:
+    """The chain that runs these. Raises `MoonshimError` for what does not exist or cannot have these options."""
+    from moonshim.transformers import load_chain
+
+    return load_chain(uses)
+
+
+def _limits(uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
+    """The cells that claude-code-router's `maxtoken` and `maxcompletiontokens` stand for."""
+    cells: dict[str, Any] = {}
+    for use, _ in uses:
+        kind = use.name.lower()
+        limit = use.options.get("max_completion_tokens", use.options.get("max_tokens"))
+        if kind in ("maxtoken", "maxcompletiontokens") and isinstance(limit, int) and limit > 0:
+            cells |= {"default_max_tokens": limit, "output_limit": limit}
+        if kind == "maxcompletiontokens":
+            cells["max_tokens_field"] = "max_completion_tokens"
+    return cells
+
+
+def _headers(uses: list[tuple[TransformerUse, Path]]) -> dict[str, str]:
+    """The headers that claude-code-router's `openrouter` sends."""
+    return {
+        header: value
+        for use, _ in uses
+        if use.name.lower() == "openrouter"
+        for option, header in _OPENROUTER_HEADERS.items()
+        if isinstance(value := use.options.get(option), str) and value
+    }

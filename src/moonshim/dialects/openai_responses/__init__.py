@@ -1,7 +1,0 @@
-"""The protocol of OpenAI's Responses, which Codex speaks."""
-
-from moonshim.dialects.openai_responses.completed import completed_in, said_items
-from moonshim.dialects.openai_responses.dialect import OPENAI_RESPONSES
-from moonshim.dialects.openai_responses.references import continued, left_behind, resolve_references
-
-__all__ = ["OPENAI_RESPONSES", "completed_in", "continued", "left_behind", "resolve_references", "said_items"]

@@ -1,0 +1,600 @@
+"""A configuration -> for each provider whether key, address, model and dialect are right, by one tool round with it.
+
+Read `_Check._round` first: a question that needs a tool, the call, its result, the answer. All else is for hosts where
+that does not work: `_unreachable` and `_diagnose` find out why, with requests that cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.config import Config, Provider, Secret, Timeouts, endpoint_of, without_secrets
+from moonshim.config.endpoints import is_loopback
+from moonshim.engine.hosts.errors.body import masked
+from moonshim.engine.hosts.errors.classify import read_problem
+from moonshim.engine.prepare import Prepared, read_request
+from moonshim.engine.response.reply import Reading, form_of, read_reply
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
+from moonshim.engine.values.events import Finished
+from moonshim.engine.wire.json_codec import decode_object, encode
+from moonshim.errors import MoonshimError, Problem, UpstreamError, UpstreamStalled, UpstreamUnreachable
+from moonshim.gateway.observe.log_lines import WORDS
+from moonshim.gateway.outbound.request_headers import host_headers
+from moonshim.http_client import Answer, Call, Upstream
+from moonshim.transformers import load_chain
+
+__all__ = ["AT_ONCE", "MOST_TOKENS", "SECONDS", "Checkup", "Finding", "check_providers"]
+
+Json: TypeAlias = dict[str, Any]
+State: TypeAlias = Literal["right", "wrong", "unknown"]
+Topic: TypeAlias = Literal["chain", "address", "key", "model", "dialect", "call", "answer", "reasoning"]
+Spoken: TypeAlias = Literal["openai_chat", "anthropic"]
+_TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
+
+SECONDS: Final = 60.0
+"""How long a host may take to begin an answer, and then to end it."""
+AT_ONCE: Final = 4
+"""How many providers are asked at a time."""
+MOST_TOKENS: Final = 2048
+"""A model that thinks has to come to its call with these."""
+_GUESS: Final = "kimi-k3"
+_READ_BYTES: Final = 8 * 1024 * 1024
+"""Of an error, or of a list of models: OpenRouter's has most of a megabyte."""
+_SNIFFED_BYTES: Final = 64 * 1024
+_LONGEST_SAID: Final = 300
+_SHORTEST_SECRET: Final = 6
+
+_JSON: Final = "application/json"
+_TOOL: Final = "get_weather"
+_DECLARED: Final = {"name": _TOOL, "description": "Tells the weather in a city."}
+_SCHEMA: Final[Json] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+_QUESTION: Final = f"What is the weather in Paris now? Call {_TOOL}, then answer in one short sentence."
+_RESULT: Final = '{"city": "Paris", "sky": "light rain", "celsius": 18}'
+_TOOLS: Final[dict[str, Json]] = {
+    "openai_chat": {
+        "tools": [{"type": "function", "function": _DECLARED | {"parameters": _SCHEMA}}],
+        "tool_choice": "auto",
+        "stream_options": {"include_usage": True},
+    },
+    "anthropic": {"tools": [_DECLARED | {"input_schema": _SCHEMA}], "tool_choice": {"type": "auto"}},
+}
+
+_NAMES: Final = {"openai_chat": "Chat", "anthropic": "Messages", "openai_responses": "Responses", "page": "a web page"}
+_SIGNS: Final = {
+    "page": re.compile(rb"\A\s*(?:<!doctype\s+html|<html|<head|<body)", re.IGNORECASE),
+    "openai_chat": re.compile(rb'"object"\s*:\s*"chat\.completion|"choices"\s*:\s*\['),
+    "anthropic": re.compile(rb'"type"\s*:\s*"(?:message_start|message)"|\A\s*\{\s*"type"\s*:\s*"error"'),
+    "openai_responses": re.compile(rb'"object"\s*:\s*"response"|"type"\s*:\s*"response\.'),
+}
+"""By what is spoken: what shows it in the beginning of an answer."""
+_MARKER: Final = re.compile(rb"<\|tool_call|<\|open\|>")
+_TLS_WANTED: Final = re.compile(r"(?i)\bHTTPS (?:port|server)\b")
+_NO_MODEL: Final = r"\bmodel (?:id |name )?(?:is |was |does )?not\b|(?:no such|unknown|invalid) model|^model_not_found"
+_NO_SUCH_PATH: Final = frozenset({404, 405, 410, 501})
+_IS_THERE: Final = frozenset({400, 401, 403, 422})
+"""What an endpoint answers to a request that says nothing."""
+# Kinds of a `Problem` that say by themselves what is wrong; they are causes of a `Finding` too.
+_ABOUT_KEY: Final = frozenset({"authentication", "permission", "quota"})
+_ABOUT_HOST: Final = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at. No secret is in it."""
+
+    topic: Topic
+    state: State
+    said: str
+    cause: str | None = None
+    """Where it is wrong: a word for why, the same in every release (docs/doctor.md has them)."""
+    hint: str | None = None
+    """What would be right, where that was found: lines of the configuration, names of models, seconds."""
+
+
+class Checkup(Struct, frozen=True, kw_only=True):
+    """What one tool round with a provider has shown. No secret is in it."""
+
+    provider: str
+    right: bool
+    """Nothing that was looked at is wrong."""
+    model: str
+    address: str
+    """Where the requests went."""
+    dialect: str
+    findings: tuple[Finding, ...] = ()
+    call: Literal["native", "markers", "none"] | None = None
+    """How the call of the tool came; None: it did not come to that."""
+    call_id: str | None = None
+    """Its identifier, as a client gets it."""
+    repairs: dict[str, int] = {}
+    """What was mended in the answers, by rule (docs/repairs.md)."""
+    changes: dict[str, int] = {}
+    """What was made otherwise in the requests, by rule (docs/requests.md)."""
+    first_token_seconds: float | None = None
+    seconds: float = 0.0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+async def check_providers(
+    config: Config,
+    *,
+    model: str | None = None,
+    seconds: float = SECONDS,
+    user_agent: str | None = None,
+    at_once: int = AT_ONCE,
+) -> AsyncIterator[Checkup]:
+    """Ask every provider, several at a time; what was found comes in the order of the configuration.
+
+    `model` is asked for instead of the first one of each provider.
+    """
+    upstream, places = Upstream(), asyncio.Semaphore(at_once)
+
+    async def check(provider: Provider) -> Checkup:
+        async with places:
+            examined = _Check(upstream, provider, seconds, {} if user_agent is None else {"user-agent": user_agent})
+            return await examined.run(_picked(config, provider, model))
+
+    tasks = [asyncio.create_task(check(provider)) for provider in config.providers]
+    try:
+        for task in tasks:
+            yield await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await upstream.close()
+
+
+class _Reply(Struct, frozen=True):
+    """An answer that came to its end."""
+
+    body: Json
+    """As a client would have got it."""
+    reading: Reading
+    beginning: bytes
+    """Of what the host sent."""
+    sent: bytes
+
+    @property
+    def thought(self) -> str:
+        parts = self.reading.message.parts
+        return next((part.text for part in parts if isinstance(part, Reasoning) and part.text), "")
+
+
+class _Seen(Struct, frozen=True):
+    """What came back instead of an answer."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class _NoAnswer(Exception):
+    """The host answered, but not with an answer. Its text is what the host said, with the status."""
+
+    def __init__(self, problem: Problem, seen: _Seen) -> None:
+        super().__init__(problem.message if seen.status < 300 else f"{seen.status}, {problem.message}")
+        self.problem, self.seen = problem, seen
+
+
+class _Check:
+    """One provider, examined. One object for each."""
+
+    def __init__(self, upstream: Upstream, provider: Provider, seconds: float, headers: dict[str, str]) -> None:
+        self._upstream, self._provider, self._seconds, self._headers = upstream, provider, seconds, headers
+        self._dialect: Spoken = provider.dialect
+        self._endpoint = endpoint_of(provider)
+        self._shown = without_secrets(self._endpoint)
+        self._secrets = _secrets_of(provider)
+        self._model, self._why = _GUESS, "a guess: none is configured, and the host lists none"
+        self._findings: dict[tuple[Topic, str], Finding] = {}
+        self._replies: list[_Reply] = []
+        self._changes: Counter[str] = Counter()
+        self._call: Literal["native", "markers", "none"] | None = None
+        self._call_id: str | None = None
+        self._first_token: float | None = None
+
+    async def run(self, picked: tuple[str, str] | None) -> Checkup:
+        began = time.perf_counter()
+        try:
+            await self._round(picked)
+        except MoonshimError as error:  # a plug-in that cannot be loaded or raises, a cell that does not fit
+            self._wrong("chain", "cannot_prepare", str(error))
+        findings = tuple(sorted(self._findings.values(), key=lambda one: _TOPICS.index(one.topic)))
+        usages = [reply.reading.usage for reply in self._replies if reply.reading.usage is not None]
+        return Checkup(
+            provider=self._provider.name,
+            right=all(finding.state != "wrong" for finding in findings),
+            model=self._model,
+            address=self._shown,
+            dialect=self._dialect,
+            findings=findings,
+            call=self._call,
+            call_id=self._call_id,
+            repairs=dict(self._repairs),
+            changes=dict(self._changes),
+            first_token_seconds=self._first_token,
+            seconds=round(time.perf_counter() - began, 3),
+            input_tokens=sum(usage.input_tokens or 0 for usage in usages) or None,
+            output_tokens=sum(usage.output_tokens or 0 for usage in usages) or None,
+        )
+
+    # -- what was found --------------------------------------------------------------
+
+    def _note(self, topic: Topic, state: State, said: str, cause: str | None = None, hint: str | None = None) -> None:
+        """The last word on a topic counts, but nothing takes away that one of several keys is wrong."""
+        place = said if cause == "one_of_the_keys" else ""
+        for secret in self._secrets:
+            said, hint = said.replace(secret, "***"), hint and hint.replace(secret, "***")
+        text = masked(" ".join(said.split()))[:_LONGEST_SAID]
+        self._findings[topic, place] = Finding(topic, state, text, cause, hint)
+
+    def _wrong(self, topic: Topic, cause: str, said: str, hint: str | None = None) -> None:
+        self._note(topic, "wrong", said, cause, hint)
+
+    @property
+    def _repairs(self) -> Counter[str]:
+        return sum((Counter(reply.reading.repair_counts) for reply in self._replies), Counter())
+
+    # -- the round -------------------------------------------------------------------
+
+    async def _round(self, picked: tuple[str, str] | None) -> None:
+        if picked is None and (listed := await self._listed()):
+            kimi = next((name for name in listed if "kimi" in name.lower()), listed[0])
+            picked = kimi, "from the host's list, as none is configured"
+        self._model, self._why = picked or (self._model, self._why)
+        messages: list[Json] = [{"role": "user", "content": _QUESTION}]
+        try:
+            first = await self._ask(messages)
+        except UpstreamError as error:
+            await self._unreachable(error)
+            return
+        except _NoAnswer as failure:
+            await self._diagnose(failure)
+            return
+        self._note("address", "right", self._shown)
+        self._note("key", "right", self._key_said("accepted", "none is configured, and none is asked for"))
+        self._note("model", "right", f"{self._model} ({self._why})")
+        self._note("dialect", "right", _NAMES[self._dialect])
+        await self._other_keys()
+        if self._judge_call(first):
+            try:
+                second = await self._ask([*messages, *_with_result(self._dialect, first.body)])
+            except (UpstreamError, _NoAnswer) as error:
+                self._wrong("answer", "result_refused", f"the result of the call was not taken: {error}")
+                return
+            self._judge_answer(first, second)
+
+    def _judge_call(self, reply: _Reply) -> bool:
+        calls = [part for part in reply.reading.message.parts if isinstance(part, ToolCall)]
+        if not calls:
+            self._call = "none"
+            self._wrong("call", *_not_called(reply))
+            return False
+        words = {WORDS.get(rule) for rule in self._repairs}
+        self._call = "markers" if "markers" in words else "native"
+        self._call_id = calls[0].wire_id
+        arguments = decode_object(calls[0].arguments.encode("utf-8", "replace"))
+        if calls[0].name != _TOOL or arguments is None or not isinstance(arguments.get("city"), str):
+            self._wrong("call", "called_otherwise", f"it called {calls[0].name}({calls[0].arguments[:80]})")
+            return False
+        how = "as markers in its text, which were read" if "markers" in words else "as the host's own call"
+        self._note("call", "right", f"{_TOOL} {how}; its id{' became' if 'ids' in words else ''} {self._call_id}")
+        return True
+
+    def _judge_answer(self, first: _Reply, second: _Reply) -> None:
+        parts, thought = second.reading.message.parts, first.thought
+        if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts):
+            self._note("answer", "right", "it took the result, and went on")
+        else:
+            self._wrong("answer", "empty_answer", "behind the result it said nothing")
+        returned = encode(thought)[1:-1] in second.sent
+        then = "and were given back" if returned else "which this host does not want back"
+        said = f"{len(thought):,} characters came, {then}" if thought else "none came"
+        self._note("reasoning", "right" if thought else "unknown", said)
+
+    async def _other_keys(self) -> None:
+        """Keys beyond the first: a request that says nothing shows whether they are let in."""
+        for number, key in enumerate(self._provider.keys[1:], 2):
+            seen = await self._look(self._call_to("POST", self._endpoint, b"{}", key))
+            if seen is not None and seen.status in (401, 403):
+                count = len(self._provider.keys)
+                self._wrong("key", "one_of_the_keys", f"number {number} of {count} is refused ({seen.status})")
+
+    # -- asking ----------------------------------------------------------------------
+
+    async def _ask(self, messages: list[Json]) -> _Reply:
+        prepared = self._prepared(messages)
+        self._changes.update(change.rule for change in prepared.changes)
+        sent, began = encode(prepared.body), time.perf_counter()
+        accept = "text/event-stream" if prepared.body.get("stream") is True else _JSON
+        answer = await self._upstream.open(self._call_to("POST", self._endpoint, sent, accept=accept))
+        seen = _Seen(answer.status, b"", answer.headers)
+        try:
+            if not 200 <= answer.status <= 299:
+                with suppress(UpstreamError):
+                    seen = replace(seen, body=await answer.read_all(_READ_BYTES, cut=True))
+                raise _NoAnswer(read_problem(seen.status, seen.body, seen.headers, prepared.needs), seen)
+            reading = read_reply(prepared.plan, comes=form_of(answer.headers.get("content-type")), goes="json")
+            async with asyncio.timeout(self._seconds):
+                beginning = await self._read(answer, reading, began)
+        except TimeoutError:
+            raise UpstreamStalled(f"the answer did not come to its end within {self._seconds:g} seconds") from None
+        finally:
+            answer.close()
+        out, spoken = decode_object(reading.flush()), _spoken(beginning, self._dialect)
+        if reading.problem is not None or out is None or spoken != self._dialect:
+            problem = reading.problem or Problem(status=502, kind="server", message=f"it answers in {_NAMES[spoken]}")
+            raise _NoAnswer(problem, replace(seen, body=beginning))
+        self._replies.append(_Reply(out, reading, beginning, sent))
+        return self._replies[-1]
+
+    async def _read(self, answer: Answer, reading: Reading, began: float) -> bytes:
+        """All of an answer; how it began."""
+        beginning, more = b"", True
+        while more:
+            data = await answer.read()
+            more = data != b""
+            beginning += data[: _SNIFFED_BYTES - len(beginning)]
+            reading.feed(data)
+            if self._first_token is None and (reading.message.parts or not more):  # or it came whole
+                self._first_token = round(time.perf_counter() - began, 3)
+        return beginning
+
+    def _prepared(self, messages: list[Json]) -> Prepared:
+        provider = self._provider
+        chain = load_chain(provider.uses_for(self._model), log=lambda level, name, fields: None)
+        body = {"model": self._model, "messages": messages, "stream": True, "max_tokens": MOST_TOKENS}
+        return read_request(body | _TOOLS[self._dialect], dialect=self._dialect).prepare(
+            upstream=self._dialect,
+            host=provider.host,
+            base_url=provider.api_base_url,
+            options=chain.options,
+            overrides=provider.cells_for(self._model) or None,
+            transformers=chain.transformers,
+            extra_body=provider.body_for(self._model),
+        )
+
+    def _call_to(
+        self, method: str, url: str, body: bytes = b"", key: Secret | None = None, accept: str = _JSON
+    ) -> Call:
+        provider, seconds = self._provider, self._seconds
+        headers = host_headers(provider, key or next(iter(provider.keys), None), self._headers, accept=accept)
+        connect = min(provider.timeouts.connect, seconds)
+        timeouts = Timeouts(connect=connect, first_byte=seconds, between_bytes=seconds)
+        return Call(url, headers, body, timeouts, provider.proxy, provider.ca_bundle, method)
+
+    async def _look(self, call: Call) -> _Seen | None:
+        """What is there; None: nobody."""
+        with suppress(UpstreamError, TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                answer = await self._upstream.open(call)
+                return _Seen(answer.status, await answer.read_all(_READ_BYTES, cut=True), answer.headers)
+        return None
+
+    async def _listed(self) -> list[str] | None:
+        """The names of the host's models, where it tells them."""
+        url = urlsplit(self._endpoint)
+        seen = await self._look(self._call_to("GET", url._replace(path=f"{_base(url.path)}/models").geturl()))
+        return None if seen is None or seen.status != 200 else _names_in(seen.body)
+
+    # -- why there is no answer ------------------------------------------------------
+
+    async def _unreachable(self, error: UpstreamError) -> None:
+        if not isinstance(error, UpstreamUnreachable):
+            self._note("address", "right", f"{self._shown} takes requests")
+            self._wrong("answer", "silent", str(error))
+            return
+        url = urlsplit(self._endpoint)
+        if url.port is not None:
+            other = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
+            seen = await self._look(replace(self._call_to("GET", other), headers={}))  # no key in the open
+            if seen is not None and seen.status != 400:  # 400: what a server of TLS says to those who speak none
+                self._wrong("address", "other_scheme", str(error), _setting(other))
+                return
+        near = is_loopback(self._provider.api_base_url)
+        self._wrong("address", "nobody_here" if near else "unreachable", str(error))
+
+    async def _diagnose(self, failure: _NoAnswer) -> None:
+        """The host answers, but not as it should."""
+        problem, seen = failure.problem, failure.seen
+        url, speaks = urlsplit(self._endpoint), _spoken(seen.body, self._dialect)
+        self._note("address", "right", f"{self._shown} answers")
+        if url.scheme == "http" and seen.status == 400 and _TLS_WANTED.search(problem.message):
+            self._wrong("address", "other_scheme", str(failure), _setting(url._replace(scheme="https").geturl()))
+        elif 300 <= seen.status <= 399:
+            to = without_secrets(_base(seen.headers.get("location", "nowhere")))
+            self._wrong("address", "redirect", f"{seen.status}, it sends on to {to}")
+        elif seen.status in _NO_SUCH_PATH or (seen.status < 300 and speaks != self._dialect):
+            await self._missing(failure, speaks)
+        elif speaks == "page":
+            self._wrong("answer", "page_before_it", str(failure))
+        elif problem.kind in _ABOUT_KEY | _ABOUT_HOST:
+            self._blame(failure)
+        elif speaks != self._dialect:
+            await self._missing(failure, speaks)
+        elif (field := self._refused_body_field(problem)) is not None:
+            self._wrong("answer", "body_refused", str(failure), f"body.{field}")
+        elif self._names_model(problem) and (listed := await self._listed()) is not None and self._model not in listed:
+            self._blame_model(failure, listed)  # some hosts have no 404 for that
+        else:
+            self._wrong("answer", "request_refused", str(failure))
+
+    def _blame(self, failure: _NoAnswer) -> None:
+        """The host says itself what is wrong."""
+        problem, cause = failure.problem, str(failure.problem.kind)
+        if cause in _ABOUT_KEY:
+            if not self._provider.keys:
+                cause = "no_client_key" if self._provider.passes_client_key else "no_key"
+            elif problem.code == "access_terminated_error":
+                cause = "agent_not_known"
+            self._wrong("key", cause, f"{self._key_said('refused', 'none is configured')}: {failure}")
+            return
+        if cause == "rate_limit":
+            self._note("key", "right", self._key_said("known", "none is configured"))
+        self._wrong("answer", cause, str(failure), None if problem.retry_after is None else f"{problem.retry_after:g}")
+
+    def _refused_body_field(self, problem: Problem) -> str | None:
+        words = re.findall(r"\w+", f"{problem.param} {problem.message}")
+        return next(filter(words.__contains__, self._provider.body_for(self._model)), None)
+
+    def _names_model(self, problem: Problem) -> bool:
+        return bool(re.search(f"(?i){re.escape(self._model)}|{_NO_MODEL}", f"{problem.code} {problem.message}"))
+
+    async def _missing(self, failure: _NoAnswer, speaks: str) -> None:
+        """There is no such model, or no such path, or something else is spoken there."""
+        problem, listed = failure.problem, await self._listed()
+        if speaks == self._dialect and (
+            self._names_model(problem) or (listed is not None and self._model not in listed)
+        ):
+            self._blame_model(failure, listed)
+            return
+        found = await self._found(anew=speaks != self._dialect)
+        if found is not None and found[0] == self._endpoint:
+            self._blame_model(failure, listed)
+        elif found is not None and found[1] == self._dialect:
+            self._wrong("address", "other_path", f"there is nothing at {self._shown}: {failure}", _setting(*found))
+        elif found is not None or (speaks != self._dialect and speaks in _TOOLS):
+            said = f"{_NAMES[found[1] if found else speaks]} is spoken there, not {_NAMES[self._dialect]}: {failure}"
+            self._wrong("dialect", "other_dialect", said, _setting(*found) if found else f'dialect = "{speaks}"')
+        elif speaks == self._dialect and listed is not None:
+            self._blame_model(failure, listed)
+        else:
+            self._wrong("address", "no_api", f"no {_NAMES[self._dialect]} is spoken at {self._shown}: {failure}")
+
+    def _blame_model(self, failure: _NoAnswer, listed: list[str] | None) -> None:
+        said = f"{self._model} ({self._why}): {failure}"
+        if not listed:
+            self._wrong("model", "no_such_model", said)
+        elif self._model in listed:
+            self._wrong("model", "model_not_served", said)
+        else:
+            self._wrong("model", "other_models", said, ", ".join(_near(self._model, listed)))
+
+    async def _found(self, *, anew: bool) -> tuple[str, Spoken] | None:
+        """Where an API is, and which, as far as requests that say nothing show it; `anew`: not where it was asked."""
+        for endpoint, dialect in _candidates(self._provider).items():
+            if anew and endpoint == self._endpoint:
+                continue
+            seen = await self._look(self._call_to("POST", endpoint, b"{}"))
+            if seen is not None and seen.status in _IS_THERE and seen.body.lstrip().startswith(b"{"):
+                return endpoint, dialect
+        return None
+
+    def _key_said(self, state: str, none: str) -> str:
+        """Where the key is from, never the key."""
+        sources = self._provider.key_sources
+        if self._provider.keys:
+            place = next((source.place for source in sources if source.found), "the configuration")
+            return f"{state} (from {place})"
+        missing = ", ".join(source.place for source in sources if not source.found)
+        return f"{none} ({missing} is not set)" if missing else none
+
+
+# --- what is asked, and where -----------------------------------------------------------------------------------
+
+
+def _picked(config: Config, provider: Provider, given: str | None) -> tuple[str, str] | None:
+    """The model to ask for, and why."""
+    prefixes = tuple(f"{provider.name.lower()}{mark}" for mark in "/,")
+    if given is not None:
+        return (given[len(prefixes[0]) :] if given.lower().startswith(prefixes) else given), "as asked for"
+    if provider.models:
+        return provider.models[0], "the first of its models"
+    for alias, targets in config.aliases.items():
+        for target in targets:
+            if target.lower().startswith(prefixes):
+                return target[len(prefixes[0]) :], f"what {alias} leads to"
+    return None
+
+
+def _with_result(dialect: Spoken, answer: Json) -> list[Json]:
+    """The turn of the model as a client hands it back, and what its calls gave."""
+    if dialect == "anthropic":
+        ids = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+        results = [{"type": "tool_result", "tool_use_id": one, "content": _RESULT} for one in ids]
+        return [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": results}]
+    message = answer["choices"][0]["message"]
+    ids = [call["id"] for call in message["tool_calls"]]
+    return [message, *({"role": "tool", "tool_call_id": one, "content": _RESULT} for one in ids)]
+
+
+def _candidates(provider: Provider) -> dict[str, Spoken]:
+    """Where an API may be at this host, and which: first where it should be, then in the other dialect."""
+    url, own = urlsplit(provider.api_base_url), provider.dialect
+    other: Spoken = "anthropic" if own == "openai_chat" else "openai_chat"
+    origin = f"{url.scheme}://{url.netloc}"
+    bases: list[tuple[str, Spoken]] = [(provider.api_base_url, own), (provider.api_base_url, other)]
+    bases += [(origin, own), (origin, other), (f"{origin}/anthropic", "anthropic"), (f"{origin}/api", own)]
+    return {endpoint_of(replace(provider, api_base_url=base, dialect=spoken)): spoken for base, spoken in bases}
+
+
+def _base(address: str) -> str:
+    return address.removesuffix("/chat/completions").removesuffix("/messages")
+
+
+def _setting(endpoint: str, dialect: Spoken | None = None) -> str:
+    """The lines of a configuration that lead there."""
+    line = f'api_base_url = "{without_secrets(_base(endpoint))}"'
+    return line if dialect is None else f'{line}, dialect = "{dialect}"'
+
+
+# --- what came --------------------------------------------------------------------------------------------------
+
+
+def _spoken(beginning: bytes, expected: str) -> str:
+    """What an answer is written in; what was expected, as long as nothing shows that it is something else."""
+    if _SIGNS[expected].search(beginning):
+        return expected
+    return next((name for name, sign in _SIGNS.items() if sign.search(beginning)), expected)
+
+
+def _not_called(reply: _Reply) -> tuple[str, str]:
+    """The cause, and what is said of it."""
+    ending = reply.reading.ending
+    if _MARKER.search(reply.beginning):
+        return "markers_not_read", "the call came as markers, and nobody reads them"
+    if isinstance(ending, Finished) and ending.reason == "length":
+        return "cut_off", f"it thought for {MOST_TOKENS} tokens, and had none left for the call"
+    return "not_called", "the model answered without calling the tool"
+
+
+def _names_in(body: bytes) -> list[str] | None:
+    """The models of a list, in the shape of whichever host."""
+    with suppress(ValueError, msgspec.DecodeError):
+        value = msgspec.json.decode(body)
+        entries = value.get("data") or value.get("models") if isinstance(value, dict) else value
+        if isinstance(entries, list):
+            names = [entry.get("id") or entry.get("name") for entry in entries if isinstance(entry, dict)]
+            return [name for name in names if isinstance(name, str)] or None
+    return None
+
+
+def _near(model: str, listed: list[str]) -> list[str]:
+    """
+    >>> _near("kimi-k2p6", ["glm-5", "moonshotai/Kimi-K2.6", "moonshotai/kimi-k3"])
+    ['moonshotai/Kimi-K2.6', 'moonshotai/kimi-k3']
+    """
+    last = {name.rpartition("/")[2].lower(): name for name in listed}
+    close = get_close_matches(model.rpartition("/")[2].lower(), last, n=3, cutoff=0.5)
+    return [last[name] for name in close] or [name for name in listed if "kimi" in name.lower()][:3] or listed[:3]
+
+
+def _secrets_of(provider: Provider) -> list[str]:
+    """What must not be shown, wherever a host repeats it; longer ones first, since one may be in another."""
+    texts = [key.reveal() for key in provider.keys] + list(provider.headers.values())
+    for url in map(urlsplit, (provider.api_base_url, provider.proxy or "")):
+        texts += [url.password or "", url.query]
+    return sorted({text for text in texts if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True)

@@ -1,0 +1,142 @@
+"""Events <-> Message: what a stream said, as one value, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from moonshim.engine.ids import CanonicalIds
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+    Opaque,
+    Repaired,
+    Started,
+)
+from moonshim.engine.values.text_pieces import TextPieces
+
+__all__ = ["Assembler", "assemble", "replay"]
+
+
+class _Growing:
+    """A block and its text so far, in few pieces however many came."""
+
+    __slots__ = ("opened", "pieces", "signed")
+
+    def __init__(self, opened: BlockOpened) -> None:
+        self.opened = opened
+        self.signed: BlockSigned | None = None
+        self.pieces = TextPieces()
+
+    def sign(self, signed: BlockSigned) -> None:
+        """More of what the host wants back: what it said before still counts."""
+        known = self.signed
+        if known is not None:
+            signature, field = signed.signature or known.signature, signed.field or known.field
+            signed = BlockSigned(signed.index, signature, known.details + signed.details, field)
+        self.signed = signed
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class Assembler:
+    """Collects the events of one answer; `message` is the answer so far."""
+
+    __slots__ = ("_blocks", "_order", "ending")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Growing] = {}
+        self._order: list[_Growing] = []
+        self.ending: Finished | Failed | None = None
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case BlockDelta(index=index, text=text):
+                self.grow(index, text)
+            case BlockOpened(index=index):
+                block = _Growing(event)
+                self._blocks[index] = block
+                self._order.append(block)
+            case BlockSigned(index=index):
+                self._blocks[index].sign(event)
+            case BlockClosed() | Repaired() | Started() | Opaque():
+                pass
+            case Finished() | Failed():
+                self.ending = event
+            case _:
+                assert_never(event)
+
+    def grow(self, index: int, text: str) -> None:
+        """A block grew, as a `BlockDelta` would tell."""
+        self._blocks[index].add(text)
+
+    @property
+    def message(self) -> Message:
+        ids = CanonicalIds()
+        return Message("ai", tuple(_part(block, ids) for block in self._order))
+
+    def tool_calls(self) -> list[tuple[int, ToolCall]]:
+        """The calls so far, each with its block, in the order they began."""
+        numbered = zip(self._order, self.message.parts, strict=True)
+        return [(block.opened.index, part) for block, part in numbered if isinstance(part, ToolCall)]
+
+
+def _part(block: _Growing, ids: CanonicalIds) -> Part:
+    text = block.text
+    match block.opened.kind:
+        case "text":
+            return Text(text)
+        case "reasoning":
+            signed = block.signed
+            return (
+                Reasoning(text) if signed is None else Reasoning(text, signed.signature, signed.details, signed.field)
+            )
+        case "call":
+            wire_id = block.opened.call_id or ""
+            return ToolCall(ids.new(wire_id), block.opened.name or "", text, wire_id)
+
+
+def assemble(events: Iterable[Event]) -> Message:
+    """The message that these events tell."""
+    assembler = Assembler()
+    for event in events:
+        assembler.feed(event)
+    return assembler.message
+
+
+def replay(message: Message) -> list[Event]:
+    """The events that tell this message, whole block by whole block. Media have no place in an answer.
+
+    >>> said = Message("ai", (Reasoning("Hm."), Text("Hello")))
+    >>> assemble(replay(said)) == said
+    True
+    """
+    events: list[Event] = []
+    for part in message.parts:
+        index = sum(isinstance(event, BlockOpened) for event in events)
+        match part:
+            case Text(text=text):
+                events += [BlockOpened(index, "text"), BlockDelta(index, text), BlockClosed(index)]
+            case Reasoning(text=text):
+                events += [BlockOpened(index, "reasoning"), BlockDelta(index, text)]
+                if part.signature is not None or part.details or part.field is not None:
+                    events.append(BlockSigned(index, part.signature, part.details, part.field))
+                events.append(BlockClosed(index))
+            case ToolCall(name=name, arguments=arguments):
+                wire_id = part.wire_id if part.wire_id is not None else part.id
+                opened = BlockOpened(index, "call", wire_id, name)
+                events += [opened, BlockDelta(index, arguments), BlockClosed(index)]
+            case _:
+                pass
+    return events

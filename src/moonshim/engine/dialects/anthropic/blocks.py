@@ -1,0 +1,273 @@
+"""One canonical part becomes content blocks; what the dialect cannot say is noted as a change.
+
+`Writer.follow` is the one that keeps a message as it was: a part that says what its block
+said is written as that block, one that was changed is written fresh, with the unknown
+fields that stood beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, assert_never
+
+from moonshim.engine.dialects.anthropic.parts import Json, kept_of, parse_block
+from moonshim.engine.ids.spelling import Distinct, anthropic_id
+from moonshim.engine.signing import is_sealed
+from moonshim.engine.values.conversation import Change, Media, Part, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.wire.json_codec import decode_object
+from moonshim.errors import CannotExpress
+
+__all__ = ["LEGAL_ID", "REDACTED", "Writer", "exactly", "input_of"]
+
+REDACTED: Final = "redacted_thinking"
+LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+
+_DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+_IMAGE_STARTS: Final = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+_TEXTUAL: Final = re.compile(r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript)(;.*)?")
+
+_SAID: Final[dict[str, frozenset[str]]] = {
+    "text": frozenset({"type", "text"}),
+    "thinking": frozenset({"type", "thinking", "signature"}),
+    REDACTED: frozenset({"type", "data"}),
+    "tool_use": frozenset({"type", "id", "name", "input"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+    "image": frozenset({"type", "source"}),
+    "document": frozenset({"type", "source"}),
+}
+"""The fields of a block that its part has a say in."""
+
+
+def exactly(old: Part, new: Part) -> bool:
+    """Whether a part still says what its block said, identifiers on the wire included."""
+    match old, new:
+        case ToolCall(), ToolCall():
+            return old.wire_id == new.wire_id and _alike(old, new)
+        case ToolResult(), ToolResult():
+            return old.wire_id == new.wire_id and _alike(old, new)
+    return old == new
+
+
+def _alike(old: Part, new: Part) -> bool:
+    match old, new:
+        case ToolCall(), ToolCall():
+            return (old.name, old.arguments) == (new.name, new.arguments)
+        case ToolResult(), ToolResult():
+            return (old.parts, old.is_error) == (new.parts, new.is_error)
+    return old == new
+
+
+def input_of(arguments: str) -> Json | None:
+    """The `input` that these arguments are; None when they are no JSON object."""
+    if not arguments.strip():
+        return {}
+    return decode_object(arguments.encode("utf-8", "surrogatepass"))
+
+
+class Writer:
+    """Writes the parts of one conversation. `changes` tells what could not be said."""
+
+    def __init__(self, calls: Mapping[str, str | None], *, for_client: bool) -> None:
+        """`calls`: the wire identifiers by canonical ones.
+
+        What is for a client may have signatures of our own in it, and identifiers of other
+        dialects are spelled as Messages wants them; for a host, both were seen to before.
+        """
+        self.changes: list[Change] = []
+        self.place = "messages"
+        self._calls = calls
+        self._for_client = for_client
+        self._spelled: dict[str, str] = {}
+        self._ids = Distinct()
+        self._ids.taken.update(wire_id for wire_id in calls.values() if wire_id and LEGAL_ID.fullmatch(wire_id))
+
+    def fresh(self, parts: Sequence[Part]) -> list[Json]:
+        """The blocks of these parts, whoever said them."""
+        return [block for part in parts for block in self._blocks(part)]
+
+    def follow(self, parts: Sequence[Part], entries: Sequence[Json]) -> list[Json]:
+        """The blocks of these parts, as near to the blocks that they came from as can be."""
+        old, out = [parse_block(entry) for entry in entries], list[Json]()
+        for part, found in zip(parts, _matched(parts, old), strict=True):
+            out += self._blocks(part) if found is None else self._again(part, old[found], entries[found])
+        return out
+
+    def as_it_came(self, block: Json) -> bool:
+        """Whether a block may go out as it is: not with a token of ours, unless it goes to a client."""
+        return self._for_client or not (is_sealed(block.get("signature")) or is_sealed(block.get("data")))
+
+    def cannot_say(self, detail: str) -> None:
+        """Note what was left out."""
+        self.changes.append(Change("cannot_say", detail, self.place))
+
+    def _again(self, part: Part, old: Part, entry: Json) -> list[Json]:
+        if _alike(old, part) and self.as_it_came(entry):
+            if isinstance(part, ToolCall) and part.wire_id is not None:
+                return [entry if entry.get("id") == part.wire_id else entry | {"id": part.wire_id}]
+            if isinstance(part, ToolResult) and part.wire_id is not None:
+                return [entry if entry.get("tool_use_id") == part.wire_id else entry | {"tool_use_id": part.wire_id}]
+            return [entry]
+        blocks = self._blocks(part)
+        if blocks and blocks[0]["type"] == entry["type"]:
+            said = _SAID.get(entry["type"], entry.keys())
+            blocks[0] |= {key: value for key, value in entry.items() if key not in said and key not in blocks[0]}
+        return blocks
+
+    def _blocks(self, part: Part) -> list[Json]:
+        match part:
+            case Text(text=text):
+                # Hosts refuse a text block without text.
+                return [{"type": "text", "text": text}] if text else []
+            case Reasoning():
+                return self._thinking(part)
+            case ToolCall():
+                return [self._tool_use(part)]
+            case ToolResult():
+                return [self._tool_result(part)]
+            case Media():
+                return [self._media(part)]
+            case _:
+                assert_never(part)
+
+    def _thinking(self, part: Reasoning) -> list[Json]:
+        redacted = [{"type": REDACTED, "data": one.get("data")} for one in part.details if one.get("type") == REDACTED]
+        if not all(one.get("type") == REDACTED or _is_said(one, part) for one in part.details):
+            self.cannot_say("reasoning_details: thinking has a text and a signature, and nothing else")
+        signature = part.signature if self._for_client or not is_sealed(part.signature) else None
+        if redacted and not part.text and not signature:
+            return redacted
+        block = {"type": "thinking", "thinking": part.text}
+        return [block | ({"signature": signature} if signature else {}), *redacted]
+
+    def _tool_use(self, call: ToolCall) -> Json:
+        given = input_of(call.arguments)
+        if given is None:
+            self.cannot_say(f"the arguments of a call of {call.name}: they are no JSON object")
+        wire_id = self._wire_id(call.id, call.wire_id)
+        return {"type": "tool_use", "id": wire_id, "name": call.name, "input": given or {}}
+
+    def _wire_id(self, canonical: str, wire_id: str | None) -> str:
+        if wire_id is None:
+            wire_id = self._calls.get(canonical) or anthropic_id(canonical)
+        if not self._for_client or LEGAL_ID.fullmatch(wire_id):
+            return wire_id
+        if wire_id not in self._spelled:
+            self._spelled[wire_id] = self._ids.take(partial(anthropic_id, wire_id))
+        return self._spelled[wire_id]
+
+    def _tool_result(self, result: ToolResult) -> Json:
+        wire_id = self._wire_id(result.call_id, result.wire_id)
+        blocks = self.fresh(result.parts)
+        content: str | list[Json] = blocks
+        if len(blocks) < 2 and all(block.keys() == {"type", "text"} for block in blocks):
+            content = "".join(block["text"] for block in blocks)
+        out: Json = {"type": "tool_result", "tool_use_id": wire_id, "content": content}
+        return out | {"is_error": True} if result.is_error else out
+
+    def _media(self, media: Media) -> Json:
+        kept = kept_of(media.extras)
+        block: Json | None = kept.get("block")
+        if isinstance(block, dict) and parse_block(block) == media:
+            return block
+        if media.detail not in (None, "auto"):
+            self.cannot_say("how closely an image is to be looked at")
+        data, media_type = media.data, media.media_type
+        if data is None and (found := _DATA_URL.fullmatch(media.url or "")) is not None:
+            media_type, data = found[1], found[2]
+        fields: Json = dict(kept.get("fields", {}))
+        match media.kind:
+            case "image":
+                out: Json = {"type": "image", "source": _source(data, media_type or _image_type(data or ""), media.url)}
+            case "file":
+                out = {"type": "document", "source": _document_source(data, media_type, media.url)}
+                fields |= {} if media.name is None else {"title": media.name}
+            case _:
+                raise CannotExpress(f"Messages has no block for {media.kind}", field=self.place)
+        return out | fields
+
+
+def _is_said(detail: Json, part: Reasoning) -> bool:
+    """Whether a detail only repeats the text and the signature, which have a place."""
+    text, signature = detail.get("text") or part.text, detail.get("signature") or part.signature
+    return detail.get("type") == "reasoning.text" and (text, signature) == (part.text, part.signature)
+
+
+def _source(data: str | None, media_type: str, url: str | None) -> Json:
+    if data is None:
+        return {"type": "url", "url": url or ""}
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+def _document_source(data: str | None, media_type: str | None, url: str | None) -> Json:
+    text = _decoded(data) if data is not None and _TEXTUAL.fullmatch(media_type or "") else None
+    if text is not None:
+        # Base64 is for PDF alone.
+        return {"type": "text", "media_type": "text/plain", "data": text}
+    return _source(data, media_type or "application/pdf", url)
+
+
+def _image_type(data: str) -> str:
+    return next((kind for start, kind in _IMAGE_STARTS.items() if data.startswith(start)), "image/png")
+
+
+def _decoded(data: str) -> str | None:
+    try:
+        return base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _matched(parts: Sequence[Part], old: Sequence[Part]) -> list[int | None]:
+    """For each part the block that it came from, in rising order: equal ones first, then changed ones between them.
+
+    Linear: a block is looked at a bounded number of times, however the parts were shuffled.
+    """
+    places: dict[Any, list[int]] = {}
+    next_of = {kind: [len(old)] * (len(old) + 1) for kind in (Text, Reasoning, ToolCall, ToolResult, Media)}
+    for index in range(len(old) - 1, -1, -1):
+        part = old[index]
+        for kind, following in next_of.items():
+            following[index] = index if isinstance(part, kind) else following[index + 1]
+        places.setdefault(_key(part), []).append(index)
+    found, last = list[int | None](), -1
+    for part in parts:
+        waiting = places.get(_key(part), [])
+        while waiting and waiting[-1] <= last:
+            waiting.pop()
+        if waiting:
+            last = waiting.pop()
+            found.append(last)
+        else:
+            found.append(None)
+    ends, end = list[int](), len(old)
+    for taken in reversed(found):
+        end = end if taken is None else taken
+        ends.append(end)
+    at = 0
+    for n, (part, end) in enumerate(zip(parts, reversed(ends), strict=True)):
+        taken = found[n]
+        if taken is None:
+            candidate = next_of[type(part)][at]
+            if candidate >= end:
+                continue
+            found[n] = taken = candidate
+        at = taken + 1
+    return found
+
+
+def _key(part: Part) -> Any:
+    match part:
+        case Text(text=text):
+            return "text", text
+        case Reasoning(text=text, signature=signature):
+            return "reasoning", text, signature
+        case ToolCall(name=name, arguments=arguments):
+            return "call", name, arguments
+        case ToolResult(parts=parts):
+            return "result", tuple(_key(one) for one in parts)
+        case Media(kind=kind, url=url, data=data):
+            return "media", kind, url, data

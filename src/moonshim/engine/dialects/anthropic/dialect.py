@@ -1,0 +1,33 @@
+"""Anthropic Messages, both ways."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.engine.dialects.anthropic.decode import MessagesDecoder, decode_response
+from moonshim.engine.dialects.anthropic.encode import MessagesEncoder, encode_response
+from moonshim.engine.dialects.anthropic.errors import render_problem
+from moonshim.engine.dialects.anthropic.messages import parse_messages, render_messages
+from moonshim.engine.dialects.anthropic.parts import DIALECT
+from moonshim.engine.dialects.anthropic.request import left_behind, parse_request, render_request
+from moonshim.engine.dialects.protocol import Dialect
+
+__all__ = ["ANTHROPIC"]
+
+ANTHROPIC: Final = Dialect(
+    name=DIALECT,
+    parse_request=parse_request,
+    render_request=render_request,
+    left_behind=left_behind,
+    parse_messages=parse_messages,
+    render_messages=render_messages,
+    decoder=MessagesDecoder,
+    decode_response=decode_response,
+    encoder=MessagesEncoder,
+    encode_response=encode_response,
+    render_problem=render_problem,
+    names_events=True,
+    done=None,
+    goodbyes=(b"event: message_stop",),
+    heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
+)

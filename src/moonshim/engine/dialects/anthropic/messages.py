@@ -1,0 +1,309 @@
+"""Messages become canonical messages, and the other way round.
+
+Parsed and rendered again, a list of messages is equal to what it was, fields that nobody
+knows included. The parts of the canonical message always win; what is kept beside them in
+`Message.extras` (under the name of this dialect) only says how they were written:
+
+| kept | meaning |
+|---|---|
+| `came` | the message as it came |
+| `half` | a user message with results and more became two: 1 has the results, 2 the rest |
+| `top` | the `system` of a request as it came |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.anthropic.blocks import Writer, exactly
+from moonshim.engine.dialects.anthropic.parts import DIALECT, Json, kept_of, parse_block
+from moonshim.engine.ids.pairing import canonical_ids, pair
+from moonshim.engine.values.conversation import (
+    Change,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Speaker,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from moonshim.errors import InvalidInput
+
+__all__ = ["parse_messages", "parse_system", "read_messages", "render_messages", "write_messages", "write_system"]
+
+_SPEAKERS: Final[dict[str, Speaker]] = {"user": "human", "assistant": "ai", "system": "system", "developer": "system"}
+_ROLES: Final[dict[Speaker, str]] = {"human": "user", "ai": "assistant", "tool": "user", "system": "system"}
+_HELD: Final[dict[Speaker, tuple[type[Part], ...]]] = {
+    "human": (Text, Media, ToolResult),
+    "ai": (Text, Media, Reasoning, ToolCall),
+    "system": (Text, Media),
+}
+
+
+# --- blocks -> canonical ----------------------------------------------------------------------------------------
+
+
+def parse_messages(messages: Iterable[Any]) -> list[Message]:
+    """Canonical messages. Raises `InvalidInput`, which names the field, for what is no message.
+
+    >>> [message.parts for message in parse_messages([{"role": "user", "content": "hi"}])]
+    [(Text(text='hi'),)]
+    """
+    return read_messages(messages)[0]
+
+
+def read_messages(messages: Any) -> tuple[list[Message], list[str]]:
+    """Canonical messages, and where each of them stood."""
+    if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
+        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
+    parsed, places, paired = list[Message](), list[str](), False
+    for position, message in enumerate(messages):
+        place = f"messages[{position}]"
+        for one in _parse_message(message, place):
+            parsed.append(one)
+            places.append(place)
+            paired = paired or any(isinstance(part, (ToolCall, ToolResult)) for part in one.parts)
+    return _with_canonical_ids(parsed) if paired else parsed, places
+
+
+def parse_system(system: Any) -> list[Message]:
+    """The message that the `system` of a request is, if it says anything."""
+    if system is None or system == "" or system == []:
+        return []
+    if isinstance(system, str):
+        return [Message("system", (Text(system),), {DIALECT: {"top": system}})]
+    if not isinstance(system, list):
+        raise InvalidInput("system must be a string or a list of text blocks", field="system")
+    parts: list[Part] = []
+    for index, block in enumerate(system):
+        part = parse_block(block, "system", index)
+        if not isinstance(part, Text):
+            raise InvalidInput("a system prompt is made of text blocks", field=f"system[{index}]")
+        parts.append(part)
+    return [Message("system", tuple(parts), {DIALECT: {"top": system}})]
+
+
+def _parse_message(message: Any, place: str) -> list[Message]:
+    role = message.get("role") if isinstance(message, dict) else None
+    speaker = _SPEAKERS.get(role) if isinstance(role, str) else None
+    if speaker is None:
+        raise InvalidInput("a message must be an object whose role is user, assistant or system", field=place)
+    parts = _parse_content(message.get("content"), place)
+    for index, part in enumerate(parts):
+        if not isinstance(part, _HELD[speaker]):
+            raise InvalidInput(f"a message of role {role} cannot hold this block", field=f"{place}.content[{index}]")
+    results = tuple(part for part in parts if isinstance(part, ToolResult))
+    if not results:
+        return [Message(speaker, tuple(parts), {DIALECT: {"came": message}})]
+    if len(results) == len(parts):
+        return [Message("tool", results, {DIALECT: {"came": message}})]
+    rest = tuple(part for part in parts if not isinstance(part, ToolResult))
+    return [
+        Message("tool", results, {DIALECT: {"came": message, "half": 1}}),
+        Message("human", rest, {DIALECT: {"came": message, "half": 2}}),
+    ]
+
+
+def _parse_content(content: Any, place: str) -> list[Part]:
+    if isinstance(content, str):
+        return [Text(content)]
+    if isinstance(content, list):
+        where = f"{place}.content"
+        return [parse_block(block, where, index) for index, block in enumerate(content)]
+    raise InvalidInput("content must be a string or a list of blocks", field=f"{place}.content")
+
+
+def _with_canonical_ids(messages: list[Message]) -> list[Message]:
+    pairing = pair(messages)
+    ids, parts = canonical_ids(pairing), dict[int, list[Part]]()
+    for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+        mine = parts.setdefault(seen.position, list(messages[seen.position].parts))
+        old = mine[seen.place]
+        if isinstance(old, ToolCall):
+            mine[seen.place] = replace(old, id=ids[slot])
+        elif isinstance(old, ToolResult):
+            mine[seen.place] = replace(old, call_id=ids[slot], name=pairing.slots[slot].name or None)
+    return [replace(one, parts=tuple(parts[n])) if n in parts else one for n, one in enumerate(messages)]
+
+
+# --- canonical -> blocks ----------------------------------------------------------------------------------------
+
+
+def render_messages(messages: Sequence[Message]) -> list[Json]:
+    """Messages for a client: system prompts are messages of that role, and signatures of our own stay.
+
+    Identifiers go back as they came; those of other dialects are spelled so that Messages takes them.
+
+    >>> render_messages([Message("human", (Text("hi"),)), Message("human", (Text("there"),))])
+    [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}, {'type': 'text', 'text': 'there'}]}]
+    """
+    return write_messages(messages, for_client=True)[0]
+
+
+def write_messages(
+    messages: Sequence[Message],
+    places: Sequence[str] = (),
+    *,
+    for_client: bool = False,
+) -> tuple[list[Json], list[Change]]:
+    """The list of messages, and what could not be said.
+
+    A message that came in this dialect stays a message of its own; others are joined to
+    their neighbour of the same role. A system prompt of another dialect becomes text of the
+    user, unless the messages are for a client.
+    """
+    writer = Writer(_wire_ids(messages), for_client=for_client)
+    written, after = list[_Written](), False
+    for n, message in enumerate(messages):
+        if after:
+            after = False
+            continue
+        writer.place = places[n] if n < len(places) else f"messages[{n}]"
+        kept = kept_of(message.extras)
+        whole = kept.get("half") == 1 and _is_other_half(kept, messages[n + 1 : n + 2])
+        if whole and _is_unchanged(kept["came"], [*message.parts, *messages[n + 1].parts], writer):
+            _join(written, _Written(kept["came"]["role"], [], kept["came"], came=True))
+            after = True
+        else:
+            _join(written, _write(message, kept, writer, not for_client))
+    return [one.body() for one in written], writer.changes
+
+
+def write_system(messages: Sequence[Message]) -> Any:
+    """The `system` of a request: as it came where nothing changed; None when there is nothing to say."""
+    writer, blocks, listed = Writer({}, for_client=False), list[Json](), False
+    for message in messages:
+        top = kept_of(message.extras).get("top")
+        if isinstance(top, str):
+            blocks += writer.fresh(message.parts)
+        elif isinstance(top, list):
+            if len(messages) == 1 and [parse_block(block) for block in top] == list(message.parts):
+                return top
+            blocks += writer.follow(message.parts, top)
+            listed = True
+        else:
+            blocks += writer.fresh(message.parts)
+    if len(blocks) == 1 and not listed and blocks[0]["type"] == "text":
+        return blocks[0]["text"]
+    return blocks or None
+
+
+class _Written:
+    """One message on its way out; `exact` is the message that came, when nothing in it has changed."""
+
+    __slots__ = ("blocks", "came", "exact", "fields", "joined", "joins", "listed", "role")
+
+    def __init__(
+        self, role: str, blocks: list[Json], exact: Json | None = None, *, came: bool = False, joins: bool = False
+    ) -> None:
+        self.role = role
+        self.blocks = blocks
+        self.exact = exact
+        self.came = came
+        self.joins = joins
+        self.joined = False
+        self.listed = False
+        self.fields: Json = {}
+
+    def body(self) -> Json:
+        if self.exact is not None:
+            return self.exact
+        content: Any = self.blocks
+        if self.joined:
+            # Results must follow their calls at once, and hosts that check thinking look for it in front.
+            first = "tool_result" if self.role == "user" else "thinking"
+            content = sorted(content, key=lambda block: first not in block["type"])
+        if not self.listed and len(content) == 1 and content[0].keys() == {"type", "text"}:
+            content = content[0]["text"]
+        return {"role": self.role, "content": content, **self.fields}
+
+    def open(self) -> None:
+        """It will not go out as it came."""
+        if self.exact is not None:
+            content = self.exact["content"]
+            self.blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+            self.fields = {key: value for key, value in self.exact.items() if key not in ("role", "content")}
+            self.exact = None
+
+
+def _join(written: list[_Written], one: _Written) -> None:
+    """Messages of one role are one message, unless they came as two."""
+    before = written[-1] if written else None
+    if one.exact is None and not one.blocks:
+        return
+    if before is None or before.role != one.role or one.role not in ("user", "assistant"):
+        written.append(one)
+        return
+    if before.came and one.came and not one.joins:
+        written.append(one)
+        return
+    before.open()
+    one.open()
+    # Put in order once, when all are there: many may be joined.
+    before.joined = True
+    before.blocks += one.blocks
+    before.fields |= one.fields
+    before.came |= one.came
+    before.listed |= one.listed
+
+
+def _write(message: Message, kept: Json, writer: Writer, system_as_user: bool) -> _Written:
+    came = kept.get("came")
+    if not isinstance(came, dict):
+        return _write_fresh(message, writer, system_as_user)
+    half = kept.get("half")
+    if half is None and _is_unchanged(came, message.parts, writer):
+        return _Written(came["role"], [], came, came=True)
+    content = came["content"]
+    entries = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if half is not None:
+        entries = [entry for entry in entries if (entry["type"] == "tool_result") == (half == 1)]
+    # Somebody may have given the words to another speaker: then it is a message that never came.
+    role = _ROLES[message.speaker]
+    same = _ROLES[_SPEAKERS[came["role"]]] == role
+    blocks = writer.follow(message.parts, entries)
+    out = _Written(came["role"] if same else role, blocks, came=same, joins=half == 2)
+    out.listed = isinstance(content, list)
+    out.fields = {key: value for key, value in came.items() if key not in ("role", "content")}
+    return out
+
+
+def _write_fresh(message: Message, writer: Writer, system_as_user: bool) -> _Written:
+    parts = message.parts
+    if message.speaker == "system" and system_as_user:
+        writer.cannot_say("a system prompt behind the first message: it is said as text of the user")
+        text = "\n".join(part.text for part in parts if isinstance(part, Text))
+        return _Written("user", [{"type": "text", "text": f"<system>\n{text}\n</system>"}] if text else [])
+    if message.speaker == "ai":
+        parts = tuple(sorted(parts, key=lambda part: not isinstance(part, Reasoning)))
+    elif message.speaker == "human":
+        parts = tuple(sorted(parts, key=lambda part: not isinstance(part, ToolResult)))
+    return _Written(_ROLES[message.speaker], writer.fresh(parts))
+
+
+def _is_other_half(kept: Json, following: Sequence[Message]) -> bool:
+    other = kept_of(following[0].extras) if following else {}
+    return other.get("half") == 2 and (other.get("came") is kept["came"] or other.get("came") == kept["came"])
+
+
+def _is_unchanged(came: Json, parts: Sequence[Part], writer: Writer) -> bool:
+    """Whether these parts say what the message said, and it may go out like that."""
+    content = came["content"]
+    if isinstance(content, str):
+        return len(parts) == 1 and parts[0] == Text(content)
+    old = [parse_block(block) for block in content]
+    if len(old) != len(parts):
+        return False
+    if any(isinstance(part, ToolResult) for part in old):
+        old.sort(key=lambda part: not isinstance(part, ToolResult))
+    return all(map(exactly, old, parts)) and all(map(writer.as_it_came, content))
+
+
+def _wire_ids(messages: Sequence[Message]) -> dict[str, str | None]:
+    calls = (part for message in messages for part in message.parts if isinstance(part, ToolCall))
+    return {call.id: call.wire_id for call in calls}

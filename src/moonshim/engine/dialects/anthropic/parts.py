@@ -1,0 +1,235 @@
+"""One content block becomes one canonical part: text, thinking, media, calls and results.
+
+| block | part |
+|---|---|
+| `text` | `Text` |
+| `thinking`, `redacted_thinking` | `Reasoning`; what was redacted is one of its `details` |
+| `image`, `document` | `Media`; a document of text is a file of type `text/plain` |
+| `tool_use`, `tool_result` | `ToolCall`, `ToolResult`, under their wire identifiers: `messages` pairs them |
+| anything else (`tool_reference`, `search_result`, `server_tool_use`, …) | `Media`: a file of text that says it in \
+words, for those who do not know the block |
+
+Nothing is copied: what a part keeps of its block is the block's own value, and nobody changes it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any, Final, Literal, NoReturn, TypeAlias
+
+from moonshim.engine.values.conversation import Media, Part, Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.wire.json_codec import encode
+from moonshim.errors import InvalidInput
+
+__all__ = ["DIALECT", "Json", "json_written", "kept_of", "parse_block"]
+
+DIALECT: Final = "anthropic"
+Json: TypeAlias = dict[str, Any]
+
+
+class _Place:
+    """Where a block stands; spelled out only when it has to be named in an error."""
+
+    __slots__ = ("index", "where")
+
+    def __init__(self, where: str, index: int) -> None:
+        self.where = where
+        self.index = index
+
+    def __str__(self) -> str:
+        return f"{self.where}[{self.index}]"
+
+    def refuse(self, message: str, field: str = "") -> NoReturn:
+        raise InvalidInput(message, field=f"{self}.{field}" if field else str(self))
+
+
+def kept_of(extras: Json) -> Json:
+    """What this dialect keeps in some extras."""
+    kept = extras.get(DIALECT)
+    return kept if isinstance(kept, dict) else {}
+
+
+def json_written(value: Any) -> str:
+    """Compact JSON text; raises `ValueError` for what has none (nested without end)."""
+    try:
+        return encode(value).decode()
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def parse_block(block: Any, where: str = "content", index: int = 0) -> Part:
+    """The part that a block is.
+
+    >>> parse_block({"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}})
+    Text(text='hi')
+    """
+    place = _Place(where, index)
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str):
+        place.refuse("a content block must be an object with a type")
+    parse = _PARSERS.get(kind)
+    return _in_words(block, place) if parse is None else parse(block, place)
+
+
+def _string(block: Json, key: str, place: _Place, default: str | None = None) -> str:
+    value = block.get(key, default)
+    if not isinstance(value, str):
+        place.refuse(f"a block of type {block['type']} needs a {key}, which is a string", key)
+    return value
+
+
+def _text(block: Json, place: _Place) -> Text:
+    return Text(_string(block, "text", place))
+
+
+def _thinking(block: Json, place: _Place) -> Reasoning:
+    signature = block.get("signature")
+    if signature is not None and not isinstance(signature, str):
+        place.refuse("a signature must be a string", "signature")
+    return Reasoning(_string(block, "thinking", place, ""), signature or None)
+
+
+def _redacted(block: Json, place: _Place) -> Reasoning:
+    return Reasoning("", details=({"type": "redacted_thinking", "data": _string(block, "data", place)},))
+
+
+def _tool_use(block: Json, place: _Place) -> ToolCall:
+    wire_id = block.get("id")
+    wire_id = wire_id if isinstance(wire_id, str) else None
+    given = block.get("input")
+    try:
+        arguments = given if isinstance(given, str) else "" if given is None else json_written(given)
+    except ValueError:
+        place.refuse("the input cannot be read", "input")
+    return ToolCall(wire_id or "", _string(block, "name", place), arguments, wire_id)
+
+
+def _tool_result(block: Json, place: _Place) -> ToolResult:
+    wire_id, content, is_error = block.get("tool_use_id"), block.get("content"), block.get("is_error")
+    wire_id = wire_id if isinstance(wire_id, str) else None
+    parts: list[Text | Media] = []
+    if isinstance(content, str):
+        parts.append(Text(content))
+    elif isinstance(content, list):
+        where = f"{place}.content"
+        for index, entry in enumerate(content):
+            part = parse_block(entry, where, index)
+            if isinstance(part, (Text, Media)):
+                parts.append(part)
+            else:
+                raise InvalidInput("a tool result cannot hold this block", field=f"{where}[{index}]")
+    elif content is not None:
+        place.refuse("the content of a tool result must be a string or a list", "content")
+    return ToolResult(wire_id or "", None, tuple(parts), is_error is True, wire_id)
+
+
+def _image(block: Json, place: _Place) -> Media:
+    return _media("image", block, place)
+
+
+def _document(block: Json, place: _Place) -> Media:
+    match block.get("source"):
+        case {"type": "text", "data": str(text)}:
+            return _file(block, text, _TEXT)
+        case {"type": "content", "content": str() | list() as content}:
+            return _file(block, _text_within(content), _TEXT)
+        case {"type": "text" | "content"}:
+            place.refuse("a document of text needs its text", "source")
+    return _media("file", block, place)
+
+
+def _file(block: Json, text: str, media_type: str) -> Media:
+    """The block as a file, for those who do not know it; they see a question mark for half a character."""
+    data = base64.b64encode(text.encode(errors="replace")).decode()
+    return Media("file", data=data, media_type=media_type, extras={DIALECT: {"block": block}}, name=_title(block))
+
+
+def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
+    source = block.get("source")
+    if not isinstance(source, dict):
+        place.refuse(f"a block of type {block['type']} needs a source", "source")
+    name = _title(block)
+    held = ("type", "source") if name is None else ("type", "source", "title")
+    fields = {key: value for key, value in block.items() if key not in held}
+    extras: Json = {DIALECT: {"fields": fields}} if fields else {}
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            media_type = source.get("media_type")
+            if media_type is not None and not isinstance(media_type, str):
+                place.refuse("a media type must be a string", "source.media_type")
+            return Media(kind, data=data, media_type=media_type, extras=extras, name=name)
+        case {"type": "url", "url": str(url)}:
+            return Media(kind, url=url, extras=extras, name=name)
+        case {"type": "base64" | "url"}:
+            place.refuse("a source needs its data or its url", "source")
+    # By file_id: known to its host alone, and of no kind that anybody else could show.
+    return Media("file", extras={DIALECT: {"block": block}}, name=name)
+
+
+def _title(block: Json) -> str | None:
+    title = block.get("title")
+    return title if isinstance(title, str) and block["type"] in ("document", "search_result") else None
+
+
+# --- blocks that only this dialect knows, in words ----------------------------------------------------------------
+
+
+def _in_words(block: Json, place: _Place) -> Media:
+    tell = _WORDS.get(block["type"])
+    try:
+        return (
+            _file(block, json_written(block), "application/json") if tell is None else _file(block, tell(block), _TEXT)
+        )
+    except ValueError:
+        place.refuse("the block cannot be read")
+
+
+def _tool_reference(block: Json) -> str:
+    return f"The tool {block.get('tool_name')} can be called now."
+
+
+def _search_result(block: Json) -> str:
+    source = block.get("source")
+    return "\n".join([*([source] if isinstance(source, str) else ()), _text_within(block.get("content"))])
+
+
+def _server_call(block: Json) -> str:
+    return f"[{block.get('name')} was run by the host: {json_written(block.get('input'))}]"
+
+
+def _server_results(block: Json) -> str:
+    content = block.get("content")
+    entries = content if isinstance(content, list) else [content]
+    lines = []
+    for entry in entries:
+        known = [entry[key] for key in ("title", "url") if isinstance(entry, dict) and isinstance(entry.get(key), str)]
+        lines.append(" ".join(known) if known else json_written(entry))
+    return "\n".join(lines)
+
+
+def _text_within(content: Any) -> str:
+    """The text of nested content: a string, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    entries = content if isinstance(content, list) else []
+    texts = (entry.get("text") for entry in entries if isinstance(entry, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+_TEXT: Final = "text/plain"
+_WORDS: Final[dict[str, Callable[[Json], str]]] = {
+    "tool_reference": _tool_reference,
+    "search_result": _search_result,
+    "server_tool_use": _server_call,
+    "web_search_tool_result": _server_results,
+}
+_PARSERS: Final[dict[str, Callable[[Json, _Place], Part]]] = {
+    "text": _text,
+    "thinking": _thinking,
+    "redacted_thinking": _redacted,
+    "tool_use": _tool_use,
+    "tool_result": _tool_result,
+    "image": _image,
+    "document": _document,
+}

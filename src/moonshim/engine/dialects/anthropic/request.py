@@ -1,0 +1,186 @@
+"""A Messages request becomes a canonical request, and the other way round, unchanged in all that Messages can say.
+
+`Request.extras` keeps, under the name of this dialect:
+
+| kept | meaning |
+|---|---|
+| `fields` | the body as it came, less its messages, its system and its tools |
+| `system`, `tools` | these, where they came and said nothing (`""`, `[]`, null) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.anthropic.errors import ThreadUnsupported
+from moonshim.engine.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, read_fields, write_fields
+from moonshim.engine.dialects.anthropic.messages import parse_system, read_messages, write_messages, write_system
+from moonshim.engine.dialects.anthropic.parts import DIALECT, Json, kept_of
+from moonshim.engine.dialects.anthropic.tools import parse_tools, render_tools
+from moonshim.engine.dialects.protocol import with_put
+from moonshim.engine.signing import Sealer, SealUnknown, is_sealed
+from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Sampling
+from moonshim.errors import InvalidInput
+
+__all__ = ["left_behind", "parse_request", "render_request"]
+
+_APART: Final = frozenset({"model", "messages", "system", "tools"})
+_KNOWN: Final = _APART | {key for field in FIELDS.values() for key in field.keys}
+_UNSAID: Final = {
+    "presence_penalty": "Messages has no presence_penalty",
+    "frequency_penalty": "Messages has no frequency_penalty",
+    "seed": "Messages has no seed",
+    "n": "Messages gives one answer",
+}
+_SAYS_NOTHING: Final = frozenset({("presence_penalty", 0), ("frequency_penalty", 0), ("n", 1)})
+
+
+def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+
+    >>> body = {"model": "kimi-k3", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "system": "Hm."}
+    >>> request, _ = parse_request(body, Sealer())
+    >>> [message.speaker for message in request.messages], request.places
+    (['system', 'human'], ('system', 'messages[0]'))
+    >>> render_request(request)[0] == body
+    True
+    """
+    if not isinstance(body, dict):
+        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidInput("model must be a string", field="model")
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        raise InvalidInput("messages must be a list of at least one message", field="messages")
+    if body.get("thread") is not None:
+        # Its messages are only those that are new: an answer to them alone would be one to something else.
+        raise ThreadUnsupported("threads are not kept here: send the whole conversation as messages", field="thread")
+    values = read_fields(body)
+    (choice, parallel), (effort, form), (user, metadata) = values["choice"], values["output"], values["metadata"]
+    system, changes = parse_system(body.get("system")), list[Change]()
+    messages, places = read_messages(body["messages"])
+    messages = [_opened(message, place, sealer, changes) for message, place in zip(messages, places, strict=True)]
+    kept: Json = {"fields": {key: value for key, value in body.items() if key not in _APART}}
+    kept |= {key: body[key] for key in ("system", "tools") if key in body and not body[key]}
+    if any(_marks(body.get(key)) for key in ("system", "tools")):
+        kept["marks_cache"] = True
+    request = Request(
+        model=model,
+        messages=(*system, *messages),
+        tools=parse_tools(body.get("tools")),
+        tool_choice=choice,
+        parallel_calls=parallel,
+        sampling=Sampling(
+            temperature=values["temperature"],
+            top_p=values["top_p"],
+            top_k=values["top_k"],
+            max_tokens=values["max_tokens"],
+            stop=values["stop"],
+        ),
+        thinking=replace(values["thinking"], effort=effort),
+        response_format=form,
+        stream=values["stream"],
+        user=user,
+        metadata=metadata,
+        places=(*("system" for _ in system), *places),
+        extras={DIALECT: kept},
+    )
+    return request, changes
+
+
+def _opened(message: Message, place: str, sealer: Sealer, changes: list[Change]) -> Message:
+    """The message with what our own signatures stand for in their place."""
+    if not any(isinstance(part, Reasoning) and _token(part) for part in message.parts):
+        return message
+    parts: list[Part] = []
+    for index, part in enumerate(message.parts):
+        token = _token(part) if isinstance(part, Reasoning) else None
+        if not isinstance(part, Reasoning) or token is None:
+            parts.append(part)
+            continue
+        try:
+            sealed = sealer.open(token, field=f"{place}.content[{index}].signature")
+        except SealUnknown:
+            detail = "a signature made under another key says nothing here: left out"
+            changes.append(Change("seal_unknown", detail, f"{place}.content[{index}].signature"))
+            parts.append(Reasoning(part.text))
+        else:
+            parts.append(Reasoning(part.text or sealed.text or "", sealed.signature, sealed.details, sealed.field))
+    return replace(message, parts=tuple(parts))
+
+
+def _token(part: Reasoning) -> str | None:
+    token = part.details[0].get("data") if part.details else part.signature
+    return token if is_sealed(token) else None
+
+
+def render_request(request: Request) -> tuple[Json, list[Change]]:
+    """The body that makes this request, and what Messages cannot say of it."""
+    kept, changes = kept_of(request.extras), list[Change]()
+    came: Json = kept.get("fields", {})
+    leading = list(takewhile(_is_system_prompt, request.messages))
+    body: Json = {"model": request.model}
+    fields = write_fields(request, came, lambda detail, place: changes.append(Change("cannot_say", detail, place)))
+    body |= {key: fields.pop(key, value) for key, value in came.items() if key in fields or key not in _KNOWN}
+    body |= fields
+    if not request.tools and "tool_choice" not in came:
+        body.pop("tool_choice", None)  # It is refused where there are no tools.
+    if request.sampling.max_tokens is None:
+        changes.append(Change("max_tokens_default", f"Messages needs a limit: {DEFAULT_MAX_TOKENS}", "max_tokens"))
+    system = write_system(leading)
+    if system is not None or "system" in kept:
+        body["system"] = kept["system"] if system is None else system
+    rest, places = request.messages[len(leading) :], request.places[len(leading) :]
+    messages, unsaid = write_messages(rest, places)
+    body["messages"] = messages
+    changes += unsaid
+    if request.tools is not None:
+        body["tools"] = render_tools(request.tools, changes)
+    elif "tools" in kept:
+        body["tools"] = kept["tools"]
+    changes += _unsaid(request)
+    return with_put(body, request.put), changes
+
+
+def _is_system_prompt(message: Message) -> bool:
+    """Whether it belongs to the `system` of the body; one that stood among the messages stays there."""
+    return message.speaker == "system" and "came" not in kept_of(message.extras)
+
+
+def _unsaid(request: Request) -> Sequence[Change]:
+    values = {name: getattr(request.sampling, name) for name in _UNSAID}
+    changes = [
+        Change("cannot_say", _UNSAID[name], name)
+        for name, value in values.items()
+        if value is not None and (name, value) not in _SAYS_NOTHING
+    ]
+    if request.cache_key is not None:
+        changes.append(Change("cannot_say", "Messages has no key for the prompt cache", "prompt_cache_key"))
+    return changes
+
+
+def left_behind(request: Request) -> tuple[Request, list[Change]]:
+    """The request for a host of another dialect, and what that host is not told."""
+    fields: Json = kept_of(request.extras).get("fields", {})
+    changes = [
+        Change("cannot_say", f"{key} is a field of Messages alone", key)
+        for key, value in fields.items()
+        if key not in _KNOWN and value is not None
+    ]
+    if kept_of(request.extras).get("marks_cache") or any(map(_marks_cache, request.messages)):
+        changes.append(Change("cannot_say", "cache_control is left out: other hosts cache what they know again", None))
+    return request, changes
+
+
+def _marks_cache(message: Message) -> bool:
+    came = kept_of(message.extras).get("came")
+    return _marks(came.get("content") if isinstance(came, dict) else None)
+
+
+def _marks(blocks: Any) -> bool:
+    listed = blocks if isinstance(blocks, list) else ()
+    return any(isinstance(block, dict) and block.get("cache_control") is not None for block in listed)

@@ -1,0 +1,263 @@
+"""The fields of a Chat request besides messages and tools: each read into its canonical value, and written from it.
+
+A field that was not changed since it was read is written as it came, under the very names
+that the client used. One that was changed is written fresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
+from moonshim.engine.wire.json_fields import typed, whole
+from moonshim.errors import InvalidInput
+
+__all__ = ["FIELDS", "Field", "Json", "fields_said", "values_of"]
+
+Json: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+
+
+class Field(Struct, frozen=True):
+    """One canonical value: where it lives in a request, and the fields of a body that say it."""
+
+    keys: tuple[str, ...]
+    read: Callable[[Json], Any]
+    write: Callable[[Any], Json]
+    empty: Any = None
+    """What it is when the body says nothing; `write` writes nothing for it."""
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def _number(body: Json, key: str) -> float | None:
+    value: float | None = typed(body, key, (int, float), "a number")
+    return value
+
+
+def _switch(body: Json, key: str) -> bool | None:
+    value: bool | None = typed(body, key, (bool,), "true or false")
+    return value
+
+
+def _word(body: Json, key: str) -> str | None:
+    value: str | None = typed(body, key, (str,), "a string")
+    return value
+
+
+def _object(body: Json, key: str) -> Json:
+    value: Json | None = typed(body, key, (dict,), "an object")
+    return value or {}
+
+
+def _read_stop(body: Json) -> tuple[str, ...]:
+    stop = body.get("stop")
+    listed = [stop] if isinstance(stop, str) else stop
+    if listed is None:
+        return ()
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise InvalidInput("stop must be a string or a list of strings", field="stop")
+    return tuple(listed)
+
+
+def _read_max_tokens(body: Json) -> int | None:
+    preferred, old = whole(body, "max_completion_tokens"), whole(body, "max_tokens")
+    return preferred if preferred is not None else old
+
+
+def _read_tool_choice(body: Json) -> ToolChoice | None:
+    choice, called = body.get("tool_choice"), body.get("function_call")
+    if choice is None and called is not None:
+        # The protocol of 2023.
+        choice = {"type": "function", "function": called} if isinstance(called, dict) else called
+    match choice:
+        case None:
+            return None
+        case "auto" | "none" | "required":
+            return ToolChoice(choice)
+        case {"type": "function" | "custom"} if name := _name_of(choice):
+            return ToolChoice("tool", name)
+        case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(tools)}}:
+            names = [_name_of(one) for one in tools]
+            if all(names):
+                return ToolChoice(mode, allowed=tuple(names))
+    raise InvalidInput(
+        "tool_choice must be auto, none, required, or an object that names a function", field="tool_choice"
+    )
+
+
+def _name_of(tool: Any) -> str:
+    kind = tool.get("type", "function") if isinstance(tool, dict) else None
+    inner = tool.get(kind) if isinstance(kind, str) else None
+    name = inner.get("name") if isinstance(inner, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+_OFF: Final = frozenset({"none", "off", "disabled"})
+
+
+def _read_thinking(body: Json) -> Thinking:
+    """All the ways in which clients say how much to think; the first that says something wins."""
+    thinking, template = body.get("thinking"), body.get("chat_template_kwargs")
+    enabled: bool | None = None
+    effort, keep, budget = _word(body, "reasoning_effort"), None, None
+    if isinstance(thinking, bool):
+        enabled = thinking
+    elif isinstance(thinking, dict):
+        kind = thinking.get("type")
+        enabled = None if kind is None else kind != "disabled"
+        effort = thinking["effort"] if isinstance(thinking.get("effort"), str) else effort
+        keep = thinking["keep"] if isinstance(thinking.get("keep"), str) else None
+        budget = thinking["budget_tokens"] if isinstance(thinking.get("budget_tokens"), int) else None
+    elif thinking is not None:
+        raise InvalidInput('thinking must be an object such as {"type": "enabled"}', field="thinking")
+    if isinstance(template, dict):
+        for key in ("thinking", "enable_thinking"):
+            if enabled is None and isinstance(template.get(key), bool):
+                enabled = template[key]
+        if template.get("preserve_thinking") is True:
+            keep = keep or "all"
+        if effort is None and isinstance(template.get("thinking_effort"), str):
+            effort = template["thinking_effort"]
+    reasoning = body.get("reasoning")
+    if isinstance(reasoning, dict):
+        if effort is None and isinstance(reasoning.get("effort"), str):
+            effort = reasoning["effort"]
+        if enabled is None and isinstance(reasoning.get("enabled"), bool):
+            enabled = reasoning["enabled"]
+        if budget is None and isinstance(reasoning.get("max_tokens"), int):
+            budget = reasoning["max_tokens"]
+    if enabled is None and isinstance(body.get("enable_thinking"), bool):
+        enabled = body["enable_thinking"]
+    if effort in _OFF:
+        effort, enabled = None, False if enabled is None else enabled
+    return Thinking(enabled, effort, budget, keep)
+
+
+def _read_response_format(body: Json) -> ResponseFormat | None:
+    given = _object(body, "response_format")
+    if not given:
+        return None
+    match given.get("type"):
+        case "text" | "json_object" as kind:
+            return ResponseFormat(kind)
+        case "json_schema" if isinstance(inner := given.get("json_schema"), dict):
+            schema = inner.get("schema")
+            if schema is not None and not isinstance(schema, dict):
+                raise InvalidInput("the schema must be an object", field="response_format.json_schema.schema")
+            name, about, strict = inner.get("name"), inner.get("description"), inner.get("strict")
+            return ResponseFormat(
+                "json_schema",
+                name if isinstance(name, str) else None,
+                schema,
+                strict if isinstance(strict, bool) else None,
+                about if isinstance(about, str) else None,
+            )
+    raise InvalidInput(
+        "response_format.type must be text, json_object, or json_schema (with a json_schema beside it)",
+        field="response_format.type",
+    )
+
+
+def _read_include_usage(body: Json) -> bool | None:
+    return _switch(_object(body, "stream_options"), "include_usage")
+
+
+def _read_user(body: Json) -> str | None:
+    user = _word(body, "safety_identifier")
+    return user if user is not None else _word(body, "user")
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+
+def _as(key: str) -> Callable[[Any], Json]:
+    return lambda value: {} if value is None else {key: value}
+
+
+def _write_tool_choice(choice: ToolChoice | None) -> Json:
+    if choice is None:
+        return {}
+    if choice.mode == "tool":
+        return {"tool_choice": {"type": "function", "function": {"name": choice.name}}}
+    if choice.allowed is not None:
+        tools = [{"type": "function", "function": {"name": name}} for name in choice.allowed]
+        return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": tools}}}
+    return {"tool_choice": choice.mode}
+
+
+def _write_thinking(thinking: Thinking) -> Json:
+    """As OpenAI spells it; hosts that spell it otherwise have it put by their row."""
+    if thinking.enabled is False:
+        return {"reasoning_effort": "none"}
+    return {} if thinking.effort is None else {"reasoning_effort": thinking.effort}
+
+
+def _write_response_format(wanted: ResponseFormat | None) -> Json:
+    if wanted is None:
+        return {}
+    if wanted.kind != "json_schema":
+        return {"response_format": {"type": wanted.kind}}
+    said = {"description": wanted.description, "schema": wanted.schema, "strict": wanted.strict}
+    inner = {"name": wanted.name or "answer"} | {key: value for key, value in said.items() if value is not None}
+    return {"response_format": {"type": "json_schema", "json_schema": inner}}
+
+
+def _plain(key: str, read: Callable[[Json, str], Any]) -> Field:
+    return Field((key,), lambda body: read(body, key), _as(key))
+
+
+FIELDS: Final[dict[str, Field]] = {
+    # Those of `Sampling` are named by the way to them.
+    "tool_choice": Field(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
+    "parallel_calls": Field(
+        ("parallel_tool_calls",), lambda body: _switch(body, "parallel_tool_calls"), _as("parallel_tool_calls")
+    ),
+    "sampling.temperature": _plain("temperature", _number),
+    "sampling.top_p": _plain("top_p", _number),
+    "sampling.top_k": _plain("top_k", whole),
+    "sampling.presence_penalty": _plain("presence_penalty", _number),
+    "sampling.frequency_penalty": _plain("frequency_penalty", _number),
+    "sampling.seed": _plain("seed", whole),
+    "sampling.n": _plain("n", whole),
+    "sampling.max_tokens": Field(("max_completion_tokens", "max_tokens"), _read_max_tokens, _as("max_tokens")),
+    "sampling.stop": Field(("stop",), _read_stop, lambda stop: {"stop": list(stop)} if stop else {}, ()),
+    "thinking": Field(
+        ("thinking", "reasoning_effort", "chat_template_kwargs", "reasoning", "enable_thinking"),
+        _read_thinking,
+        _write_thinking,
+        Thinking(),
+    ),
+    "response_format": Field(("response_format",), _read_response_format, _write_response_format),
+    "stream": Field(("stream",), lambda body: _switch(body, "stream"), _as("stream")),
+    "include_usage": Field(
+        ("stream_options",),
+        _read_include_usage,
+        lambda wanted: {} if wanted is None else {"stream_options": {"include_usage": wanted}},
+    ),
+    "user": Field(("safety_identifier", "user"), _read_user, _as("user")),
+    "metadata": Field(
+        ("metadata",), lambda body: _object(body, "metadata"), lambda m: {"metadata": m} if m else {}, {}
+    ),
+    "cache_key": Field(("prompt_cache_key",), lambda body: _word(body, "prompt_cache_key"), _as("prompt_cache_key")),
+}
+assert Sampling.__struct_fields__ == tuple(name[9:] for name in FIELDS if name.startswith("sampling."))
+
+_FIELD_OF: Final = {key: name for name, field in FIELDS.items() for key in field.keys}
+_values: Final = attrgetter(*FIELDS)
+
+
+def fields_said(body: Json) -> set[str]:
+    """The names of the fields that a body says something about: few requests say more than three."""
+    return {_FIELD_OF[key] for key in body if key in _FIELD_OF}
+
+
+def values_of(request: Request) -> tuple[Any, ...]:
+    """The value of every field, in the order of `FIELDS`."""
+    values: tuple[Any, ...] = _values(request)
+    return values

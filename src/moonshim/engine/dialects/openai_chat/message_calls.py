@@ -1,0 +1,119 @@
+"""The entries of `tool_calls` become canonical calls, and the other way round.
+
+Each entry has a slot: None where the call says it all, `{"call": rest, "of": id}` with what
+is left of the entry without the call's own text, `{"raw": entry}` for what is no call.
+
+A call of a custom tool has one free text. Canonically that is `{"input": text}`, which is
+what a model that only knows functions writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Sequence
+from typing import Any, TypeAlias
+
+from moonshim.engine.formats.free_text import input_of
+from moonshim.engine.ids.spelling import standard_id
+from moonshim.engine.values.conversation import ToolCall
+from moonshim.engine.values.copies import copied
+from moonshim.engine.values.tool_calls import read_call
+
+__all__ = ["parse_calls", "render_calls"]
+
+Json: TypeAlias = dict[str, Any]
+
+
+def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[ToolCall], list[Json | None]]:
+    """The calls, with the canonical identifiers for their places, and a slot for every entry."""
+    calls, slots = list[ToolCall](), list[Json | None]()
+    for place, entry in enumerate(entries):
+        seen = read_call(entry) if place in call_ids else None
+        if seen is None:
+            slots.append({"raw": copied(entry)})
+            continue
+        wire_id = entry.get("id")
+        call = ToolCall(call_ids[place], seen.name, _said(entry), wire_id if isinstance(wire_id, str) else None)
+        calls.append(call)
+        slots.append(_call_slot(entry, call))
+    return calls, slots
+
+
+def render_calls(
+    calls: list[tuple[str | None, ToolCall]], slots: Sequence[Json | None], custom: Container[str] | None = None
+) -> list[Any]:
+    """The entries for these calls under these identifiers, in the order of the slots; calls without one come last.
+
+    `custom` tells which tools take one free text; None: those whose calls came that way.
+    """
+    left, out = list(reversed(calls)), list[Any]()
+    for slot in slots:
+        if slot is not None and "raw" in slot:
+            out.append(copied(slot["raw"]))
+        elif left:
+            wire_id, call = left.pop()
+            fits = _fits(slot, call, custom)
+            out.append(_patched_call(call, wire_id, slot or {}) if fits else _plain_call(call, wire_id, custom))
+    return out + [_plain_call(call, wire_id, custom) for wire_id, call in reversed(left)]
+
+
+def _plain_call(call: ToolCall, wire_id: str | None, custom: Container[str] | None = None) -> Json:
+    named: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
+    if custom is not None and call.name in custom:
+        return named | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
+    # What Kimi's hosts run themselves is called under a name that begins with a dollar, and has a type of its own.
+    kind = "builtin_function" if call.name.startswith("$") else "function"
+    return named | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _fits(slot: Json | None, call: ToolCall, custom: Container[str] | None) -> bool:
+    """Whether the slot is this call's, and of its kind: calls may have come and gone since."""
+    if slot is None or slot.get("of") != call.id:
+        return False
+    return custom is None or ("custom" in slot["call"]) == (call.name in custom)
+
+
+def _patched_call(call: ToolCall, wire_id: str | None, slot: Json) -> Json:
+    out: Json = copied(slot["call"])
+    if wire_id is not None:
+        out["id"] = wire_id
+    body, field = _where(out)
+    name = body.get("name")
+    if call.name != (name if isinstance(name, str) else ""):
+        body["name"] = call.name
+    if slot.get("text") or _said(out) != call.arguments:
+        body[field] = input_of(call.arguments) if field == "input" else call.arguments
+    return out
+
+
+def _said(entry: Json) -> str:
+    """The arguments of a call, as text."""
+    body, field = _where(entry)
+    value = body.get(field)
+    return _as_text({"input": value} if field == "input" and isinstance(value, str) else value)
+
+
+def _where(entry: Json) -> tuple[Json, str]:
+    """The object of an entry that has the name, and the field of it that has the arguments."""
+    for key, field in (("function", "arguments"), ("custom", "input")):
+        if isinstance(entry.get(key), dict):
+            return entry[key], field
+    return entry, "arguments"
+
+
+def _as_text(arguments: Any) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+
+
+def _call_slot(entry: Json, call: ToolCall) -> Json | None:
+    """What is left of the entry: the whole, without the text that the call itself has."""
+    if entry == _plain_call(call, call.wire_id):
+        return None
+    rest = copied(entry)
+    body, field = _where(rest)
+    if not isinstance(body.get(field), str):
+        return {"call": rest, "of": call.id}
+    del body[field]
+    return {"call": rest, "of": call.id, "text": True}

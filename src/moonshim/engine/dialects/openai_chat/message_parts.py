@@ -1,0 +1,166 @@
+"""The content of a chat message becomes canonical parts, and the other way round.
+
+Content is a string, a list of parts, null, or missing. A list keeps, beside the parts, a
+slot for each entry: None where the part says it all, otherwise what is left of the entry
+without it, so that fields nobody knows (`cache_control`) come back where they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from moonshim.engine.values.conversation import Media, Text
+from moonshim.engine.values.copies import copied
+from moonshim.errors import CannotExpress
+
+__all__ = ["DIALECT", "Content", "Slot", "parse_content", "render_content"]
+
+DIALECT: Final = "openai_chat"
+
+Content: TypeAlias = Text | Media
+Slot: TypeAlias = dict[str, Any] | None
+"""None; `{"text": fields}` for the other fields of a text; `{"raw": entry}` for an entry that is no part."""
+
+_BY_URL: Final[dict[str, Literal["image", "video"]]] = {"image_url": "image", "video_url": "video"}
+_DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+
+
+def parse_content(entries: list[Any]) -> tuple[list[Content], list[Slot]]:
+    """The parts of a content list, and a slot for every entry."""
+    parts, slots = list[Content](), list[Slot]()
+    for entry in entries:
+        part = _parse_entry(entry)
+        if part is None:
+            slots.append({"raw": copied(entry)})
+            continue
+        parts.append(part)
+        others = {k: copied(v) for k, v in entry.items() if k not in ("type", "text")}
+        slots.append({"text": others} if isinstance(part, Text) and others else None)
+    return parts, slots
+
+
+def render_content(parts: Sequence[Content], slots: Sequence[Slot] = ()) -> list[Any]:
+    """The content list for these parts, in the order of the slots; parts without a slot come last."""
+    left, out = list(reversed(parts)), list[Any]()
+    for slot in slots:
+        if slot is not None and "raw" in slot:
+            out.append(copied(slot["raw"]))
+        elif left:
+            part = left.pop()
+            others = copied(slot.get("text", {})) if slot is not None and isinstance(part, Text) else {}
+            out.append(_render_part(part) | others)
+    return out + [_render_part(part) for part in reversed(left)]
+
+
+def _parse_entry(entry: Any) -> Content | None:
+    if not isinstance(entry, dict):
+        return None
+    match entry.get("type"):
+        case "text" if isinstance(entry.get("text"), str):
+            return Text(entry["text"])
+        case ("image_url" | "video_url") as key:
+            return _parse_url(entry, key)
+        case "input_audio":
+            return _parse_audio(entry)
+        case "file":
+            return _parse_file(entry)
+    return None
+
+
+def _parse_url(entry: dict[str, Any], key: str) -> Media | None:
+    inner = entry.get(key)
+    # Some clients write the address itself where the protocol has an object around it.
+    address = inner.get("url") if isinstance(inner, dict) else inner
+    if not isinstance(address, str):
+        return None
+    media_type, data = _split_data_url(address)
+    return Media(
+        _BY_URL[key],
+        url=None if data is not None else address,
+        data=data,
+        media_type=media_type,
+        extras=_extras(entry, key, "url", "detail"),
+        detail=_text(inner, "detail"),
+    )
+
+
+def _parse_audio(entry: dict[str, Any]) -> Media | None:
+    inner = entry.get("input_audio")
+    if (
+        not isinstance(inner, dict)
+        or not isinstance(inner.get("data"), str)
+        or not isinstance(inner.get("format"), str)
+    ):
+        return None
+    return Media(
+        "audio",
+        data=inner["data"],
+        media_type=f"audio/{inner['format']}",
+        extras=_extras(entry, "input_audio", "data", "format"),
+    )
+
+
+def _parse_file(entry: dict[str, Any]) -> Media | None:
+    inner = entry.get("file")
+    address = inner.get("file_data") if isinstance(inner, dict) else None
+    if not isinstance(address, str):
+        return None  # by file_id: known to its host alone
+    media_type, data = _split_data_url(address)
+    # OpenRouter takes an address in the place of the data.
+    url = address if address.startswith(("https://", "http://")) else None
+    if data is None and url is None:
+        return None
+    extras = _extras(entry, "file", "file_data", "filename")
+    return Media("file", url, data, media_type, extras, name=_text(inner, "filename"))
+
+
+def _text(inner: Any, key: str) -> str | None:
+    value = inner.get(key) if isinstance(inner, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _split_data_url(address: str) -> tuple[str | None, str | None]:
+    found = _DATA_URL.fullmatch(address)
+    return (found[1], found[2]) if found else (None, None)
+
+
+def _extras(entry: dict[str, Any], key: str, *held: str) -> dict[str, Any]:
+    """What the entry says besides: around the inner object, in it, or that there is none."""
+    inner = entry[key]
+    kept: dict[str, Any] = {"outer": {k: copied(v) for k, v in entry.items() if k not in ("type", key)}}
+    if isinstance(inner, dict):
+        kept["inner"] = {k: copied(v) for k, v in inner.items() if k not in held or not isinstance(v, str)}
+    else:
+        kept["bare"] = True
+    kept = {name: value for name, value in kept.items() if value}
+    return {DIALECT: kept} if kept else {}
+
+
+def _render_part(part: Content) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    kept = part.extras.get(DIALECT)
+    kept = kept if isinstance(kept, dict) else {}
+    if part.data is not None and part.kind != "audio":
+        address = f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+    elif part.url is None and part.data is None:
+        raise CannotExpress(f"this {part.kind} is known to the host alone that it was given to")
+    else:
+        address = part.url or ""
+    inner: Any
+    match part.kind:
+        case "audio" if part.data is not None:
+            key, inner = "input_audio", {"data": part.data, "format": (part.media_type or "").removeprefix("audio/")}
+        case "image" | "video":
+            key, inner = f"{part.kind}_url", address if kept.get("bare") else {"url": address}
+        case "file" | "audio":
+            key, inner = "file", {"file_data": address}
+    if isinstance(inner, dict):
+        if part.detail is not None and part.kind in ("image", "video"):
+            inner["detail"] = part.detail
+        if part.name is not None and key == "file":
+            inner["filename"] = part.name
+        inner |= copied(kept.get("inner", {}))
+    return {"type": key, key: inner, **copied(kept.get("outer", {}))}

@@ -1,0 +1,364 @@
+"""Chat messages become canonical messages, and the other way round.
+
+Parsed and rendered again, a list of messages is equal to what it was, fields that nobody
+knows included. The parts of the canonical message always win: what is kept beside them
+in `Message.extras` (under the name of this dialect) only says how they were written.
+
+| kept | meaning |
+|---|---|
+| `fields` | fields as they came: unknown ones, and known ones whose value is no part (`content: null`) |
+| `omit` | fields that would be written and were not there |
+| `content` | the content was a list: its slots, see `message_parts` |
+| `calls` | the slots of `tool_calls`, see `message_calls` |
+| `refusal` | the text that came as `refusal`, because the content says nothing |
+| `reasoning` | under which names the reasoning came; the usual one is `reasoning_content` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS
+from moonshim.engine.dialects.openai_chat.message_calls import parse_calls, render_calls
+from moonshim.engine.dialects.openai_chat.message_parts import DIALECT, Content, parse_content, render_content
+from moonshim.engine.ids.mapper import ToolIdMapper, tool_id_strategy
+from moonshim.engine.ids.pairing import canonical_ids, pair
+from moonshim.engine.ids.spelling import standard_id
+from moonshim.engine.signing import is_sealed
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
+from moonshim.engine.values.copies import copied
+from moonshim.errors import CannotExpress, InvalidInput
+
+__all__ = ["parse_messages", "render_messages", "sole_signature"]
+
+Json: TypeAlias = dict[str, Any]
+
+_SPEAKERS: Final[dict[str, Speaker]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "human",
+    "assistant": "ai",
+    "tool": "tool",
+    "function": "tool",  # the protocol of 2023: its messages have no identifiers, and keep their fields
+}
+_ROLES: Final[dict[Speaker, str]] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
+_PLAIN_ROLES: Final = frozenset(role for speaker, role in _ROLES.items() if speaker != "tool")
+_REASONING: Final = ("reasoning_content", "reasoning")
+
+
+# --- dicts -> canonical -----------------------------------------------------------------------------------------
+
+
+def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
+    """Canonical messages, by value. Raises `InvalidInput` for what is no message at all.
+
+    Every call gets a canonical identifier of its own, also where two came under the same
+    one, and every result that of its call; identifiers as they came are kept beside them.
+    `after` is the conversation that the messages continue: its calls are answered, and
+    its identifiers are not given out again.
+
+    >>> parse_messages([{"role": "user", "content": "hi"}])
+    [Message(speaker='human', parts=(Text(text='hi'),), extras={})]
+    """
+    if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
+        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
+    listed = list(messages)
+    for position, message in enumerate(listed):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InvalidInput("a message must be an object with a role", field=f"messages[{position}]")
+    pairing, before = pair([*after, *listed]), len(after)
+    ids = canonical_ids(pairing, before)
+    names = [slot.name for slot in pairing.slots]
+    slot_at = {(seen.position - before, seen.place): s for seen, s in zip(pairing.seen, pairing.slot_of, strict=True)}
+    out = []
+    for position, message in enumerate(listed):
+        role, content = message["role"], message.get("content")
+        if len(message) == 2 and role in _PLAIN_ROLES and isinstance(content, str):
+            out.append(Message(_SPEAKERS[role], (Text(content),)))
+        elif role == "tool":
+            slot = slot_at[position, 0]
+            out.append(_parse_result(message, ids[slot], names[slot]))
+        else:
+            found = {place: ids[slot_at[position, place]] for place in _places(message, position, slot_at)}
+            out.append(_parse_message(message, found))
+    return out
+
+
+def _places(message: Json, position: int, slot_at: dict[tuple[int, int], int]) -> Iterable[int]:
+    calls = message.get("tool_calls")
+    return (n for n in range(len(calls)) if (position, n) in slot_at) if isinstance(calls, list) else ()
+
+
+def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
+    role, kept, fields = message["role"], Json(), dict(message)
+    speaker = _SPEAKERS.get(fields.pop("role"), "human")
+    parts: list[Part] = []
+    if speaker == "ai":
+        parts += _take_reasoning(fields, kept)
+    content = _take_content(fields, kept)
+    parts += content
+    if speaker == "ai":
+        parts += _take_refusal(fields, kept, content)
+    if call_ids:
+        calls, slots = parse_calls(fields.pop("tool_calls"), call_ids)
+        parts += calls
+        if any(slots):
+            kept["calls"] = slots
+        # Beside calls, no content is what would be written anyway.
+        kept.pop("omit", None)
+    if role != _ROLES[speaker]:
+        fields["role"] = role
+    return Message(speaker, tuple(parts), _extras(fields, kept))
+
+
+def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
+    kept, fields = Json(), dict(message)
+    del fields["role"]
+    content = _take_content(fields, kept)
+    wire_id, name = fields.get("tool_call_id"), fields.get("name")
+    if isinstance(wire_id, str):
+        del fields["tool_call_id"]
+    elif "tool_call_id" not in fields:
+        kept["omit"] = [*kept.get("omit", ()), "tool_call_id"]
+    result = ToolResult(
+        call_id,
+        name if isinstance(name, str) else call_name or None,
+        tuple(content),
+        wire_id=wire_id if isinstance(wire_id, str) else None,
+    )
+    return Message("tool", (result,), _extras(fields, kept))
+
+
+def _extras(fields: Json, kept: Json) -> Json:
+    if fields:
+        kept["fields"] = copied(fields)
+    return {DIALECT: kept} if kept else {}
+
+
+def _take_content(fields: Json, kept: Json) -> list[Content]:
+    content = fields.get("content")
+    if isinstance(content, str):
+        del fields["content"]
+        return [Text(content)]
+    if isinstance(content, list):
+        del fields["content"]
+        parts, kept["content"] = parse_content(content)
+        return parts
+    if "content" not in fields:
+        kept["omit"] = ["content"]
+    return []
+
+
+def _take_refusal(fields: Json, kept: Json, content: list[Content]) -> list[Text]:
+    """What the model said when it would not answer: its words, where the content has none."""
+    refusal = fields.get("refusal")
+    if not isinstance(refusal, str) or not refusal or any(isinstance(part, Text) and part.text for part in content):
+        return []
+    kept["refusal"] = fields.pop("refusal")
+    return [Text(refusal)]
+
+
+def _take_reasoning(fields: Json, kept: Json) -> list[Reasoning]:
+    texts = {key: fields[key] for key in _REASONING if isinstance(fields.get(key), str)}
+    details = fields.get("reasoning_details")
+    if not isinstance(details, list) or not all(isinstance(one, dict) for one in details):
+        details = []
+    if not texts and not details:
+        return []
+    text = next(iter(texts.values())) if texts else _text_of_details(details)
+    keys = [key for key, value in texts.items() if value == text]
+    for key in keys:
+        del fields[key]
+    if details:
+        del fields["reasoning_details"]
+    if keys != ["reasoning_content"]:
+        kept["reasoning"] = keys
+    signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
+    if details and details[-1] == _signed(signature):
+        # Our own way to hand a signature of another dialect to a client.
+        details = details[:-1]
+    return [Reasoning(text, signature, tuple(copied(details)))]
+
+
+def _signed(signature: str | None) -> Json:
+    """The entry of `reasoning_details` that says nothing but a signature."""
+    return {"type": "reasoning.text", "signature": signature}
+
+
+def _text_of_details(details: list[Json]) -> str:
+    texts = (one.get("text", one.get("summary")) for one in details)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+# --- canonical -> dicts -----------------------------------------------------------------------------------------
+
+
+def render_messages(
+    messages: Sequence[Message],
+    *,
+    mapper: ToolIdMapper | None = None,
+    format: str | None = None,
+    custom: Container[str] | None = None,
+    tokens: bool = True,
+) -> list[Json]:
+    """Chat messages, by value.
+
+    Identifiers go back as they came; those that never were on a wire become `call_*`. With
+    a `mapper` they are what it says, and with a `format` what the mapper for that tool
+    format says. `custom` names the tools that take one free text (None: those whose calls
+    came that way); `tokens`: whether signatures of our own may go out. `CannotExpress` is
+    raised for what the protocol has no place for.
+
+    >>> history = parse_messages(
+    ...     [{"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "ls", "arguments": "{}"}}]}]
+    ... )
+    >>> render_messages(history)[0]["tool_calls"][0]["id"]
+    'x'
+    >>> render_messages(history, format="kimi")[0]["tool_calls"][0]["id"]
+    'functions.ls:0'
+    """
+    ids = _Identifiers(messages, mapper, format, custom, tokens=tokens)
+    return [out for position, message in enumerate(messages) for out in _render_message(message, position, ids)]
+
+
+class _Identifiers:
+    """Which identifier to write where; None stands for one that came without, and was not given one since."""
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        mapper: ToolIdMapper | None,
+        format: str | None,
+        custom: Container[str] | None = None,
+        *,
+        tokens: bool = True,
+    ) -> None:
+        self.custom = custom
+        self.tokens = tokens
+        self._mapper = mapper
+        self._own = None if mapper is not None or format is None else tool_id_strategy(format).create_mapper(messages)
+        calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
+        self._wire = {call.id: call.wire_id for call in calls if call.wire_id is not None}
+
+    def of(self, part: ToolCall | ToolResult, position: int, place: int) -> str | None:
+        if self._own is not None:
+            # Better than asking: one message may stand at two places of a history.
+            return self._own.at(position, place)
+        if self._mapper is None:
+            return part.wire_id
+        if isinstance(part, ToolCall):
+            return self._mapper.resolve_tool_call_id(part)
+        return self._mapper.resolve_tool_response_id(part)
+
+    def made(self, result: ToolResult) -> str:
+        """For a result that came without one: what its call has."""
+        return self._wire.get(result.call_id) or standard_id(result.call_id)
+
+
+def _render_message(message: Message, position: int, ids: _Identifiers) -> list[Json]:
+    if message.is_one_text and DIALECT not in message.extras and message.speaker != "tool":
+        return [{"role": _ROLES[message.speaker], "content": cast(Text, message.parts[0]).text}]
+    kept = message.extras.get(DIALECT)
+    kept = kept if isinstance(kept, dict) else {}
+    results, body = list[Json](), list[tuple[int, Part]]()
+    for place, part in enumerate(message.parts):
+        if isinstance(part, ToolResult):
+            results.append(_render_result(part, ids.of(part, position, place), kept, ids))
+        else:
+            body.append((place, part))
+    if message.speaker == "tool" and "role" not in kept.get("fields", {}):
+        if body:
+            raise CannotExpress("only results may stand in a message of role tool", field=f"messages[{position}]")
+        return results
+    if results and not body:
+        return results
+    out = _render_body(message.speaker, body, kept, position, ids)
+    # The results of a human turn answer the turn before it.
+    return [out, *results] if message.speaker == "ai" else [*results, out]
+
+
+def _render_result(result: ToolResult, wire_id: str | None, kept: Json, ids: _Identifiers) -> Json:
+    out: Json = {"role": "tool"}
+    if wire_id is not None:
+        out["tool_call_id"] = wire_id
+    elif not _says("tool_call_id", kept):
+        out["tool_call_id"] = ids.made(result)
+    _put_content(out, result.parts, kept, "")
+    return _with_fields(out, kept)
+
+
+def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, position: int, ids: _Identifiers) -> Json:
+    out: Json = {"role": _ROLES[speaker]}
+    calls = [(ids.of(part, position, place), part) for place, part in body if isinstance(part, ToolCall)]
+    reasoning = [part for _, part in body if isinstance(part, Reasoning)]
+    if speaker != "ai" and (calls or reasoning):
+        raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
+    content = [part for _, part in body if isinstance(part, (Text, Media))]
+    refusal = kept.get("refusal")
+    if speaker == "ai" and isinstance(refusal, str) and content and content[-1] == Text(refusal):
+        out["refusal"] = refusal
+        content.pop()
+    _put_content(out, content, kept, None if calls else "")
+    if reasoning:
+        # What was redacted is a piece without a text.
+        text = "\n".join(part.text for part in reasoning if part.text)
+        fields = [part.field for part in reasoning if part.field is not None]
+        details = [copied(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
+        for field in fields[:1] or kept.get("reasoning", ["reasoning_content"]):
+            if field == "reasoning_details":
+                details = with_text(details, text)
+            else:
+                out[field] = text
+        if (signature := sole_signature(reasoning)) and (ids.tokens or not is_sealed(signature)):
+            details.append(_signed(signature))
+        out |= {"reasoning_details": details} if details else {}
+    slots = kept.get("calls", ())
+    if calls or slots:
+        out["tool_calls"] = render_calls(calls, slots, ids.custom)
+    return _with_fields(out, kept)
+
+
+def _holds_token(entry: Json) -> bool:
+    """Whether an entry of `reasoning_details` has a token of ours in it, which is not for a host to see."""
+    return any(is_sealed(value) for value in entry.values())
+
+
+def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:
+    """The signature that the details do not say; None where several pieces are joined, which nobody has signed."""
+    said = [part for part in reasoning if part.text or part.signature]
+    if len(said) != 1 or any("signature" in one for part in reasoning for one in part.details):
+        return None
+    return said[0].signature
+
+
+def with_text(details: list[Json], text: str) -> list[Json]:
+    """Entries of `reasoning_details` that say this text: where one has the form for it and no text, there."""
+    if not text or any(isinstance(one.get(key), str) for one in details for key in ("text", "summary")):
+        return details
+    for place, one in enumerate(details):
+        if key := TEXT_KEYS.get(str(one.get("type"))):
+            return [*details[:place], {**one, key: text}, *details[place + 1 :]]
+    return [{"type": "reasoning.text", "text": text}, *details]
+
+
+def _put_content(out: Json, parts: Sequence[Content], kept: Json, empty: str | None) -> None:
+    if "content" in kept:
+        out["content"] = render_content(parts, kept["content"])
+    elif len(parts) == 1 and isinstance(parts[0], Text):
+        out["content"] = parts[0].text
+    elif parts:
+        out["content"] = render_content(parts)
+    elif empty is not None and not _says("content", kept):
+        # A call may stand without any content; hosts refuse an empty one beside it.
+        out["content"] = empty
+
+
+def _says(key: str, kept: Json) -> bool:
+    return key in kept.get("omit", ()) or key in kept.get("fields", {})
+
+
+def _with_fields(out: Json, kept: Json) -> Json:
+    """Add the fields as they came, except where a part has something to say by now."""
+    fields = kept.get("fields", {})
+    return out | {key: copied(value) for key, value in fields.items() if key == "role" or key not in out}

@@ -1,0 +1,183 @@
+"""A Chat request becomes a canonical request, and the other way round, unchanged in all that Chat can say."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_chat.fields import FIELDS, Json, fields_said, values_of
+from moonshim.engine.dialects.openai_chat.message_checks import check_messages
+from moonshim.engine.dialects.openai_chat.message_parts import DIALECT
+from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
+from moonshim.engine.dialects.openai_chat.tools import parse_tool, render_tool
+from moonshim.engine.dialects.protocol import with_put
+from moonshim.engine.signing import Sealer, SealUnknown, is_sealed
+from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Sampling, Tool, ToolResult
+from moonshim.errors import CannotExpress, InvalidInput
+
+__all__ = ["left_behind", "parse_request", "render_request"]
+
+_KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIELDS.values() for key in field.keys)})
+
+
+def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+
+    >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Sealer())
+    >>> request.model, request.messages[0].speaker
+    ('kimi-k3', 'human')
+    """
+    if not isinstance(body, dict):
+        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidInput("model must be a string", field="model")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidInput("messages must be a list of at least one message", field="messages")
+    check_messages(messages)
+    changes: list[Change] = []
+    said = fields_said(body)
+    values = {name: FIELDS[name].read(body) for name in FIELDS if name in said}
+    sampling = Sampling(**{name[9:]: values.pop(name) for name in said if name.startswith("sampling.")})
+    fields = {key: value for key, value in body.items() if key not in ("messages", "tools")}
+    request = Request(
+        model=model,
+        messages=tuple(_opened(one, place, sealer, changes) for place, one in enumerate(parse_messages(messages))),
+        tools=_parse_tools(body),
+        sampling=sampling,
+        places=tuple(f"messages[{place}]" for place in range(len(messages))),
+        extras={DIALECT: {"fields": fields, "has_tools": "tools" in body}},
+        **values,
+    )
+    return request, changes
+
+
+def _opened(message: Message, place: int, sealer: Sealer, changes: list[Change]) -> Message:
+    """The message with what our own signature stands for; a client has one when its history came from elsewhere."""
+    part = message.parts[0] if message.parts else None
+    if not isinstance(part, Reasoning) or not is_sealed(part.signature):
+        return message
+    where = f"messages[{place}].reasoning_details"
+    try:
+        sealed = sealer.open(part.signature or "", field=where)
+    except SealUnknown:
+        changes.append(Change("seal_unknown", "a signature made under another key says nothing here: left out", where))
+        return replace(message, parts=(replace(part, signature=None), *message.parts[1:]))
+    opened = Reasoning(part.text or sealed.text or "", sealed.signature, sealed.details, sealed.field)
+    return replace(message, parts=(opened, *message.parts[1:]))
+
+
+def render_request(request: Request) -> tuple[Json, list[Change]]:
+    """The body that makes this request, and what Chat cannot say of it."""
+    kept = request.extras.get(DIALECT)
+    kept = kept if isinstance(kept, dict) else {}
+    came: Json = kept.get("fields", {})
+    changes: list[Change] = []
+    body: Json = {"model": request.model}
+    body |= {key: value for key, value in came.items() if key not in _KNOWN}
+    came_in = fields_said(came)
+    for (name, field), value in zip(FIELDS.items(), values_of(request), strict=True):
+        if name not in came_in and value == field.empty:
+            continue
+        said = {key: came[key] for key in field.keys if key in came}
+        if said and field.read(came) == value:
+            body |= said
+        elif name == "sampling.top_k" and value is not None:
+            changes.append(Change("cannot_say", "Chat has no top_k", "top_k"))
+        else:
+            body |= _rewritten(field.write(value), said)
+    custom = frozenset(tool.name for tool in request.tools or () if tool.kind == "custom")
+    body["messages"] = render_messages(
+        request.messages, custom=custom if request.tools is not None else None, tokens=False
+    )
+    if request.tools is not None and ("functions" not in came or _parse_tools(came) != request.tools):
+        body["tools"] = _render_tools(request.tools, changes)
+    elif kept.get("has_tools"):
+        body["tools"] = None
+    changes += _unsaid(request) + _unsaid_thinking(request, body)
+    return with_put(body, request.put), changes
+
+
+def _rewritten(fresh: Json, said: Json) -> Json:
+    """A field written fresh; what stood beside it in an object stays (`stream_options`)."""
+    key = next(iter(fresh), None)
+    if key == "stream_options" and isinstance(said.get(key), dict):
+        return {key: said[key] | fresh[key]}
+    if key == "max_tokens" and "max_completion_tokens" in said:
+        return {"max_completion_tokens": fresh[key]}
+    return fresh
+
+
+def _parse_tools(body: Json) -> tuple[Tool, ...] | None:
+    tools, functions = body.get("tools"), body.get("functions")
+    if tools is None and isinstance(functions, list):
+        # The protocol of 2023: the same, without a type around it.
+        tools = [{"type": "function", "function": function} for function in functions]
+    if tools is None:
+        return None
+    if not isinstance(tools, list):
+        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
+    return tuple(parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
+
+
+def _render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
+    out = []
+    for place, tool in enumerate(tools):
+        rendered = render_tool(tool)
+        if rendered is None:
+            changes.append(
+                Change("cannot_say", f"Chat has no tool that is run by the host: {tool.name}", f"tools[{place}]")
+            )
+        else:
+            out.append(rendered)
+    return out
+
+
+def _unsaid(request: Request) -> list[Change]:
+    changes = []
+    for place, message in enumerate(request.messages):
+        if message.is_one_text:
+            continue
+        where = request.places[place] if place < len(request.places) else f"messages[{place}]"
+        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+        unsigned = [part for part in thoughts if not any("signature" in one for one in part.details)]
+        if any(part.signature for part in unsigned) and sole_signature(thoughts) is None:
+            changes.append(Change("cannot_say", "Chat has no place for the signature of reasoning", where))
+        failed = [part for part in message.parts if isinstance(part, ToolResult) and part.is_error]
+        changes += [Change("cannot_say", "Chat has no mark for a failed tool; its text tells", where) for _ in failed]
+    return changes
+
+
+def _unsaid_thinking(request: Request, body: Json) -> list[Change]:
+    """Chat has a word for how hard to think, none for thinking itself or for a budget of tokens."""
+    wanted, keys = request.thinking, FIELDS["thinking"].keys
+    if (wanted.enabled is not True and wanted.budget is None) or any(key in body or key in request.put for key in keys):
+        return []
+    return [Change("cannot_say", "Chat has no word for thinking itself, or for a budget of it", "thinking")]
+
+
+def left_behind(request: Request) -> tuple[Request, list[Change]]:
+    """The request for a host of another dialect, and what that host is not told."""
+    fields: Json = request.extras.get(DIALECT, {}).get("fields", {})
+    changes = [
+        Change("cannot_say", f"{key} is a field of Chat alone", key)
+        for key, value in fields.items()
+        if key not in _KNOWN and key != "functions" and value is not None
+    ]
+    for place, message in enumerate(request.messages):
+        kept, where = message.extras.get(DIALECT, {}), f"messages[{place}]"
+        for slot in kept.get("content", ()):
+            if slot is not None and isinstance(entry := slot.get("raw"), dict):
+                if entry.get("type") == "file":
+                    raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
+                changes.append(Change("cannot_say", f"a part of type {entry.get('type')} is Chat's alone", where))
+        said = _ELSEWHERE | {"name"} if message.speaker == "tool" else _ELSEWHERE
+        alone = [key for key, value in kept.get("fields", {}).items() if value is not None and key not in said]
+        changes += [Change("cannot_say", f"{key} of a message is a field of Chat alone", where) for key in alone]
+    return request, changes
+
+
+_ELSEWHERE: Final = frozenset({"role", "content", "partial", "function_call", "tool_calls", "refusal", "annotations"})
+"""Fields of a message that say nothing by themselves, or that other dialects say otherwise."""

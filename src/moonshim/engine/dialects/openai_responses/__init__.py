@@ -1,0 +1,7 @@
+"""The protocol of OpenAI's Responses, which Codex speaks."""
+
+from moonshim.engine.dialects.openai_responses.completed import completed_in, said_items
+from moonshim.engine.dialects.openai_responses.dialect import OPENAI_RESPONSES
+from moonshim.engine.dialects.openai_responses.references import continued, left_behind, resolve_references
+
+__all__ = ["OPENAI_RESPONSES", "completed_in", "continued", "left_behind", "resolve_references", "said_items"]

@@ -1,0 +1,201 @@
+"""The content of a message, or the output of a tool, becomes canonical parts, and the other way round.
+
+Content is a string, a list of entries, null, or missing. Nothing is noted about how it was
+written: the content itself is kept, and read again when it is to be written. What still says
+what its part says is written as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from moonshim.engine.dialects.openai_responses.alignment import align
+from moonshim.engine.values.conversation import Media, Part, Speaker, Text
+from moonshim.errors import InvalidInput
+
+__all__ = [
+    "DIALECT",
+    "TEXT_TYPES",
+    "Content",
+    "Json",
+    "parse_content",
+    "parse_entries",
+    "render_content",
+    "render_entry",
+]
+
+DIALECT: Final = "openai_responses"
+
+Json: TypeAlias = dict[str, Any]
+Content: TypeAlias = Text | Media
+TextType: TypeAlias = Literal["input_text", "output_text"]
+
+TEXT_TYPES: Final[dict[Speaker, TextType]] = {
+    "human": "input_text",
+    "system": "input_text",
+    "tool": "input_text",
+    "ai": "output_text",
+}
+_TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+_DATA_URL: Final = re.compile(r"data:([^;,]+);base64,")
+_MEDIA: Final[dict[str, Literal["image", "file", "audio"]]] = {
+    "input_image": "image",
+    "input_file": "file",
+    "input_audio": "audio",
+}
+_MEDIA_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "image": ("type", "image_url", "detail"),
+    "file": ("type", "file_data", "file_url", "filename", "detail"),
+    "audio": ("type", "input_audio"),
+}
+"""Which fields of an entry its part says; all others are kept in the part's extras."""
+
+
+# --- entries -> parts -------------------------------------------------------------------------------------------
+
+
+def parse_content(content: Any, where: str) -> list[Content]:
+    """The parts of content; what is no part (`file_id`, a type that nobody knows) is passed over.
+
+    >>> parse_content("hi", "input[0].content")
+    [Text(text='hi')]
+    """
+    return [part for part in parse_entries(content, where) if part is not None]
+
+
+def parse_entries(content: Any, where: str) -> list[Content | None]:
+    """A part for every entry, None for one that is no part. A string is one entry."""
+    if isinstance(content, str):
+        return [Text(content)]
+    if content is None:
+        return []
+    if not isinstance(content, list):
+        raise InvalidInput(f"content must be a string or a list, not {type(content).__name__}", field=where)
+    return [_parse_entry(entry, where, number) for number, entry in enumerate(content)]
+
+
+def _parse_entry(entry: Any, where: str, number: int) -> Content | None:
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    if not isinstance(kind, str):
+        raise InvalidInput("a part of content must be an object with a type", field=f"{where}[{number}]")
+    key = _TEXTS.get(kind)
+    if key is not None:
+        text = entry.get(key)
+        if not isinstance(text, str):
+            raise InvalidInput(f"{key} must be a string", field=f"{where}[{number}].{key}")
+        return Text(text)
+    media = _MEDIA.get(kind)
+    return None if media is None else _parse_media(entry, media)
+
+
+def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media | None:
+    if kind == "audio":
+        return _parse_audio(entry)
+    address = entry.get("image_url" if kind == "image" else "file_data")
+    if isinstance(address, dict):
+        address = address.get("url")  # as Chat has it: some clients write it here too
+    data, media_type, url = None, None, None
+    if isinstance(address, str):
+        found = _DATA_URL.match(address)
+        if found is not None:
+            media_type, data = found[1], address[found.end() :]
+        elif kind == "image":
+            url = address
+        else:
+            data = address
+    elif kind == "file" and isinstance(entry.get("file_url"), str):
+        url = entry["file_url"]
+    else:
+        return None  # by file_id: known to its host alone
+    name, detail = entry.get("filename"), entry.get("detail")
+    return Media(
+        kind,
+        url,
+        data,
+        media_type,
+        _others(entry, kind),
+        name if isinstance(name, str) else None,
+        detail if isinstance(detail, str) else None,
+    )
+
+
+def _parse_audio(entry: Json) -> Media | None:
+    match entry.get("input_audio"):
+        case {"data": str(data), "format": str(format)}:
+            return Media("audio", None, data, f"audio/{format}", _others(entry, "audio"))
+    return None
+
+
+def _others(entry: Json, kind: str) -> Json:
+    known = _MEDIA_FIELDS[kind]
+    others = {key: value for key, value in entry.items() if key not in known}
+    return {DIALECT: others} if others else {}
+
+
+# --- parts -> entries -------------------------------------------------------------------------------------------
+
+
+def render_content(parts: Sequence[Part], came: Any, text_type: TextType) -> tuple[Any, list[Media]]:
+    """The content for these parts, as it came as far as it still says them; and the media that have no form here.
+
+    >>> render_content([Text("hi")], "ho", "input_text")
+    ('hi', [])
+    >>> render_content([Text("hi")], None, "input_text")
+    ([{'type': 'input_text', 'text': 'hi'}], [])
+    """
+    if isinstance(came, str) and len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].text, []
+    if not isinstance(came, list):
+        return _rendered([(None, part) for part in parts], text_type)
+    said = parse_entries(came, "")
+    if [part for part in said if part is not None] == list(parts):
+        return came, []
+    pairs = [(None if place is None else came[place], part) for place, part in align(said, parts)]
+    return _rendered(pairs, text_type)
+
+
+def _rendered(pairs: list[tuple[Any, Part | None]], text_type: TextType) -> tuple[list[Any], list[Media]]:
+    entries, unsaid = list[Any](), list[Media]()
+    for came, part in pairs:
+        entry = came if part is None else render_entry(part, came, text_type)
+        if entry is None and isinstance(part, Media):
+            unsaid.append(part)
+        elif entry is not None:
+            entries.append(entry)
+    return entries, unsaid
+
+
+def render_entry(part: Part, came: Any, text_type: TextType) -> Json | None:
+    """The entry for a part; None where Responses has none. What stood beside an old text stays."""
+    if isinstance(part, Text):
+        if not isinstance(came, dict):
+            return {"type": text_type, "text": part.text}
+        key = _TEXTS[came["type"]]
+        return came if came[key] == part.text else {**came, key: part.text}
+    if not isinstance(part, Media) or text_type == "output_text":
+        return None
+    if isinstance(came, dict) and _parse_entry(came, "", 0) == part:
+        return came
+    others = part.extras.get(DIALECT)
+    entry = _render_media(part)
+    return None if entry is None else {**entry, **(others if isinstance(others, dict) else {})}
+
+
+def _render_media(part: Media) -> Json | None:
+    address = part.url
+    if part.data is not None:
+        address = f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+    match part.kind:
+        case "image" if address is not None:
+            out: Json = {"type": "input_image", "image_url": address}
+            return out | ({"detail": part.detail} if part.detail is not None else {})
+        case "file" if address is not None:
+            out = {"type": "input_file", "file_data" if part.data is not None else "file_url": address}
+            out |= {"filename": part.name} if part.name is not None else {}
+            return out | ({"detail": part.detail} if part.detail is not None else {})
+        case "audio" if part.data is not None:
+            format = (part.media_type or "").removeprefix("audio/")
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": format}}
+    return None

@@ -1,0 +1,189 @@
+"""Events become the payloads of a Responses stream, or one whole response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, assert_never
+
+from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.dialects.openai_responses.encode_items import OutputItem, open_item
+from moonshim.engine.dialects.openai_responses.response_object import echo, response_id, write_error, write_usage
+from moonshim.engine.dialects.protocol import NUMBER, TEXT, Reply, Template
+from moonshim.engine.values.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+    Opaque,
+    Repaired,
+    Started,
+)
+
+__all__ = ["ResponsesEncoder", "encode_response"]
+
+_BlockEvent: TypeAlias = BlockOpened | BlockDelta | BlockSigned | BlockClosed
+_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponsesEncoder:
+    """Writes one answer: created, each block as an item of its own, and one ending with the whole output.
+
+    Events are numbered from 0 and items from 0, in the order they opened; identifiers
+    are made of the host's own for the answer, so that the same answer has the same.
+
+    One item is open at a time, as in OpenAI's own streams: agno gives each delta to the item
+    that was added last. Events of another block wait until the open one is closed.
+    """
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._number = 0
+        self._object: Json = {}
+        self._items: list[OutputItem] = []
+        self._open: int | None = None
+        """The block that is open; its item is the last."""
+        self._waiting: dict[int, list[_BlockEvent]] = {}
+
+    def feed(self, event: Event) -> list[Json]:
+        """The payloads that tell this event."""
+        match event:
+            case Started():
+                return self._start(event)
+            case BlockOpened() | BlockDelta() | BlockSigned() | BlockClosed():
+                return self._in_turn(event)
+            case Finished() | Failed():
+                return [*self._started(), *self._close_all(), *self._end(event)]
+            case Repaired() | Opaque():
+                return []
+            case _:
+                assert_never(event)
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block is told; its item keeps the text, and its number is the next one."""
+        if self._open != index:
+            return None
+        item = self._items[-1]
+        pieces, payload = item.pieces, item.piece(TEXT)
+        if payload is None or not pieces:
+            return None
+        number, self._number = self._number, NUMBER
+        (payload,) = self._placed([payload])
+        self._number = number
+
+        def count(text: str) -> int:
+            pieces.append(text)
+            number = self._number
+            self._number = number + 1
+            return number
+
+        return Template(payload, count)
+
+    def _start(self, started: Started) -> list[Json]:
+        if self._object:
+            return []
+        self._object = {
+            "id": response_id(self._reply.id if self._reply.is_named else started.id or self._reply.id),
+            "object": "response",
+            "created_at": self._reply.created if started.created is None else started.created,
+            "completed_at": None,
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "model": self._reply.model,
+            "output": [],
+            **echo(self._reply.request),
+            "usage": None,
+        }
+        return self._numbered(
+            [{"type": f"response.{word}", "response": self._object} for word in ("created", "in_progress")]
+        )
+
+    def _started(self) -> list[Json]:
+        return [] if self._object else self._start(Started())
+
+    def _in_turn(self, event: _BlockEvent) -> list[Json]:
+        if self._open is not None and self._open != event.index:
+            self._waiting.setdefault(event.index, []).append(event)
+            return []
+        out = self._write(event)
+        while self._open is None and self._waiting:
+            out += self._write_waiting()
+        return out
+
+    def _write_waiting(self) -> list[Json]:
+        """Everything that waits of the block that opened first."""
+        return [one for event in self._waiting.pop(next(iter(self._waiting))) for one in self._write(event)]
+
+    def _write(self, event: _BlockEvent) -> list[Json]:
+        match event:
+            case BlockOpened(index=index):
+                begin = self._started()
+                self._items.append(open_item(event, self._reply, f"{self._object['id'][5:]}_{len(self._items)}"))
+                self._open = index
+                return begin + self._placed(self._items[-1].opened())
+            case BlockDelta(text=text):
+                return self._placed(self._items[-1].grown(text))
+            case BlockSigned():
+                self._items[-1].signed(event)
+                return []
+            case BlockClosed(complete=complete):
+                self._open = None
+                return self._placed(self._items[-1].closed(complete=complete))
+            case _:
+                assert_never(event)
+
+    def _close_all(self) -> list[Json]:
+        """Blocks that are still open when an answer breaks off, and those that wait for them."""
+        out: list[Json] = []
+        while self._open is not None or self._waiting:
+            out += self._write_waiting() if self._open is None else self._write(BlockClosed(self._open, complete=False))
+        return out
+
+    def _end(self, ending: Finished | Failed) -> list[Json]:
+        status, changed = "completed", Json()
+        if isinstance(ending, Failed):
+            status, changed = "failed", {"error": write_error(ending)}
+        else:
+            reason = _INCOMPLETE.get(ending.reason)
+            if reason is not None:
+                status, changed = "incomplete", {"incomplete_details": {"reason": reason}}
+            elif self._reply.clock is not None:
+                changed["completed_at"] = max(int(self._reply.clock()), self._object["created_at"])
+            changed["usage"] = None if ending.usage is None else write_usage(ending.usage)
+        output = [item.whole for item in self._items]
+        return self._numbered(
+            [
+                {
+                    "type": f"response.{status}",
+                    "response": {**self._object, **changed, "status": status, "output": output},
+                }
+            ]
+        )
+
+    def _placed(self, payloads: list[Json]) -> list[Json]:
+        for payload in payloads:
+            payload["output_index"] = len(self._items) - 1
+        return self._numbered(payloads)
+
+    def _numbered(self, payloads: list[Json]) -> list[Json]:
+        for payload in payloads:
+            payload["sequence_number"] = self._number
+            self._number += 1
+        return payloads
+
+
+def encode_response(events: Sequence[Event], reply: Reply) -> Json:
+    """The whole response that these events tell: what the last payload of a stream has.
+
+    >>> encode_response([Finished("stop")], Reply(model="kimi-k3"))["status"]
+    'completed'
+    """
+    encoder, last = ResponsesEncoder(reply), Json()
+    for event in events:
+        for payload in encoder.feed(event):
+            last = payload
+    response: Json = last.get("response", {})
+    return response

@@ -1,0 +1,278 @@
+"""One block of an answer becomes one output item, and the events that tell it while it grows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.dialects.openai_responses.items import CALLS
+from moonshim.engine.dialects.openai_responses.names import plain_name
+from moonshim.engine.dialects.openai_responses.tools import kind_of
+from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.formats.free_text import InputReader
+from moonshim.engine.signing import Sealed
+from moonshim.engine.values.events import BlockOpened, BlockSigned
+from moonshim.engine.values.text_pieces import TextPieces
+from moonshim.engine.wire.json_codec import decode_object
+
+__all__ = ["OutputItem", "open_item"]
+
+
+class OutputItem(Protocol):
+    """An item that grows. Events come without their sequence number, and without the place of the item."""
+
+    pieces: TextPieces
+    """What was told so far."""
+
+    def opened(self) -> list[Json]: ...
+    def grown(self, text: str) -> list[Json]: ...
+    def piece(self, text: str) -> Json | None:
+        """What tells one more piece behind others; None where a piece is not told as it comes."""
+
+    def signed(self, signed: BlockSigned) -> None: ...
+    def closed(self, *, complete: bool) -> list[Json]: ...
+    @property
+    def whole(self) -> Json:
+        """The item as it stands."""
+
+
+def open_item(opened: BlockOpened, reply: Reply, tail: str) -> OutputItem:
+    """The item for a block; `tail` is what its identifier ends in."""
+    match opened.kind:
+        case "text":
+            return _Message(f"msg_{tail}")
+        case "reasoning":
+            return _Thought(f"rs_{tail}", reply)
+        case "call":
+            return _open_call(opened, reply, tail)
+
+
+def _added(item: Json) -> Json:
+    return {"type": "response.output_item.added", "item": item}
+
+
+def _done(item: Json) -> Json:
+    return {"type": "response.output_item.done", "item": item}
+
+
+def _status(complete: bool) -> str:
+    return "completed" if complete else "incomplete"
+
+
+class _Message:
+    """Text: a message of one part."""
+
+    def __init__(self, id: str) -> None:
+        self._id = id
+        self.pieces = TextPieces()
+        self._status = "in_progress"
+
+    def opened(self) -> list[Json]:
+        item = {**self.whole, "content": []}
+        return [_added(item), self._event("response.content_part.added", part=self._part(""))]
+
+    def grown(self, text: str) -> list[Json]:
+        self.pieces.append(text)
+        return [self.piece(text)]
+
+    def piece(self, text: str) -> Json:
+        return self._event("response.output_text.delta", delta=text, logprobs=[])
+
+    def signed(self, signed: BlockSigned) -> None:
+        pass
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        self._status, text = _status(complete), "".join(self.pieces)
+        return [
+            self._event("response.output_text.done", text=text, logprobs=[]),
+            self._event("response.content_part.done", part=self._part(text)),
+            _done(self.whole),
+        ]
+
+    @property
+    def whole(self) -> Json:
+        content = [self._part("".join(self.pieces))]
+        return {"id": self._id, "type": "message", "status": self._status, "content": content, "role": "assistant"}
+
+    def _part(self, text: str) -> Json:
+        return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+    def _event(self, type: str, **fields: object) -> Json:
+        return {"type": type, "item_id": self._id, "content_index": 0, **fields}
+
+
+class _Thought:
+    """Reasoning: a summary of one part, and all of it sealed, so that it survives clients that drop what they see.
+
+    It is sealed whether the client asked for it or not. One that did not ask keeps the
+    item as it came, or drops it whole; and what is to be kept is known before what will
+    be asked for next.
+    """
+
+    def __init__(self, id: str, reply: Reply) -> None:
+        self._id = id
+        self._reply = reply
+        self.pieces = TextPieces()
+        self._signed: BlockSigned | None = None
+        self._status = "in_progress"
+        self._token: str | None = None
+
+    def opened(self) -> list[Json]:
+        return [_added(self.whole)]
+
+    def grown(self, text: str) -> list[Json]:
+        if not text:
+            return []
+        first = not self.pieces
+        self.pieces.append(text)
+        begin = [self._event("response.reasoning_summary_part.added", part=_summary(""))] if first else []
+        return [*begin, self.piece(text)]
+
+    def piece(self, text: str) -> Json:
+        return self._event("response.reasoning_summary_text.delta", delta=text)
+
+    def signed(self, signed: BlockSigned) -> None:
+        self._signed = signed
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        signed, text = self._signed or BlockSigned(0), "".join(self.pieces)
+        self._token = self._reply.sealer.seal(Sealed(text, signed.signature, signed.details, signed.field))
+        self._status, out = _status(complete), list[Json]()
+        if self.pieces:
+            out.append(self._event("response.reasoning_summary_text.done", text=text))
+            out.append(self._event("response.reasoning_summary_part.done", part=_summary(text)))
+        return [*out, _done(self.whole)]
+
+    @property
+    def whole(self) -> Json:
+        summary = [_summary("".join(self.pieces))] if self.pieces else []
+        item = {"id": self._id, "type": "reasoning", "summary": summary, "status": self._status}
+        return item if self._token is None else {**item, "encrypted_content": self._token}
+
+    def _event(self, type: str, **fields: object) -> Json:
+        return {"type": type, "item_id": self._id, "summary_index": 0, **fields}
+
+
+def _summary(text: str) -> Json:
+    return {"type": "summary_text", "text": text}
+
+
+# --- calls ------------------------------------------------------------------------------------------------------
+
+
+def _open_call(opened: BlockOpened, reply: Reply, tail: str) -> OutputItem:
+    name = opened.name or ""
+    tool = reply.tools.get(name)
+    if tool is None:
+        tool = next((one for one in reply.request.tools or () if one.name == name and one.kind != "server"), None)
+    namespace, said = (None, name) if tool is None else plain_name(tool)
+    header: Json = {"call_id": opened.call_id or "", "name": said}
+    header |= {"namespace": namespace} if namespace is not None else {}
+    match kind_of(tool) if tool is not None else "function":
+        case "custom":
+            return _FreeCall(f"ctc_{tail}", header)
+        case "tool_search":
+            return _SearchCall(f"tsc_{tail}", header)
+        case _:
+            return _Call(f"fc_{tail}", header)
+
+
+class _Call:
+    """A call of a function.
+
+    One that broke off is never told as done: clients run what is done, and half a
+    command is another command.
+    """
+
+    _TYPE = "function_call"
+    _EVENT = "response.function_call_arguments"
+
+    def __init__(self, id: str, header: Json) -> None:
+        self._id = id
+        self._header = header
+        self.pieces = TextPieces()
+        self._status = "in_progress"
+
+    def opened(self) -> list[Json]:
+        return [_added(self.whole)]
+
+    def grown(self, text: str) -> list[Json]:
+        return self._told(text)
+
+    def signed(self, signed: BlockSigned) -> None:
+        pass
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        self._status = _status(complete)
+        if not complete:
+            return []
+        payload = {CALLS[self._TYPE].payload: "".join(self.pieces)}
+        return [{"type": f"{self._EVENT}.done", "item_id": self._id, **self._name(), **payload}, _done(self.whole)]
+
+    @property
+    def whole(self) -> Json:
+        payload = {CALLS[self._TYPE].payload: "".join(self.pieces)}
+        return {"id": self._id, "type": self._TYPE, "status": self._status, **payload, **self._header}
+
+    def _told(self, text: str) -> list[Json]:
+        if not text:
+            return []
+        self.pieces.append(text)
+        return [self._piece(text)]
+
+    def piece(self, text: str) -> Json | None:
+        return self._piece(text)
+
+    def _piece(self, text: str) -> Json:
+        return {"type": f"{self._EVENT}.delta", "item_id": self._id, "delta": text}
+
+    def _name(self) -> Json:
+        return {"name": self._header["name"]}
+
+
+class _FreeCall(_Call):
+    """A call of a custom tool: the one string among its arguments, taken out while it streams."""
+
+    _TYPE = "custom_tool_call"
+    _EVENT = "response.custom_tool_call_input"
+
+    def __init__(self, id: str, header: Json) -> None:
+        super().__init__(id, header)
+        self._reader = InputReader()
+
+    def grown(self, text: str) -> list[Json]:
+        return self._told(self._reader.feed(text))
+
+    def piece(self, text: str) -> None:
+        return None
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        return [*self._told(self._reader.close()), *super().closed(complete=complete)]
+
+    def _name(self) -> Json:
+        return {}
+
+
+class _SearchCall(_Call):
+    """A search for tools that the client runs itself: told whole, as its arguments are an object."""
+
+    _TYPE = "tool_search_call"
+
+    def __init__(self, id: str, header: Json) -> None:
+        super().__init__(id, {"call_id": header["call_id"], "execution": "client"})
+
+    def grown(self, text: str) -> list[Json]:
+        self.pieces.append(text)
+        return []
+
+    def piece(self, text: str) -> None:
+        return None
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        self._status = _status(complete)
+        return [_done(self.whole)] if complete else []
+
+    @property
+    def whole(self) -> Json:
+        asked = decode_object("".join(self.pieces).encode("utf-8", "surrogatepass"))
+        return {"id": self._id, "type": self._TYPE, "status": self._status, "arguments": asked or {}, **self._header}

@@ -1,0 +1,50 @@
+"""A problem becomes an error in the words of OpenAI's API, with the phrases that clients act on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.errors import Problem, ProblemKind
+
+__all__ = ["render_problem"]
+
+_WORDS: Final[dict[ProblemKind, tuple[str, str | None]]] = {
+    "invalid_request": ("invalid_request_error", None),
+    "context_overflow": ("invalid_request_error", "context_length_exceeded"),
+    "too_large": ("invalid_request_error", "request_too_large"),
+    "authentication": ("authentication_error", "invalid_api_key"),
+    "permission": ("permission_error", "permission_denied"),
+    "not_found": ("invalid_request_error", "model_not_found"),
+    "rate_limit": ("rate_limit_exceeded", "rate_limit_exceeded"),
+    "quota": ("insufficient_quota", "insufficient_quota"),
+    "overloaded": ("server_error", "overloaded"),
+    "timeout": ("server_error", "timeout"),
+    "server": ("server_error", "server_error"),
+}
+"""Type and code. An overload is no `server_is_overloaded`: with that code Codex gives up instead of asking again."""
+_FIXED: Final = frozenset({"context_overflow", "rate_limit", "quota"})
+"""Clients act on these codes, so the host's own does not take their place."""
+_OVERFLOW: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
+
+
+def render_problem(problem: Problem) -> Json:
+    """The error that a client of Responses gets.
+
+    >>> render_problem(Problem(status=400, kind="context_overflow", message="too long"))["error"]["code"]
+    'context_length_exceeded'
+    """
+    type, code = _WORDS[problem.kind]
+    if problem.kind not in _FIXED and problem.code is not None:
+        code = problem.code
+    error: Json = {"message": _message(problem), "type": type, "param": problem.param, "code": code}
+    return {"error": error | ({"request_id": problem.request_id} if problem.request_id else {})}
+
+
+def _message(problem: Problem) -> str:
+    if problem.kind == "context_overflow" and "exceeds the context window" not in problem.message:
+        return f"{_OVERFLOW} ({problem.message})" if problem.message else _OVERFLOW
+    if problem.kind == "rate_limit" and problem.retry_after is not None and "try again in" not in problem.message:
+        # Codex reads the wait from this sentence.
+        return f"{problem.message} Please try again in {problem.retry_after:g}s."
+    return problem.message

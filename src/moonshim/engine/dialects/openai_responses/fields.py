@@ -1,0 +1,187 @@
+"""The fields of a Responses request besides its input and tools: read into canonical values, and written from them.
+
+A field that still says what the request says is written as it came. One that was changed is
+written fresh, with what stood beside it (`text.verbosity`, `reasoning.summary`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking
+from moonshim.engine.wire.json_fields import typed, whole
+from moonshim.errors import InvalidInput
+
+__all__ = ["FIELDS", "Field", "unsayable"]
+
+
+class Field(Struct, frozen=True):
+    """One canonical value: where it lives in a request, and how a body says it."""
+
+    keys: tuple[str, ...]
+    read: Callable[[Json], Any]
+    of: Callable[[Request], Any]
+    write: Callable[[Any, Json], Json]
+    """The fields that say a value, from it and the fields as they came."""
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def _number(key: str) -> Callable[[Json], Any]:
+    return lambda body: typed(body, key, (int, float), "a number")
+
+
+def _switch(key: str) -> Callable[[Json], Any]:
+    return lambda body: typed(body, key, (bool,), "true or false")
+
+
+def _word(key: str) -> Callable[[Json], Any]:
+    return lambda body: typed(body, key, (str,), "a string")
+
+
+def _read_max_tokens(body: Json) -> int | None:
+    return whole(body, "max_output_tokens")
+
+
+def _read_user(body: Json) -> str | None:
+    preferred: str | None = _word("safety_identifier")(body)
+    old: str | None = _word("user")(body)
+    return old if preferred is None else preferred
+
+
+def _read_metadata(body: Json) -> Json:
+    return typed(body, "metadata", (dict,), "an object") or {}
+
+
+def _read_thinking(body: Json) -> Thinking:
+    reasoning: Json = typed(body, "reasoning", (dict,), "an object") or {}
+    effort = typed(reasoning, "effort", (str,), "a string", "reasoning.")
+    return Thinking(enabled=False) if effort == "none" else Thinking(effort=effort)
+
+
+def _read_format(body: Json) -> ResponseFormat | None:
+    text: Json = typed(body, "text", (dict,), "an object") or {}
+    given: Json = typed(text, "format", (dict,), "an object", "text.") or {}
+    match given.get("type"):
+        case "text" | "json_object" as kind:
+            return ResponseFormat(kind)
+        case "json_schema":
+            where = "text.format."
+            return ResponseFormat(
+                "json_schema",
+                typed(given, "name", (str,), "a string", where),
+                typed(given, "schema", (dict,), "an object", where),
+                typed(given, "strict", (bool,), "true or false", where),
+                typed(given, "description", (str,), "a string", where),
+            )
+    if given:
+        raise InvalidInput("text.format.type must be text, json_object or json_schema", field="text.format.type")
+    return None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def _plain(key: str) -> Callable[[Any, Json], Json]:
+    return lambda value, came: {} if value is None else {key: value}
+
+
+def _write_user(user: str | None, came: Json) -> Json:
+    return {} if user is None else {"safety_identifier" if "safety_identifier" in came else "user": user}
+
+
+def _write_metadata(metadata: Json, came: Json) -> Json:
+    return {"metadata": metadata} if metadata else {}
+
+
+def _beside(came: Json, key: str, inner: str) -> Json:
+    value = came.get(key)
+    return {name: one for name, one in value.items() if name != inner} if isinstance(value, dict) else {}
+
+
+def _write_thinking(thinking: Thinking, came: Json) -> Json:
+    reasoning = _beside(came, "reasoning", "effort")
+    effort = "none" if thinking.enabled is False else thinking.effort
+    reasoning |= {"effort": effort} if effort is not None else {}
+    return {"reasoning": reasoning} if reasoning else {}
+
+
+def _write_format(format: ResponseFormat | None, came: Json) -> Json:
+    text = _beside(came, "text", "format")
+    if format is not None:
+        said: Json = {
+            "type": format.kind,
+            "name": format.name or ("answer" if format.kind == "json_schema" else None),
+            "schema": format.schema,
+            "strict": format.strict,
+            "description": format.description,
+        }
+        text["format"] = {key: value for key, value in said.items() if value is not None}
+    return {"text": text} if text else {}
+
+
+FIELDS: Final[dict[str, Field]] = {
+    "sampling.temperature": Field(
+        ("temperature",), _number("temperature"), lambda r: r.sampling.temperature, _plain("temperature")
+    ),
+    "sampling.top_p": Field(("top_p",), _number("top_p"), lambda r: r.sampling.top_p, _plain("top_p")),
+    "sampling.presence_penalty": Field(
+        ("presence_penalty",),
+        _number("presence_penalty"),
+        lambda r: r.sampling.presence_penalty,
+        _plain("presence_penalty"),
+    ),
+    "sampling.frequency_penalty": Field(
+        ("frequency_penalty",),
+        _number("frequency_penalty"),
+        lambda r: r.sampling.frequency_penalty,
+        _plain("frequency_penalty"),
+    ),
+    "sampling.max_tokens": Field(
+        ("max_output_tokens",), _read_max_tokens, lambda r: r.sampling.max_tokens, _plain("max_output_tokens")
+    ),
+    "parallel_calls": Field(
+        ("parallel_tool_calls",),
+        _switch("parallel_tool_calls"),
+        lambda r: r.parallel_calls,
+        _plain("parallel_tool_calls"),
+    ),
+    "stream": Field(("stream",), _switch("stream"), lambda r: r.stream, _plain("stream")),
+    "user": Field(("safety_identifier", "user"), _read_user, lambda r: r.user, _write_user),
+    "metadata": Field(("metadata",), _read_metadata, lambda r: r.metadata, _write_metadata),
+    "cache_key": Field(
+        ("prompt_cache_key",), _word("prompt_cache_key"), lambda r: r.cache_key, _plain("prompt_cache_key")
+    ),
+    "thinking": Field(("reasoning",), _read_thinking, lambda r: _sayable(r.thinking), _write_thinking),
+    "response_format": Field(("text",), _read_format, lambda r: r.response_format, _write_format),
+}
+
+
+def _sayable(thinking: Thinking) -> Thinking:
+    """What Responses can say of it: an effort, or none."""
+    return Thinking(enabled=False) if thinking.enabled is False else Thinking(effort=thinking.effort)
+
+
+_NO_WORD: Final[dict[str, Callable[[Sampling], bool]]] = {
+    "top_k": lambda s: s.top_k is not None,
+    "seed": lambda s: s.seed is not None,
+    "n": lambda s: s.n not in (None, 1),
+    "stop": lambda s: bool(s.stop),
+}
+
+
+def unsayable(request: Request) -> list[str]:
+    """The fields of a request that Responses has no word for, where they say something.
+
+    >>> unsayable(Request(model="m", sampling=Sampling(stop=("END",), n=1)))
+    ['stop']
+    """
+    out = [name for name, is_said in _NO_WORD.items() if is_said(request.sampling)]
+    thinking = request.thinking
+    out += ["thinking.budget"] if thinking.budget is not None else []
+    return out + (["thinking.keep"] if thinking.keep is not None else [])

@@ -1,0 +1,178 @@
+"""One input or output item becomes canonical parts: calls, results and reasoning, and which items are which.
+
+A call is told in one of several types of items, each with a result of its own:
+
+| call | what it is asked | result | what it gave |
+|---|---|---|---|
+| `function_call` | `arguments`, JSON text | `function_call_output` | `output`, text or content |
+| `custom_tool_call` | `input`, free text | `custom_tool_call_output` | the same |
+| `local_shell_call` | `action`, an object | `local_shell_call_output` | `output`, text |
+| `shell_call` | `action` | `shell_call_output` | `output`, an object for each command |
+| `apply_patch_call` | `operation`, an object | `apply_patch_call_output` | `output`, text; a `status` |
+| `tool_search_call` | `arguments`, an object | `tool_search_output` | `tools`, definitions |
+
+All become calls of functions: free text as `{"input": …}`, objects as their JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.engine.dialects.openai_responses.content import Json, parse_content
+from moonshim.engine.dialects.openai_responses.names import Names
+from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult
+from moonshim.engine.wire.json_codec import encode
+from moonshim.errors import InvalidInput
+
+__all__ = [
+    "CALLS",
+    "OUTPUTS",
+    "CallItem",
+    "OutputItem",
+    "call_payload",
+    "read_call",
+    "read_reasoning",
+    "read_result",
+    "type_of",
+    "wrapped",
+]
+
+
+class CallItem(Struct, frozen=True):
+    """How one type of items tells a call."""
+
+    type: str
+    payload: str
+    """The field that holds what is asked."""
+    output: str
+    """The type of its result."""
+    name: str | None = None
+    """The tool, where the type of the item says it."""
+
+
+class OutputItem(Struct, frozen=True):
+    """How one type of items tells a result."""
+
+    type: str
+    payload: str
+    is_content: bool = True
+    """Whether the payload is text or content; otherwise it is JSON."""
+
+
+_CALLS: Final = (
+    CallItem("function_call", "arguments", "function_call_output"),
+    CallItem("custom_tool_call", "input", "custom_tool_call_output"),
+    CallItem("local_shell_call", "action", "local_shell_call_output", "local_shell"),
+    CallItem("shell_call", "action", "shell_call_output", "shell"),
+    CallItem("apply_patch_call", "operation", "apply_patch_call_output", "apply_patch"),
+    CallItem("tool_search_call", "arguments", "tool_search_output", "tool_search"),
+)
+_OUTPUTS: Final = (
+    OutputItem("function_call_output", "output"),
+    OutputItem("custom_tool_call_output", "output"),
+    OutputItem("local_shell_call_output", "output"),
+    OutputItem("shell_call_output", "output", is_content=False),
+    OutputItem("apply_patch_call_output", "output"),
+    OutputItem("tool_search_output", "tools", is_content=False),
+)
+CALLS: Final = {call.type: call for call in _CALLS}
+OUTPUTS: Final = {output.type: output for output in _OUTPUTS}
+
+
+def type_of(item: Any, where: str) -> str:
+    """The type of an item; short messages and references may come without one."""
+    if not isinstance(item, dict):
+        raise InvalidInput(f"an item must be an object, not {type(item).__name__}", field=where)
+    kind = item.get("type")
+    if kind is None:
+        kind = "message" if "role" in item else "item_reference" if isinstance(item.get("id"), str) else None
+    if not isinstance(kind, str):
+        raise InvalidInput("an item must have a type, or a role", field=where)
+    if kind == "tool_search_call" and not isinstance(item.get("call_id"), str):
+        return "tool_search"  # run by the host itself: nobody has to answer it
+    return kind
+
+
+# --- calls ------------------------------------------------------------------------------------------------------
+
+
+def read_call(item: Json, names: Names, where: str) -> ToolCall:
+    """The call that an item tells; its canonical identifier is still that of the wire."""
+    how = CALLS[item["type"]]
+    name = how.name or item.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidInput("a call needs a name", field=f"{where}.name")
+    namespace, wire_id = item.get("namespace"), item.get("call_id")
+    if how.name is None and isinstance(namespace, str):
+        name = names.flat(namespace, name)
+    if wire_id is not None and not isinstance(wire_id, str):
+        raise InvalidInput("call_id must be a string", field=f"{where}.call_id")
+    payload = item.get(how.payload)
+    if how.payload == "input":
+        if not isinstance(payload, str):
+            raise InvalidInput("input must be a string", field=f"{where}.input")
+        return ToolCall(wire_id or "", name, wrapped(payload), wire_id)
+    return ToolCall(wire_id or "", name, call_payload(payload, f"{where}.{how.payload}"), wire_id)
+
+
+def call_payload(payload: Any, where: str | None = None) -> str:
+    """What a call is asked, as text: objects that should have been text become it."""
+    if payload is None or isinstance(payload, str):
+        return payload or ""
+    try:
+        return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise InvalidInput("this is nested too deeply", field=where) from None
+
+
+def wrapped(text: str) -> str:
+    """Free text as the arguments of a function.
+
+    >>> wrapped('a "b"')
+    '{"input":"a \\\\"b\\\\""}'
+    """
+    return '{"input":' + encode(text).decode() + "}"
+
+
+# --- results ----------------------------------------------------------------------------------------------------
+
+
+def read_result(item: Json, where: str) -> ToolResult:
+    """The result that an item tells, for the call whose identifier it has."""
+    how = OUTPUTS[item["type"]]
+    payload, wire_id, name = item.get(how.payload), item.get("call_id"), item.get("name")
+    if wire_id is None and how.type == "local_shell_call_output":
+        wire_id = item.get("id")
+    if wire_id is not None and not isinstance(wire_id, str):
+        raise InvalidInput("call_id must be a string", field=f"{where}.call_id")
+    if how.is_content:
+        parts = parse_content(payload, f"{where}.{how.payload}")
+    else:
+        parts = [] if payload is None else [Text(call_payload(payload, f"{where}.{how.payload}"))]
+    is_error = how.type == "apply_patch_call_output" and item.get("status") == "failed"
+    return ToolResult(wire_id or "", name if isinstance(name, str) else None, tuple(parts), is_error, wire_id)
+
+
+# --- reasoning --------------------------------------------------------------------------------------------------
+
+
+def read_reasoning(item: Json, where: str) -> Reasoning:
+    """What a reasoning item shows: the thoughts themselves, else their summary; and what its host sealed."""
+    text = _texts(item, "content", "", where)
+    token = item.get("encrypted_content")
+    if token is not None and not isinstance(token, str):
+        raise InvalidInput("encrypted_content must be a string", field=f"{where}.encrypted_content")
+    return Reasoning(text or _texts(item, "summary", "\n\n", where), token or None)
+
+
+def _texts(item: Json, key: str, between: str, where: str) -> str:
+    entries = item.get(key)
+    if entries is None:
+        return ""
+    if not isinstance(entries, list):
+        raise InvalidInput(f"{key} must be a list", field=f"{where}.{key}")
+    texts = (entry.get("text") for entry in entries if isinstance(entry, dict))
+    return between.join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,188 @@
+"""Input items become canonical messages.
+
+The items of one assistant turn in a row (reasoning, messages, calls) are one message; each
+result is one; every other message is one. `Message.extras` keeps, under the name of this
+dialect, the `items` that the message was made of, as they came. Items that are no part of
+any message (a search that the host ran, a reference that nobody resolved) are kept with the
+message before them, so that no other dialect meets a message without parts. Only where such
+items are all that the model did between the user's words and what was said next, they are a
+message of the assistant without parts: a turn was made there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_responses.compaction import COMPACTIONS, read_compaction
+from moonshim.engine.dialects.openai_responses.content import DIALECT, Json, parse_content
+from moonshim.engine.dialects.openai_responses.items import (
+    CALLS,
+    OUTPUTS,
+    read_call,
+    read_reasoning,
+    read_result,
+    type_of,
+)
+from moonshim.engine.dialects.openai_responses.names import Names
+from moonshim.engine.ids.pairing import canonical_ids, pair
+from moonshim.engine.signing import SealBroken, Sealer, SealUnknown, is_sealed
+from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Speaker, ToolCall, ToolResult
+from moonshim.errors import InvalidInput
+
+__all__ = ["ROLES", "SPEAKERS", "Reading", "parse_messages", "with_canonical_ids"]
+
+SPEAKERS: Final[dict[str, Speaker]] = {"user": "human", "assistant": "ai", "system": "system", "developer": "system"}
+ROLES: Final[dict[Speaker, str]] = {"human": "user", "ai": "assistant", "system": "system", "tool": "user"}
+
+
+def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
+    """Canonical messages, by value. Raises `InvalidInput` for what is no item.
+
+    `after` is the conversation that the items continue. Content that we sealed stays
+    sealed: only `parse_request` has the key.
+
+    >>> parse_messages([{"role": "user", "content": "hi"}])[0].parts
+    (Text(text='hi'),)
+    """
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    if isinstance(items, (bytes, dict)) or not isinstance(items, Iterable):
+        raise InvalidInput(f"input must be a string or a list, not {type(items).__name__}", field="input")
+    reading = Reading(Names(), None)
+    for item in items:
+        reading.add(item)
+    return with_canonical_ids(reading.messages(), after)
+
+
+class Reading:
+    """Takes the items of one request, one after the other."""
+
+    def __init__(self, names: Names, sealer: Sealer | None) -> None:
+        self.changes: list[Change] = []
+        self.places: list[str] = []
+        self._names = names
+        self._sealer = sealer
+        self._number = 0
+        self._done: list[tuple[Speaker, list[Part], list[Json], list[int]]] = []
+        """Speaker, parts, items, and where the items stood."""
+        self._loose: int | None = None
+        """Since which item the last message, which is not the model's, has kept what the model did."""
+        self._waiting: list[Json] = []
+        """Items before the first message."""
+
+    def add(self, item: Any) -> None:
+        where = f"input[{self._number}]"
+        self._number += 1
+        kind = type_of(item, where)
+        if kind == "item_reference" and not isinstance(item.get("id"), str):
+            raise InvalidInput("an item_reference needs the id of an item", field=where)
+        if kind in COMPACTIONS and self._sealer is not None:
+            item = read_compaction(item, self._sealer, where, self.changes)
+            kind = type_of(item, where)
+        if kind == "message":
+            speaker = _speaker(item, where)
+            content = parse_content(item.get("content"), f"{where}.content")
+            self._put(speaker, content, item, where)
+        elif kind in CALLS:
+            self._put("ai", [read_call(item, self._names, where)], item, where)
+        elif kind in OUTPUTS:
+            self._put("tool", [read_result(item, where)], item, where)
+        elif kind == "reasoning":
+            part, item = self._reasoning(item, where)
+            self._put("ai", [part], item, where)
+        elif self._done:
+            if self._loose is None and self._done[-1][0] != "ai" and _is_models(kind):
+                self._loose = len(self._done[-1][2])
+            self._done[-1][2].append(item)
+            self._done[-1][3].append(self._number - 1)
+        else:
+            self._waiting.append(item)
+
+    def messages(self) -> list[Message]:
+        """What was taken. Items that belong to no message at all are a message of the assistant without parts."""
+        if self._waiting:
+            self._put("ai", [], None, "input[0]")
+        return [
+            Message(speaker, tuple(parts), {DIALECT: {"items": items, "at": at}})
+            for speaker, parts, items, at in self._done
+        ]
+
+    def _put(self, speaker: Speaker, parts: Sequence[Part], item: Json | None, where: str) -> None:
+        items = [] if item is None else [item]
+        at = [self._number - 1] * len(items)
+        if speaker == "ai" and self._done and self._done[-1][0] == "ai":
+            self._done[-1][1].extend(parts)
+            self._done[-1][2].extend(items)
+            self._done[-1][3].extend(at)
+            return
+        if self._loose is not None and speaker in ("human", "system"):
+            self._part(self._loose)
+        self._loose = None
+        # Those that wait stood before everything else.
+        self._done.append((speaker, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
+        self._waiting = []
+        self.places.append(where)
+
+    def _part(self, start: int) -> None:
+        """What the model did is a turn of its own, behind the message that has kept it."""
+        _, _, items, at = self._done[-1]
+        self._done.append(("ai", [], items[start:], at[start:]))
+        self.places.append(f"input[{at[start]}]")
+        del items[start:], at[start:]
+
+    def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
+        """The reasoning, and the item without what we sealed: no host has to see that."""
+        part = read_reasoning(item, where)
+        if self._sealer is None or not is_sealed(part.signature):
+            return part, item
+        part, token = replace(part, signature=None), item["encrypted_content"]
+        bare = {key: value for key, value in item.items() if key != "encrypted_content"}
+        try:
+            sealed = self._sealer.open(token, field=f"{where}.encrypted_content")
+        except SealUnknown as unknown:
+            detail = f"encrypted_content was made under the key {unknown}, which is not ours; it was left out"
+            self.changes.append(Change("seal_unknown", detail, f"{where}.encrypted_content"))
+            return part, bare
+        except UnicodeEncodeError:
+            raise SealBroken(
+                "this token was issued by Moonshim and has been altered", field=f"{where}.encrypted_content"
+            ) from None
+        text = part.text if sealed.text is None else sealed.text
+        return Reasoning(text, sealed.signature, sealed.details, sealed.field), bare
+
+
+def _is_models(kind: str) -> bool:
+    """Whether an item that is no part of a message tells what the model, or its host, did."""
+    return kind == "item_reference" or kind.endswith("_call")
+
+
+def _speaker(item: Json, where: str) -> Speaker:
+    role = item.get("role")
+    speaker = SPEAKERS.get(role) if isinstance(role, str) else None
+    if speaker is None:
+        raise InvalidInput(f"role must be one of {', '.join(SPEAKERS)}", field=f"{where}.role")
+    return speaker
+
+
+def with_canonical_ids(messages: list[Message], after: Sequence[Message] = ()) -> list[Message]:
+    """Every call gets a canonical identifier of its own, and every result that of its call."""
+    pairing, before = pair([*after, *messages]), len(after)
+    ids = canonical_ids(pairing, before)
+    parts: dict[int, list[Part]] = {}
+    for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+        if seen.position < before:
+            continue
+        position = seen.position - before
+        mine = parts.setdefault(position, list(messages[position].parts))
+        old = mine[seen.place]
+        if isinstance(old, ToolCall):
+            mine[seen.place] = replace(old, id=ids[slot])
+        elif isinstance(old, ToolResult):
+            mine[seen.place] = replace(old, call_id=ids[slot], name=old.name or pairing.slots[slot].name or None)
+    return [
+        replace(message, parts=tuple(parts[position])) if position in parts else message
+        for position, message in enumerate(messages)
+    ]

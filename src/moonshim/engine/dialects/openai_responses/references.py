@@ -1,0 +1,150 @@
+"""What only whoever holds earlier answers can act on: references to items, and everything else that stays here.
+
+A body may name items instead of repeating them. `resolve_references` puts them in their
+place, given a way to look them up; `left_behind` tells what of a request no other dialect
+is told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_responses.content import DIALECT, Json, parse_entries
+from moonshim.engine.dialects.openai_responses.fields import FIELDS
+from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
+from moonshim.engine.dialects.openai_responses.render_items import kept_items
+from moonshim.engine.dialects.openai_responses.request import CONTINUES, kept_fields
+from moonshim.engine.values.conversation import Change, Message, Reasoning, Request
+from moonshim.errors import CannotExpress, InvalidInput
+
+__all__ = ["CONTINUES", "continued", "left_behind", "resolve_references"]
+
+_READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *OUTPUTS})
+_SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
+    *(field.keys for field in FIELDS.values())
+)
+_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
+"""They stand for what was said, and only who keeps that can put it in."""
+_THOUGHT: Final = "rs_"
+"""What was only thought can be missing; what was said or called cannot."""
+_IDLE: Final = frozenset({"include", "store", "stream_options", CONTINUES})
+"""They are about the answer, and the answer is written in this dialect whatever host gave it."""
+
+
+def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | None]) -> Any:
+    """The body with every `item_reference` replaced by what `lookup` finds for its identifier.
+
+    References that it does not find stay. A body without any is returned as it is.
+
+    >>> body = {"input": [{"type": "item_reference", "id": "rs_1"}]}
+    >>> resolve_references(body, {"rs_1": {"type": "reasoning", "id": "rs_1", "summary": []}}.get)["input"]
+    [{'type': 'reasoning', 'id': 'rs_1', 'summary': []}]
+    """
+    items = body.get("input") if isinstance(body, dict) else None
+    if not isinstance(items, list):
+        return body
+    out = []
+    for item in items:
+        found = lookup(item["id"]) if _is_reference(item) else None
+        out.append(item if found is None else dict(found))
+    return body if all(map(_is, out, items)) else {**body, "input": out}
+
+
+def continued(body: Json, items: Sequence[Json], **beside: Any) -> Json:
+    """The body that says all of a conversation, given the items of what it goes on from (`previous_response_id`).
+
+    The answer still says which response it goes on from; `beside` is kept with that, for
+    whoever keeps the answer.
+
+    >>> said = {"type": "message", "role": "user", "content": "hi"}
+    >>> continued({"model": "k3", "previous_response_id": "resp_1", "input": "and now?"}, [said])["input"]
+    [{'type': 'message', 'role': 'user', 'content': 'hi'},
+     {'type': 'message', 'role': 'user', 'content': 'and now?'}]
+    """
+    given = body.get("input")
+    if isinstance(given, str):
+        given = [{"type": "message", "role": "user", "content": given}]
+    whole = {key: value for key, value in body.items() if key != "previous_response_id"}
+    whole["input"] = [*items, *(given if isinstance(given, list) else ())]
+    return {**whole, CONTINUES: {"previous_response_id": body.get("previous_response_id"), **beside}}
+
+
+def _is_reference(item: Any) -> bool:
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        return False
+    return item.get("type") == "item_reference" or (item.get("type") is None and "role" not in item)
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def left_behind(request: Request) -> tuple[Request, list[Change]]:
+    """The request for a host of another dialect, and what that host is not told.
+
+    What is only referred to has to be there, unless it was only thought: `InvalidInput` names it.
+
+    >>> from moonshim.engine.dialects.openai_responses.request import parse_request
+    >>> from moonshim.engine.signing import Sealer
+    >>> request, _ = parse_request({"model": "m", "input": "hi", "truncation": "auto"}, Sealer())
+    >>> [change.place for change in left_behind(request)[1]]
+    ['truncation']
+    """
+    changes, messages = list[Change](), list[Message]()
+    for message in request.messages:
+        items = kept_items(message)
+        for item, at in zip(items, message.extras.get(DIALECT, {}).get("at", ()), strict=False):
+            place = f"input[{at}]"
+            if _is_reference(item) and not item["id"].startswith(_THOUGHT):
+                raise InvalidInput(f"nobody here knows the item {item['id']!r}: send the item itself", field=place)
+            changes += [Change(rule, detail, place) for rule, detail in _left_of(item, place)]
+            if _has_token(item):
+                changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place))
+        messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
+    fields = kept_fields(request)
+    for key in _ELSEWHERE:
+        if fields.get(key) is not None:
+            raise InvalidInput(
+                "nobody here knows what that stands for, and it cannot be left out: send the whole conversation",
+                field=key,
+            )
+    for key, value in fields.items():
+        if value is not None and key not in _SAID and key not in _IDLE:
+            changes.append(Change("cannot_say", f"{key} is a field of Responses alone", key))
+    if isinstance(text := fields.get("text"), dict) and text.get("verbosity") is not None:
+        changes.append(Change("cannot_say", "verbosity is a field of OpenAI's own models", "text.verbosity"))
+    return replace(request, messages=tuple(messages)), changes
+
+
+def _has_token(item: Json) -> bool:
+    return isinstance(item.get("encrypted_content"), str)
+
+
+def _without_tokens(message: Message, foreign: set[Any]) -> Message:
+    """What a host of Responses encrypted, nobody else can read."""
+    if not foreign:
+        return message
+    parts = [
+        replace(part, signature=None) if isinstance(part, Reasoning) and part.signature in foreign else part
+        for part in message.parts
+    ]
+    return message if parts == list(message.parts) else replace(message, parts=tuple(parts))
+
+
+def _left_of(item: Json, where: str) -> Iterator[tuple[str, str]]:
+    kind = type_of(item, "")
+    if kind == "item_reference":
+        yield "unresolved_reference", f"the item {item.get('id')!r} is only referred to, and nobody knows it"
+    elif kind not in _READ:
+        yield "cannot_say", f"an item of type {kind} means nothing to other hosts"
+    else:
+        content = item.get(OUTPUTS[kind].payload if kind in OUTPUTS else "content")
+        if kind == "message" or (kind in OUTPUTS and OUTPUTS[kind].is_content):
+            for entry, part in zip(content or (), parse_entries(content, ""), strict=False):
+                if part is None and "file_id" in entry:
+                    raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
+                if part is None:
+                    yield "cannot_say", f"content of type {entry['type']} means nothing to other hosts"

@@ -1,0 +1,235 @@
+"""A Responses request becomes a canonical request, and the other way round, unchanged in all that Responses can say.
+
+`Request.extras` keeps, under the name of this dialect, the `fields` of the body as they
+came, all but the input: also those that only whoever holds earlier answers can act on
+(`previous_response_id`, `conversation`, `prompt`), and the tools as they were declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_responses.content import DIALECT, Json
+from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsayable
+from moonshim.engine.dialects.openai_responses.messages import Reading, with_canonical_ids
+from moonshim.engine.dialects.openai_responses.names import Names, plain_name
+from moonshim.engine.dialects.openai_responses.render_items import Writing, kept_items
+from moonshim.engine.dialects.openai_responses.tool_choice import parse_choice, render_choice
+from moonshim.engine.dialects.openai_responses.tools import parse_tools, render_tools
+from moonshim.engine.dialects.protocol import with_put
+from moonshim.engine.signing import Sealer
+from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Tool
+from moonshim.errors import InvalidInput
+
+__all__ = ["CONTINUES", "kept_fields", "parse_request", "render_request"]
+
+CONTINUES: Final = "moonshim_continues"
+"""A field of our own: what a body went on from before all of it was put into its input."""
+_KNOWN: Final = frozenset({"model", "input", "instructions", "tools", "tool_choice", CONTINUES}).union(
+    *(field.keys for field in FIELDS.values())
+)
+_WITHOUT_INPUT: Final = ("previous_response_id", "conversation", "prompt")
+"""What a request may continue or be made from, so that it needs no input of its own."""
+_LOADING: Final = frozenset({"tool_search_output", "additional_tools"})
+"""Items that declare tools in the middle of a conversation."""
+_Meant: TypeAlias = tuple[bool, str | None, str]
+"""Whether the host runs a tool; namespace and name, as the client says them."""
+_INSTRUCTIONS: Final[Json] = {DIALECT: {"instructions": True}}
+_BARE: Final[Json] = {DIALECT: {"bare": True}}
+
+
+def kept_fields(request: Request) -> Json:
+    """The fields of the client's body, as far as the request came in this dialect."""
+    kept = request.extras.get(DIALECT)
+    fields = kept.get("fields") if isinstance(kept, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+# --- body -> request --------------------------------------------------------------------------------------------
+
+
+def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+
+    >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Sealer())
+    >>> [(message.speaker, place) for message, place in zip(request.messages, request.places)]
+    [('system', 'instructions'), ('human', 'input')]
+    """
+    if not isinstance(body, dict):
+        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidInput("model must be a string", field="model")
+    tools = _parse_tools(body)
+    names = Names(tools or ())
+    messages, places, changes = _parse_input(body, names, sealer)
+    values = {name: field.read(body) for name, field in FIELDS.items()}
+    sampling = {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("sampling.")}
+    fields = {key: value for key, value in body.items() if key != "input"}
+    kept: Json = {"fields": fields}
+    if not isinstance(body.get("input"), (str, list)):
+        kept["input"] = "null" if "input" in body else "missing"
+    request = Request(
+        model=model,
+        messages=tuple(messages),
+        tools=None if tools is None else tuple(tools),
+        tool_choice=parse_choice(body.get("tool_choice"), names),
+        sampling=Sampling(**sampling),
+        places=tuple(places),
+        extras={DIALECT: kept},
+        **values,
+    )
+    return request, changes
+
+
+def _parse_tools(body: Json) -> list[Tool] | None:
+    """The tools that are declared, and those that items of the input have loaded since, once each.
+
+    A tool that is loaded never takes the joined name of one that was there before. One that
+    is loaded with another definition than it has stands there twice, as it may in `tools`.
+    """
+    given, taken = body.get("tools"), set[str]()
+    tools = None if given is None else parse_tools(given, "tools", taken)
+    items = body.get("input")
+    known: dict[_Meant, Tool] | None = None
+    for number, item in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str) or kind not in _LOADING:
+            continue
+        where = f"input[{number}].tools"
+        loaded = parse_tools(item.get("tools") or [], where, set())
+        tools = [] if tools is None else tools
+        if known is None:
+            known = {_meant(tool): tool for tool in reversed(tools)}
+        # A tool without a namespace cannot yield, wherever it stands.
+        taken.update(tool.name for tool in loaded if tool.namespace is None)
+        for tool in loaded:
+            first = known.get(_meant(tool))
+            if first is None:
+                named = tool if tool.namespace is None else _named(tool, where, taken)
+                tools.append(known.setdefault(_meant(tool), _loaded(named)))
+            elif not _alike(first, tool):
+                tools.append(_loaded(tool, first.name))
+    return tools
+
+
+def _meant(tool: Tool) -> _Meant:
+    return tool.kind == "server", *plain_name(tool)
+
+
+def _alike(one: Tool, other: Tool) -> bool:
+    """Whether two definitions say the same; one that was deferred may be loaded since."""
+    return (one.kind, one.description, one.parameters) == (other.kind, other.description, other.parameters)
+
+
+def _named(tool: Tool, where: str, taken: set[str]) -> Tool:
+    """A tool in a namespace, under a joined name that is nobody else's."""
+    kept = tool.extras[DIALECT]
+    return parse_tools([{**kept["namespace"], "tools": [kept["definition"]]}], where, taken)[0]
+
+
+def _loaded(tool: Tool, name: str | None = None) -> Tool:
+    kept = {**tool.extras[DIALECT], "loaded": True}
+    if name is None or "flat" not in kept:
+        return replace(tool, extras={DIALECT: kept})
+    return replace(tool, name=name, extras={DIALECT: kept | {"flat": name}})
+
+
+def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
+    """The tools that items have loaded, under the names that the items were read with."""
+    kept = [(tool, tool.extras.get(DIALECT)) for tool in tools]
+    loaded = [(tool, own) for tool, own in kept if isinstance(own, dict) and own.get("loaded") is True]
+    return [replace(tool, name=own.get("flat", tool.name)) for tool, own in loaded]
+
+
+def _parse_input(body: Json, names: Names, sealer: Sealer) -> tuple[list[Message], list[str], list[Change]]:
+    messages, places = list[Message](), list[str]()
+    instructions, given = body.get("instructions"), body.get("input")
+    if instructions is not None and not isinstance(instructions, str):
+        raise InvalidInput("instructions must be a string", field="instructions")
+    if instructions is not None:
+        messages.append(Message("system", (Text(instructions),), _INSTRUCTIONS))
+        places.append("instructions")
+    if isinstance(given, str):
+        return [*messages, Message("human", (Text(given),), _BARE)], [*places, "input"], []
+    made_elsewhere = any(body.get(key) is not None for key in _WITHOUT_INPUT)
+    if given is None and made_elsewhere:
+        return messages, places, []
+    if not isinstance(given, list):
+        raise InvalidInput("input must be a string or a list of items", field="input")
+    if not given and not messages and not made_elsewhere:
+        raise InvalidInput("input must be a string or a list of at least one item", field="input")
+    reading = Reading(names, sealer)
+    for item in given:
+        reading.add(item)
+    messages += with_canonical_ids(reading.messages())
+    return messages, places + reading.places, reading.changes
+
+
+# --- request -> body --------------------------------------------------------------------------------------------
+
+
+def render_request(request: Request) -> tuple[Json, list[Change]]:
+    """The body that makes this request, and what Responses cannot say of it."""
+    came, changes = kept_fields(request), list[Change]()
+    body: Json = {"model": request.model}
+    body |= {key: value for key, value in came.items() if key not in _KNOWN}
+    for field in FIELDS.values():
+        value, said = field.of(request), {key: came[key] for key in field.keys if key in came}
+        body |= said if said and field.read(came) == value else field.write(value, said)
+    now = Names(request.tools or ())
+    declared = parse_tools(came["tools"]) if isinstance(came.get("tools"), list) else []
+    before = Names([*declared, *_loaded_before(request.tools or ())])
+    if request.tools is not None:
+        tools = render_tools(request.tools, came.get("tools"), declared, changes)
+        if tools or "tools" in came or not request.tools:
+            body["tools"] = tools
+    elif came.get("tools", 0) is None:
+        body["tools"] = None
+    if "tool_choice" in came and parse_choice(came["tool_choice"], before) == request.tool_choice:
+        body["tool_choice"] = came["tool_choice"]
+    elif request.tool_choice is not None:
+        body["tool_choice"] = render_choice(request.tool_choice, now)
+    _put_input(body, request, came, before, now, changes)
+    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
+    return with_put(body, request.put), changes
+
+
+def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:
+    messages, places = list(request.messages), list(request.places)
+    if messages and _is_instructions(messages[0], came):
+        text = messages.pop(0).parts[0]
+        assert isinstance(text, Text)
+        body["instructions"] = text.text
+        del places[:1]
+    elif came.get("instructions", 0) is None:
+        body["instructions"] = None
+    kept = request.extras.get(DIALECT)
+    absent = kept.get("input") if isinstance(kept, dict) else None
+    if not messages and absent is not None:
+        body |= {"input": None} if absent == "null" else {}
+    elif len(messages) == 1 and _is_bare(messages[0]):
+        body["input"] = messages[0].parts[0].text  # type: ignore[union-attr]
+    else:
+        writing = Writing(messages, before, now, for_host=True)
+        named = zip(messages, [*places, *[""] * len(messages)], strict=False)
+        body["input"] = [item for message, place in named for item in writing.items(message, place)]
+        changes += writing.changes
+
+
+def _is_instructions(message: Message, came: Json) -> bool:
+    """Whether a first message is said as `instructions`: it was, or it came from elsewhere and is one text."""
+    if message.speaker != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
+        return False
+    return _marked(message, "instructions") or (not kept_items(message) and not came.get("instructions"))
+
+
+def _is_bare(message: Message) -> bool:
+    return _marked(message, "bare") and len(message.parts) == 1 and isinstance(message.parts[0], Text)
+
+
+def _marked(message: Message, mark: str) -> bool:
+    kept = message.extras.get(DIALECT)
+    return isinstance(kept, dict) and kept.get(mark) is True

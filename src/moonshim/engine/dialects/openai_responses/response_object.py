@@ -1,0 +1,116 @@
+"""What a response object repeats of its request, and how it tells usage and errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.dialects.openai_responses.request import CONTINUES, kept_fields
+from moonshim.engine.values.conversation import Request, Usage
+from moonshim.engine.values.events import Failed
+
+__all__ = ["echo", "response_id", "write_error", "write_usage"]
+
+_ECHOED: Final[dict[str, Any]] = {
+    "background": False,
+    "conversation": None,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+    "metadata": {},
+}
+"""What a response repeats of its request, and says where that said nothing: all that Open Responses requires."""
+_TOOL: Final = {"description": None, "parameters": None, "strict": None}
+_JSON_SCHEMA: Final = {"description": None, "strict": False}
+"""Fields that may be missing in a request, but not in a response object."""
+_OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def echo(request: Request) -> Json:
+    """The fields of a request that every response object repeats, as they came."""
+    came = kept_fields(request)
+    said = {key: value if came.get(key) is None else came[key] for key, value in _ECHOED.items()}
+    if said["previous_response_id"] is None and isinstance(continues := came.get(CONTINUES), dict):
+        said["previous_response_id"] = continues.get("previous_response_id")
+    if isinstance(said["conversation"], str):
+        said["conversation"] = {"id": said["conversation"]}
+    text, choice = said["text"], said["tool_choice"]
+    format = text.get("format") or {"type": "text"}
+    said["text"] = {**text, "format": _JSON_SCHEMA | format if format.get("type") == "json_schema" else format}
+    said["reasoning"] = _ECHOED["reasoning"] | said["reasoning"]
+    said["tools"] = [_TOOL | tool if tool.get("type") == "function" else tool for tool in said["tools"]]
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        said["tool_choice"] = {"mode": "auto", **choice}
+    return said
+
+
+def response_id(id: str) -> str:
+    """The identifier of a response, from any.
+
+    >>> response_id("chatcmpl-1.a"), response_id("resp_1")
+    ('resp_chatcmpl-1_a', 'resp_1')
+    """
+    return id if id.startswith("resp_") else f"resp_{_OTHER.sub('_', id)}"
+
+
+def write_usage(usage: Usage) -> Json:
+    """Usage as Responses tells it.
+
+    >>> write_usage(Usage(10, 5, cached_tokens=8))["input_tokens_details"]["cached_tokens"]
+    8
+    """
+    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
+    written = usage.raw.get("cache_creation_input_tokens")
+    return {
+        "input_tokens": asked,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens or 0,
+            "cache_write_tokens": written if isinstance(written, int) else 0,
+        },
+        "output_tokens": answered,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": asked + answered,
+    }
+
+
+_CODES: Final = {
+    "context_overflow": "context_length_exceeded",
+    "context_length_exceeded": "context_length_exceeded",
+    "rate_limit": "rate_limit_exceeded",
+    "rate_limit_error": "rate_limit_exceeded",
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "quota": "insufficient_quota",
+    "insufficient_quota": "insufficient_quota",
+    "content_policy_violation": "invalid_prompt",
+    "transformer_failed": "server_error",
+}
+"""Codes that clients act on; Codex sends everything else again."""
+
+
+def write_error(failed: Failed) -> Json:
+    """The error of a response that broke off: a code that clients act on, and the host's own word as its type.
+
+    >>> write_error(Failed("engine_overloaded", "Busy."))
+    {'code': 'server_error', 'message': 'Busy.', 'type': 'engine_overloaded', 'param': None}
+    """
+    code = _CODES.get(failed.code, "server_error" if failed.retryable else "invalid_prompt")
+    return {"code": code, "message": failed.message, "type": failed.code, "param": None}

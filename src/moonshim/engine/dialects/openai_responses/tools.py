@@ -1,0 +1,216 @@
+"""The tool definitions of a Responses request become canonical tools, and the other way round.
+
+| definition | canonical |
+|---|---|
+| `function` | a function |
+| `custom` | `kind="custom"`: a function of one string, whose description tells the format |
+| `namespace` | its tools, each under the joined name (`github__search`) |
+| `tool_search` that the client runs itself | a function, as the client declared it |
+| anything else (`web_search`, `mcp`, …) | `kind="server"`, named for what it is |
+
+Each tool keeps its definition, and that of its namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moonshim.engine.dialects.openai_responses.content import DIALECT, Json
+from moonshim.engine.dialects.openai_responses.names import flat_name, plain_name
+from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
+from moonshim.engine.values.conversation import Change, Tool
+from moonshim.errors import InvalidInput
+
+__all__ = ["TOOL_SEARCH", "kind_of", "parse_tools", "render_tools"]
+
+TOOL_SEARCH: Final = "tool_search"
+
+_HOSTED: Final = {
+    "web_search_2025_08_26": "web_search",
+    "web_search_preview": "web_search",
+    "web_search_preview_2025_03_11": "web_search",
+}
+"""Types of hosted tools that are called something else elsewhere; the others are named by their type."""
+_SAYABLE: Final = frozenset({"web_search"})
+"""Hosted tools of other dialects that have a definition here which says no more than they do."""
+
+
+# --- definitions -> canonical -----------------------------------------------------------------------------------
+
+
+def parse_tools(definitions: Any, where: str = "tools", taken: set[str] | None = None) -> list[Tool]:
+    """Canonical tools, in order; a joined name is never that of another tool. `InvalidInput`: what is no definition.
+
+    `taken` are names that are in use already; those given out are added to it.
+
+    >>> [tool.name for tool in parse_tools([{"type": "namespace", "name": "a", "tools": [
+    ...     {"type": "function", "name": "b"}]}, {"type": "web_search"}])]
+    ['a__b', 'web_search']
+    """
+    if not isinstance(definitions, list):
+        raise InvalidInput(f"tools must be a list, not {type(definitions).__name__}", field=where)
+    taken, out = set() if taken is None else taken, list[Tool]()
+    # A tool without a namespace cannot yield, wherever it stands.
+    taken |= {name for one in definitions if isinstance(name := _plain(one), str)}
+    for number, given in enumerate(definitions):
+        here = f"{where}[{number}]"
+        kind = _type(given, here)
+        if kind != "namespace":
+            out.append(_parse_tool(given, kind, None, here, taken))
+            continue
+        inner = given.get("tools")
+        if not isinstance(inner, list):
+            raise InvalidInput("a namespace needs a list of tools", field=f"{here}.tools")
+        namespace = {key: value for key, value in given.items() if key != "tools"}
+        _name(given, here)
+        for place, one in enumerate(inner):
+            inside = f"{here}.tools[{place}]"
+            out.append(_parse_tool(one, _type(one, inside), namespace, inside, taken))
+    return out
+
+
+def _plain(given: Any) -> Any:
+    return given.get("name") if isinstance(given, dict) and given.get("type") != "namespace" else None
+
+
+def _type(given: Any, where: str) -> str:
+    if not isinstance(given, dict):
+        raise InvalidInput(f"a tool must be an object, not {type(given).__name__}", field=where)
+    kind = given.get("type", "function")
+    if not isinstance(kind, str):
+        raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
+    return kind
+
+
+def _name(given: Json, where: str) -> str:
+    name = given.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidInput("a tool needs a name", field=f"{where}.name")
+    return name
+
+
+def _parse_tool(given: Json, kind: str, namespace: Json | None, where: str, taken: set[str]) -> Tool:
+    about = given.get("description")
+    about = about if isinstance(about, str) else None
+    kept: Json = {"definition": given}
+    if kind in ("function", "custom"):
+        said, within = _name(given, where), namespace["name"] if namespace is not None else None
+        name = _free(flat_name(within, said), taken) if namespace is not None else said
+        taken.add(name)
+        if namespace is not None:
+            kept |= {"namespace": namespace, "flat": name}
+        deferred = given.get("defer_loading") is True
+        if kind == "custom":
+            told = _with_format(about, given.get("format"))
+            return Tool(name, told, FREE_TEXT_SCHEMA, {DIALECT: kept}, "custom", within, deferred)
+        strict = given.get("strict")
+        strict = strict if isinstance(strict, bool) else None
+        schema = _schema(given, where)
+        return Tool(name, about, schema, {DIALECT: kept}, "function", within, deferred, strict)
+    if namespace is not None:
+        kept["namespace"] = namespace
+    if kind == TOOL_SEARCH and given.get("execution") == "client":
+        taken.add(kind)
+        return Tool(kind, about, _schema(given, where), {DIALECT: kept})
+    return Tool(_HOSTED.get(kind, kind), about, None, {DIALECT: kept}, "server")
+
+
+def _schema(given: Json, where: str) -> Json | None:
+    schema = given.get("parameters")
+    if schema is not None and not isinstance(schema, dict):
+        raise InvalidInput("the parameters of a tool must be an object", field=f"{where}.parameters")
+    return schema
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """`a` + `b__c` and `a__b` + `c` are two tools."""
+    number, found = 2, name
+    while found in taken:
+        number, found = number + 1, f"{name}_{number}"
+    return found
+
+
+def _with_format(about: str | None, format: Any) -> str | None:
+    """What the input has to look like is told to a model in words."""
+    match format:
+        case {"definition": str(definition)}:
+            syntax = format.get("syntax")
+            syntax = f"{syntax} " if isinstance(syntax, str) else ""
+            told = f"`input` is free text and must follow this {syntax}grammar:\n{definition}"
+            return f"{about}\n\n{told}" if about else told
+    return about
+
+
+# --- canonical -> definitions -----------------------------------------------------------------------------------
+
+
+def kind_of(tool: Tool) -> str:
+    """The type of the definition that a tool came in, or would get."""
+    came = _kept(tool).get("definition", {}).get("type")
+    if isinstance(came, str):
+        return came
+    return tool.name if tool.kind == "server" else tool.kind
+
+
+def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], changes: list[Change]) -> list[Json]:
+    """The definitions of these tools: the very list that came, while it still says them.
+
+    `before` are the tools that were read from that list.
+    """
+    declared = [tool for tool in tools if not _kept(tool).get("loaded")]
+    if isinstance(came, list) and before == declared:
+        return came
+    out, last = list[Json](), None
+    for number, tool in enumerate(declared):
+        definition = _render_tool(tool)
+        if definition is None:
+            changes.append(Change("cannot_say", f"Responses has no hosted tool {tool.name}", f"tools[{number}]"))
+            continue
+        namespace = plain_name(tool)[0]
+        if namespace is None:
+            out.append(definition)
+        elif namespace == last:
+            out[-1]["tools"].append(definition)
+        else:
+            about: Json = {"type": "namespace", "name": namespace, "description": f"Tools of {namespace}."}
+            out.append({**(_kept(tool).get("namespace") or about), "tools": [definition]})
+        last = namespace
+    return out
+
+
+def _render_tool(tool: Tool) -> Json | None:
+    came = _kept(tool).get("definition")
+    name = plain_name(tool)[1]
+    if isinstance(came, dict):
+        return _patched(tool, came, name)
+    match tool.kind:
+        case "server":
+            return {"type": tool.name} if tool.name in _SAYABLE else None
+        case "custom":
+            about = {"description": tool.description} if tool.description is not None else {}
+            return {"type": "custom", "name": name, **about}
+        case "function":
+            said: Json = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+            said["defer_loading"] = tool.deferred or None
+            fields = {key: value for key, value in said.items() if value is not None}
+            return {"type": "function", "name": name, **fields}
+
+
+def _patched(tool: Tool, came: Json, name: str) -> Json:
+    """The definition as it came, with what has changed since."""
+    was = _parse_tool(came, _type(came, ""), None, "", set())
+    now: Json = {}
+    if tool.kind != "server" and came.get("name", name) != name:
+        now["name"] = name
+    if tool.description != was.description:
+        now["description"] = tool.description
+    if tool.kind == "function":
+        pairs = (("parameters", tool.parameters, was.parameters), ("strict", tool.strict, was.strict))
+        now |= {key: value for key, value, before in pairs if value != before}
+    return {**came, **now} if now else came
+
+
+def _kept(tool: Tool) -> Json:
+    kept = tool.extras.get(DIALECT)
+    return kept if isinstance(kept, dict) else {}

@@ -1,0 +1,118 @@
+"""What a dialect can do: a frozen record of functions, the same for every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from moonshim.engine.signing import Sealer
+from moonshim.engine.upstream_events import Heard, OnlyText
+from moonshim.engine.values.conversation import Change, Message, Request, Tool
+from moonshim.engine.values.events import Event
+from moonshim.errors import Problem
+
+__all__ = ["NUMBER", "TEXT", "Body", "Decoder", "Dialect", "Encoder", "Reply", "Template", "with_put"]
+
+Body: TypeAlias = dict[str, Any]
+
+TEXT: Final = "\u2400text\u2400"
+NUMBER: Final = 2400240024002400
+"""What stands in a `Template` where the text and the number of a payload will stand."""
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What writing an answer in the client's dialect needs to know of the request."""
+
+    model: str
+    """The name that the client asked for."""
+    id: str = "moonshim"
+    """What the answer's identifiers are made of when the host gives none."""
+    is_named: bool = False
+    """`id` is unlike that of any other answer: then it names the answer, whatever the host calls it, where people keep
+    answers by their names (Responses, and Messages over Chat)."""
+    created: int = 0
+    """Seconds since 1970, when the host does not say."""
+    clock: Callable[[], float] | None = None
+    """Gives the seconds since 1970, for dialects that say when an answer was completed (Responses)."""
+    request: Request = field(default_factory=lambda: Request(model=""))
+    """The client's request as it was parsed: dialects that repeat parts of it in the answer do so from here."""
+    tools: Mapping[str, Tool] = {}
+    """The declared tools by the names under which the host knows them; each has the client's own name."""
+    sealer: Sealer = field(default_factory=Sealer)
+
+
+class Decoder(Protocol):
+    """Reads the payloads of one stream. One object for each response."""
+
+    def feed(self, payload: Body) -> list[Heard]:
+        """What this payload says. Never raises: what cannot be read is `Unread`."""
+
+    def flush(self) -> list[Heard]:
+        """The input is over: what was kept back."""
+
+    def only_text(self, payload: Body) -> OnlyText | None:
+        """Where the text stands, if that is all this payload says; asked behind its `feed`.
+
+        Then another one, that differs in its text alone and comes next, says just that text, and leaves the decoder
+        as it is.
+        """
+
+
+class Template(Struct, frozen=True):
+    """The payload that tells the next piece of a block, and the one after it: until some event is fed."""
+
+    payload: Body
+    """With `TEXT` in the place of the piece; with `NUMBER` in that of its number, if there is a `count`."""
+    count: Callable[[str], int] | None = None
+    """Has to be told of every piece that is written so; gives its number."""
+
+
+class Encoder(Protocol):
+    """Writes one answer as the payloads of a stream. Trusts its input: blocks are balanced, one ending comes last.
+
+    Several calls may be open at a time; a dialect that can only have one open keeps the later ones back.
+    """
+
+    def feed(self, event: Event) -> list[Body]:
+        """The payloads that tell this event."""
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block, any but an empty one, is told. None: by `feed`, since it takes more."""
+
+
+def with_put(body: Body, put: Mapping[str, Any]) -> Body:
+    """The body with the fields that the host spells its own way (`Request.put`); None leaves one out."""
+    kept = {key: value for key, value in body.items() if key not in put}
+    return kept | {key: value for key, value in put.items() if value is not None}
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """One protocol, both ways."""
+
+    name: str
+    parse_request: Callable[[Any, Sealer], tuple[Request, list[Change]]]
+    """A body -> the request. Raises `InvalidInput` with the field, and nothing else."""
+    render_request: Callable[[Request], tuple[Body, list[Change]]]
+    """The request -> a body, and what this dialect could not say."""
+    left_behind: Callable[[Request], tuple[Request, list[Change]]]
+    """A request that came in this dialect, for a host of another one: what only its own hosts could read is left out
+    and told. Raises `InvalidInput` where the meaning would change."""
+    parse_messages: Callable[[Iterable[Any]], list[Message]]
+    render_messages: Callable[[Sequence[Message]], list[Body]]
+    decoder: Callable[[], Decoder]
+    decode_response: Callable[[Body], list[Heard]]
+    """A whole response -> what it says, as one stream would."""
+    encoder: Callable[[Reply], Encoder]
+    encode_response: Callable[[Sequence[Event], Reply], Body]
+    """All events of one answer -> a whole response."""
+    render_problem: Callable[[Problem], Body]
+    names_events: bool
+    """Whether the frames of a stream have `event:` lines, which repeat the payload's `type`."""
+    done: bytes | None
+    """What is sent behind the last payload."""
+    heartbeat: bytes
+    """What tells a client that waits that somebody is still there, and nothing else."""
+    goodbyes: tuple[bytes, ...]
+    """What clients of a stream go away behind, without waiting for its last byte."""

@@ -1,0 +1,276 @@
+"""The AI SDK's model messages become canonical messages, and the other way round.
+
+Parsed and rendered again, a list of messages is equal to what it was. Beside the parts,
+`Message.extras` keeps (under the name of this dialect):
+
+| kept | meaning |
+|---|---|
+| `fields` | fields of the message besides role and content (`providerOptions`) |
+| `content` | the content was a list: for every entry None, `{"part": entry}` or `{"raw": entry}` |
+
+An entry is kept whole only where its part does not say it all, and it is used again
+only while it still says what its part says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.vercel_ai.outputs import parse_output, render_media, render_output
+from moonshim.engine.ids.pairing import canonical_ids, pair
+from moonshim.engine.ids.spelling import standard_id
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
+from moonshim.engine.values.copies import copied
+from moonshim.errors import InvalidInput
+
+__all__ = ["parse_messages", "render_messages"]
+
+Json: TypeAlias = dict[str, Any]
+Resolve: TypeAlias = Callable[[str, str], str]
+
+DIALECT: Final = "vercel_ai"
+_SPEAKERS: Final[dict[str, Speaker]] = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
+_ROLES: Final[dict[Speaker, str]] = {speaker: role for role, speaker in _SPEAKERS.items()}
+
+
+# --- model messages -> canonical --------------------------------------------------------------------------------
+
+
+def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
+    """Canonical messages, by value. Raises `InvalidInput` for what is no model message.
+
+    `after` is the conversation that the messages continue: its calls are answered, and
+    its identifiers are not given out again.
+
+    >>> parse_messages([{"role": "user", "content": "hi"}])
+    [Message(speaker='human', parts=(Text(text='hi'),), extras={})]
+    """
+    if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
+        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
+    parsed = [_parse_message(message, position) for position, message in enumerate(messages)]
+    return _with_canonical_ids(parsed, after)
+
+
+def _parse_message(message: Any, position: int) -> Message:
+    role = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(role, str) or role not in _SPEAKERS:
+        raise InvalidInput(
+            f"a message must be an object whose role is one of {', '.join(_SPEAKERS)}", field=f"messages[{position}]"
+        )
+    content, parts, kept = message.get("content"), list[Part](), Json()
+    fields = {key: copied(value) for key, value in message.items() if key not in ("role", "content")}
+    if fields:
+        kept["fields"] = fields
+    if isinstance(content, str):
+        parts.append(Text(content))
+    elif isinstance(content, list):
+        slots: list[Json | None] = []
+        for entry in content:
+            part = _parse_entry(entry)
+            if part is None:
+                slots.append({"raw": copied(entry)})
+                continue
+            parts.append(part)
+            slots.append(None if _render_part(part) == entry else {"part": copied(entry)})
+        kept["content"] = slots
+    else:
+        raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
+    speaker = _SPEAKERS[role]
+    if "content" in kept and not any(kept["content"]) and _plain_content(speaker, parts) == content:
+        del kept["content"]
+    return Message(speaker, tuple(parts), {DIALECT: kept} if kept else {})
+
+
+def _parse_entry(entry: Any) -> Part | None:
+    if not isinstance(entry, dict):
+        return None
+    match entry:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "reasoning", "text": str(text)}:
+            return Reasoning(text, signature=_signature(entry))
+        case {"type": "tool-call", "toolCallId": str(wire_id), "toolName": str(name)}:
+            return ToolCall(wire_id, name, _arguments(entry.get("input", {})), wire_id)
+        case {"type": "tool-result", "toolCallId": str(wire_id), "toolName": str(name), "output": dict(output)}:
+            parts, is_error = parse_output(output)
+            return ToolResult(wire_id, name, parts, is_error, wire_id)
+        case {"type": "image", "image": str(image)}:
+            return _media("image", image, entry)
+        case {"type": "file", "data": str(data)}:
+            return _media("file", data, entry)
+    return None
+
+
+def _signature(entry: Json) -> str | None:
+    match entry.get("providerOptions"):
+        case {"anthropic": {"signature": str(signature)}}:
+            return signature
+    return None
+
+
+def _arguments(given: Any) -> str:
+    """Text that is no JSON is what the SDK passes on when a model wrote bad arguments."""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+
+
+def _input(arguments: str) -> Any:
+    try:
+        return json.loads(arguments) if arguments else {}
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _media(kind: Any, where: str, entry: Json) -> Media:
+    media_type = entry.get("mediaType")
+    is_url = where.startswith(("http://", "https://", "data:"))
+    return Media(
+        kind,
+        url=where if is_url else None,
+        data=None if is_url else where,
+        media_type=media_type if isinstance(media_type, str) else None,
+    )
+
+
+def _with_canonical_ids(messages: list[Message], after: Sequence[Message]) -> list[Message]:
+    pairing, before = pair([*after, *messages]), len(after)
+    ids = canonical_ids(pairing, before)
+    parts = [list(message.parts) for message in messages]
+    for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+        if seen.position < before:
+            continue
+        mine = parts[seen.position - before]
+        old = mine[seen.place]
+        if isinstance(old, ToolCall):
+            mine[seen.place] = replace(old, id=ids[slot])
+        elif isinstance(old, ToolResult):
+            mine[seen.place] = replace(old, call_id=ids[slot])
+    return [replace(old, parts=tuple(new)) for old, new in zip(messages, parts, strict=True)]
+
+
+# --- canonical -> model messages --------------------------------------------------------------------------------
+
+
+def render_messages(
+    messages: Sequence[Message],
+    *,
+    resolve_tool_call_id: Resolve | None = None,
+    resolve_tool_response_id: Resolve | None = None,
+) -> list[Json]:
+    """Model messages, by value. A message without anything to say is left out.
+
+    Identifiers go back as they came; those that never were on a wire become `call_*`. A
+    resolver is asked with the canonical identifier and the name of the tool, in the order
+    of the history, and says what to write instead.
+
+    >>> from moonshim.engine.ids import tool_id_strategy
+    >>> history = [Message("ai", (ToolCall("hist_tool_xyz", "read_file", "{}"),))]
+    >>> mapper = tool_id_strategy("kimi").create_mapper(history)
+    >>> out = render_messages(
+    ...     history, resolve_tool_call_id=lambda id, name: mapper.resolve_tool_call_id({"id": id, "name": name})
+    ... )
+    >>> out[0]["content"]
+    [{'type': 'tool-call', 'toolCallId': 'functions.read_file:0', 'toolName': 'read_file', 'input': {}}]
+    """
+    names, wire = dict[str, str](), dict[str, str]()
+    out = []
+    for message in messages:
+        resolved: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                names[part.id] = part.name
+                wire[part.id] = standard_id(part.id) if part.wire_id is None else part.wire_id
+                if resolve_tool_call_id is not None:
+                    wire[part.id] = resolve_tool_call_id(part.id, part.name)
+                resolved.append(replace(part, wire_id=wire[part.id]))
+            elif isinstance(part, ToolResult):
+                name = part.name or names.get(part.call_id, "")
+                if resolve_tool_response_id is not None:
+                    wire_id = resolve_tool_response_id(part.call_id, name)
+                elif part.wire_id is not None and resolve_tool_call_id is None:
+                    wire_id = part.wire_id
+                else:
+                    wire_id = wire.get(part.call_id) or standard_id(part.call_id)
+                resolved.append(replace(part, name=name, wire_id=wire_id))
+            else:
+                resolved.append(part)
+        out += _render_message(message, resolved)
+    return out
+
+
+def _render_message(message: Message, parts: list[Part]) -> list[Json]:
+    kept = message.extras.get(DIALECT)
+    kept = kept if isinstance(kept, dict) else {}
+    out = list[Json]()
+    if message.speaker != "tool" and message.speaker != "ai":
+        # Results that another protocol puts into a human turn have a message of their own here.
+        results = [part for part in parts if isinstance(part, ToolResult)]
+        parts = [part for part in parts if not isinstance(part, ToolResult)]
+        if results:
+            out.append({"role": "tool", "content": [_render_part(result) for result in results]})
+    content: Any
+    if "content" in kept:
+        content = _follow(parts, kept["content"])
+    elif parts:
+        content = _plain_content(message.speaker, parts)
+    else:
+        return out
+    if content == [] and not kept:
+        return out
+    return [*out, {"role": _ROLES[message.speaker], "content": content} | copied(kept.get("fields", {}))]
+
+
+def _plain_content(speaker: Speaker, parts: list[Part]) -> Any:
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if len(texts) == len(parts) and (speaker in ("system", "human") or len(parts) == 1):
+        return "\n".join(texts)
+    # An empty text beside a call is refused by some providers behind the SDK.
+    return [_render_part(part) for part in parts if part != Text("")]
+
+
+def _follow(parts: list[Part], slots: Sequence[Json | None]) -> list[Any]:
+    left, out = list(reversed(parts)), list[Any]()
+    for slot in slots:
+        if slot is not None and "raw" in slot:
+            out.append(copied(slot["raw"]))
+        elif left:
+            part = left.pop()
+            out.append(_render_part(part) if slot is None else _as_it_came(part, slot["part"]))
+    return out + [_render_part(part) for part in reversed(left)]
+
+
+def _as_it_came(part: Part, entry: Json) -> Json:
+    """The entry as it came, with today's identifier; a new one when the part says something else by now."""
+    before = _parse_entry(entry)
+    if isinstance(part, ToolCall) and isinstance(before, ToolCall):
+        if (before.name, before.arguments) == (part.name, part.arguments):
+            return copied(entry) | {"toolCallId": part.wire_id}
+    elif isinstance(part, ToolResult) and isinstance(before, ToolResult):
+        if (before.name, before.parts, before.is_error) == (part.name, part.parts, part.is_error):
+            return copied(entry) | {"toolCallId": part.wire_id}
+    elif before == part:
+        return copied(entry)
+    options = entry.get("providerOptions")
+    return _render_part(part) | ({} if options is None else {"providerOptions": copied(options)})
+
+
+def _render_part(part: Part) -> Json:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Reasoning(text=text, signature=None):
+            return {"type": "reasoning", "text": text}
+        case Reasoning(text=text, signature=signature):
+            options = {"anthropic": {"signature": signature}}
+            return {"type": "reasoning", "text": text, "providerOptions": options}
+        case ToolCall():
+            call = {"type": "tool-call", "toolCallId": part.wire_id, "toolName": part.name}
+            return call | {"input": _input(part.arguments)}
+        case ToolResult():
+            result = {"type": "tool-result", "toolCallId": part.wire_id, "toolName": part.name}
+            return result | {"output": render_output(part.parts, part.is_error)}
+        case Media():
+            return render_media(part)

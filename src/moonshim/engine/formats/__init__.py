@@ -1,0 +1,28 @@
+"""Tool formats: which one a model wants, and its definitions of tools."""
+
+from moonshim.engine.formats.detect import (
+    STRUCTURED_FORMATS,
+    TEXT_FORMATS,
+    TOOL_FORMATS,
+    ToolFormat,
+    check_format,
+    detect_tool_format,
+    is_kimi_model,
+    kimi_generation,
+    list_formats,
+)
+from moonshim.engine.formats.tools import format_tools, parse_tools
+
+__all__ = [
+    "STRUCTURED_FORMATS",
+    "TEXT_FORMATS",
+    "TOOL_FORMATS",
+    "ToolFormat",
+    "check_format",
+    "detect_tool_format",
+    "format_tools",
+    "is_kimi_model",
+    "kimi_generation",
+    "list_formats",
+    "parse_tools",
+]

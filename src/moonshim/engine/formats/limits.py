@@ -1,0 +1,103 @@
+"""What a tool format cannot hold: a definition becomes the reason, or None.
+
+| format | cannot hold |
+|---|---|
+| openai, qwen, deepseek | Kimi's built-in functions (`$web_search`); custom tools, except openai itself |
+| kimi | custom tools |
+| anthropic | names outside `[A-Za-z0-9_-]{1,128}`; `anyOf`, `oneOf`, `allOf` at the top of the schema |
+| mistral | names outside `[A-Za-z0-9_-]{1,64}` |
+| gemma | names its `call:name{key:value}` cannot write; a parameter called `description`, `type`, `properties`, \
+`required` or `nullable`, which its template takes for schema keywords; a parameter without a single `type` |
+| xml | names and parameters that `<function=…>` and `<parameter=…>` cannot write |
+| all but the first four | tools that a host runs by itself; a schema that is not one of an object |
+
+The four that speak OpenAI's own protocol are not checked further: which names and
+schemas are accepted there is the host's business, not the format's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from moonshim.engine.formats.detect import ToolFormat
+from moonshim.engine.values.conversation import Tool
+
+__all__ = ["OPENAI_PROTOCOL", "why_not"]
+
+OPENAI_PROTOCOL: Final[tuple[ToolFormat, ...]] = ("openai", "kimi", "qwen", "deepseek")
+
+_NAMES: Final[dict[str, tuple[re.Pattern[str], str]]] = {
+    "anthropic": (re.compile(r"[a-zA-Z0-9_-]{1,128}"), "letters, digits, _ and -, at most 128 of them"),
+    "mistral": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), "letters, digits, _ and -, at most 64 of them"),
+    "gemma": (re.compile(r"[\w.-]+"), "letters, digits, _, . and -"),
+    "xml": (re.compile(r"[^<>\s]+"), "anything but white space, < and >"),
+}
+_KEYS: Final[dict[str, re.Pattern[str]]] = {
+    "gemma": re.compile(r"[^:,{}<>\s]+"),
+    "xml": re.compile(r"[^<>\r\n]+"),
+}
+_GEMMA_KEYWORDS: Final = frozenset({"description", "type", "properties", "required", "nullable"})
+_UNIONS: Final = ("anyOf", "oneOf", "allOf")
+
+
+def why_not(tool: Tool, format: ToolFormat, hosted_type: str | None) -> str | None:
+    """Why this format cannot hold the tool, or None when it can.
+
+    `hosted_type` is the `type` of a definition that is not one of a function.
+    """
+    builtin = hosted_type == "builtin_function" or tool.name.startswith("$")
+    if builtin and format != "kimi":
+        return "it is a built-in function of the Kimi API"
+    if hosted_type == "custom" and format != "openai":
+        return "custom tools take free text, and only the OpenAI API has them"
+    if format in OPENAI_PROTOCOL:
+        return None
+    if hosted_type is not None:
+        return f"a tool of type {hosted_type!r} is run by the host that offers it"
+    named = _NAMES.get(format)
+    if named is not None and named[0].fullmatch(tool.name) is None:
+        return f"a name may have {named[1]}"
+    return _schema_reason(tool.parameters or {}, format)
+
+
+def _schema_reason(schema: dict[str, Any], format: ToolFormat) -> str | None:
+    kind = schema.get("type", "object")
+    if kind != "object" and not (format != "anthropic" and isinstance(kind, str) and kind.lower() == "object"):
+        return f"the arguments must be an object, and the schema's type is {kind!r}"
+    if format == "anthropic":
+        union = next((word for word in _UNIONS if word in schema), None)
+        return None if union is None else f"{union} is not allowed at the top level of a schema"
+    keys = _KEYS.get(format)
+    properties = schema.get("properties")
+    if keys is None or not isinstance(properties, dict):
+        return None
+    for key in properties:
+        if keys.fullmatch(key) is None:
+            return f"the parameter {key!r} cannot be written"
+    return _gemma_reason(schema) if format == "gemma" else None
+
+
+def _gemma_reason(schema: dict[str, Any]) -> str | None:
+    todo: list[tuple[str, dict[str, Any]]] = [("", schema)]
+    while todo:
+        path, holder = todo.pop()
+        properties = holder.get("properties")
+        for key, inner in properties.items() if isinstance(properties, dict) else ():
+            where = f"{path}{key}"
+            if key in _GEMMA_KEYWORDS:
+                return f"the parameter {where!r} has the name of a schema keyword"
+            if not isinstance(inner, dict) or not _has_one_type(inner):
+                return f"the parameter {where!r} has no single type"
+            todo.append((where + ".", inner))
+            items = inner.get("items")
+            if isinstance(items, dict):
+                todo.append((where + "[].", items))
+    return None
+
+
+def _has_one_type(schema: dict[str, Any]) -> bool:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return len([one for one in kind if one != "null"]) == 1 and kind[0] != "null"
+    return isinstance(kind, str)

@@ -1,0 +1,244 @@
+"""Gemma 4 and FunctionGemma: text with `<|tool_call>call:name{…}` -> speech and calls.
+
+    call      = "<|tool_call>" "call:" name object "<tool_call|>"                    (Gemma 4)
+              | "<start_function_call>" "call:" name object "<end_function_call>"    (FunctionGemma)
+    reasoning = "<|channel>" [ "thought" NL ] text "<channel|>"
+
+The object is no JSON (see `gemma_arguments`); the call is over where it is. Hosts that
+leave out special tokens lose the marker before `call:`, so that `call:` with a declared name
+and a `{`, at the beginning of a word outside of the reasoning, is a call as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from moonshim.engine.grammar.gemma_arguments import GemmaArguments
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.shared.raw_values import escaped
+from moonshim.engine.grammar.shared.speech import Speech
+from moonshim.engine.grammar.shared.tag_patterns import (
+    MORE,
+    Part,
+    Seen,
+    Tag,
+    TagSet,
+    chars,
+    either,
+    literal,
+    row,
+    space,
+)
+from moonshim.engine.values.conversation import Tool
+
+__all__ = ["GemmaGrammar"]
+
+_BEGINS: Final = ("<|tool_call>", "<start_function_call>")
+_ENDS: Final = ("<tool_call|>", "<end_function_call>")
+
+_BEGIN: Final = either(*map(literal, _BEGINS))
+_END: Final = either(*map(literal, _ENDS))
+_NAMED: Final = row(_BEGIN, space(), literal("call:"), space(8), chars(r"^\s{}<>"))
+_THOUGHT: Final = (
+    Tag("thought", literal("<|channel>thought\n")),
+    Tag("thought", literal("<|channel>thought"), literal("<channel|>")),
+    Tag("thought", literal("<|channel>"), weak=True),
+    Tag("/thought", literal("<channel|>")),
+)
+_CALLS: Final = (
+    Tag("call", _NAMED, literal("{"), at_end=False),
+    Tag("empty", _NAMED, _END, at_end=False),
+    Tag("lost", _BEGIN, weak=True),
+    Tag("/call", _END),
+)
+_BARE_BEGINNINGS: Final = ("c", "ca", "cal", "call")
+_SURELY_A_MARKER: Final = 3
+
+
+class GemmaGrammar:
+    """Reads one text field. What is kept back as text is at most a marker with the name behind it.
+
+    >>> grammar = GemmaGrammar("text")
+    >>> grammar.feed('Hi<|tool_call>call:ls{dir:<|"|>/tm')
+    [Said(channel='text', text='Hi'), CallBegan(channel='text', header='', name='ls', opened=True),
+     CallGrew(text='{'), CallGrew(text='"dir": '), CallGrew(text='"'), CallGrew(text='/tm')]
+    """
+
+    __slots__ = (
+        "_after",
+        "_arguments",
+        "_bare",
+        "_calling",
+        "_held",
+        "_names",
+        "_outside",
+        "_owes_end",
+        "_speech",
+        "tags_are_text",
+    )
+
+    def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
+        self._names = tuple(tool.name for tool in tools or ())
+        self._bare = calls and bool(self._names)
+        self._outside, self._after = _tag_sets(self._names) if calls else _without_calls()
+        self._speech = Speech(channel)
+        self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
+        self._calling = False
+        self._owes_end = False
+        """Whether the marker that ends the last call may still come."""
+        self._held = ""
+        self.tags_are_text = False
+        """Of no effect: these tags are no text that people write, wherever the reasoning is sent."""
+
+    @property
+    def held(self) -> str:
+        """Text that may still turn out to be (part of) a marker, or of a call without one."""
+        return "" if self._calling else self._held
+
+    def feed(self, text: str) -> list[Found]:
+        if not text:
+            return []
+        if not self._held and "<" not in text:
+            if self._calling:
+                if self._arguments.in_string:
+                    return [CallGrew(escaped(text))]
+            elif not self._speech.quiet and self._is_plain(text):
+                self._speech.last = text[-1]
+                return [Said(self._speech.channel, text)]
+        text, self._held = self._held + text, ""
+        return self._read(text, [], final=False)
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether no call without its marker can be here."""
+        return not self._bare or ("call:" not in text and not text.endswith(_BARE_BEGINNINGS))
+
+    def flush(self) -> list[Found]:
+        """End of input: what looked like the start of a marker was only text; an open call is cut off.
+
+        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        """
+        text, self._held = self._held, ""
+        out = self._read(text, [], final=True)
+        left, self._held = self._held, ""
+        if self._calling:
+            # In a call half a marker can only be one that was cut off. One `<` may be anything.
+            stray, left = (left, "") if len(left) >= _SURELY_A_MARKER else ("", left)
+            self._arguments.cut(left, out)
+            if stray:
+                out.append(Noticed("stray_marker", stray))
+            out.append(CallEnded(closed=False))
+            self._calling = False
+            self._speech.pause()
+            left = ""
+        self._speech.say(left, out)
+        self._owes_end = False
+        return out
+
+    def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
+        pos, end = 0, len(text)
+        while pos < end:
+            pos = self._in_call(text, pos, out) if self._calling else self._between(text, pos, out, final)
+        return out
+
+    # -- between calls -----------------------------------------------------------------
+
+    def _between(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+        tags = self._outside
+        if self._speech.quiet:
+            pos = self._speech.skip_space(text, pos, out)
+            if pos == len(text):
+                return pos
+            if self._speech.quiet:
+                tags = self._after
+                if tags.at(text, pos, final=final) is None:
+                    self._speech.say(text[pos], out)
+                    return pos + 1
+        seen = tags.find(text, pos, final=final)
+        stop = seen.start if seen is not None else len(text)
+        if seen is not None and text[stop] == "c" and not self._begins_word(text, pos, stop):
+            self._speech.say(text[pos : stop + 1], out)
+            return stop + 1
+        if stop > pos:
+            self._speech.say(text[pos:stop], out)
+        if seen is None:
+            return stop
+        if seen.kind == MORE:
+            self._held = text[stop:]
+            return len(text)
+        self._turn(seen, text[stop : seen.end], out)
+        return seen.end
+
+    def _begins_word(self, text: str, pos: int, at: int) -> bool:
+        """Whether a call without its marker may be here."""
+        before = text[at - 1] if at > pos else self._speech.last
+        return (not before or before.isspace()) and self._speech.channel == "text"
+
+    def _turn(self, seen: Seen, raw: str, out: list[Found]) -> None:
+        speech = self._speech
+        match seen.kind:
+            case "thought":
+                speech.enter_reasoning(out)
+                return
+            case "/thought":
+                speech.leave_reasoning(raw, out)
+                return
+            case "call" | "bare":
+                if seen.kind == "bare":
+                    out.append(Noticed("bare_call", raw))
+                out.append(CallBegan(speech.channel, "", seen.values[0]))
+                self._calling = True
+                self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
+            case "empty" if seen.values[0] in self._names:
+                # No object, but a name beyond doubt.
+                out.append(Noticed("arguments_empty", seen.values[0]))
+                out += [CallBegan(speech.channel, "", seen.values[0]), CallGrew("{}"), CallEnded(closed=True)]
+                self._owes_end = True
+            case "empty" | "lost":
+                out.append(Noticed("unreadable_call", raw))
+                speech.say(raw[raw.index(">") + 1 :], out)
+                return
+            case _:
+                if seen.kind == "stray" or not self._owes_end:
+                    out.append(Noticed("stray_marker", raw))
+                self._owes_end = False
+                if not speech.quiet:
+                    return
+        speech.pause()
+
+    # -- a call --------------------------------------------------------------------------
+
+    def _in_call(self, text: str, pos: int, out: list[Found]) -> int:
+        arguments = self._arguments
+        stop = arguments.read(text, pos, out)
+        if arguments.done or arguments.marker is not None:
+            if not arguments.done:
+                arguments.end(out)
+            out.append(CallEnded(closed=True))
+            self._calling = False
+            self._owes_end = True
+            self._speech.pause()
+        elif stop < len(text):
+            self._held = text[stop:]
+            return len(text)
+        return stop
+
+
+@lru_cache(maxsize=64)
+def _tag_sets(names: tuple[str, ...]) -> tuple[TagSet, TagSet]:
+    """The tags outside of calls, and those right behind one, made once for the same tools."""
+    tags = [*_CALLS, *_THOUGHT]
+    if names:
+        declared = either(*map(literal, sorted(names, key=len, reverse=True)))
+        named = Part(f"({declared.whole})", declared.begun)
+        tags.append(Tag("bare", row(literal("call:"), named), literal("{"), at_end=False))
+    starts = "<c" if names else "<"
+    # Here an end in the manner of others can only be meant for the call.
+    return TagSet(tags, starts=starts), TagSet([*tags, Tag("stray", literal("</tool_call>"))], starts=starts)
+
+
+@lru_cache(maxsize=1)
+def _without_calls() -> tuple[TagSet, TagSet]:
+    tags = TagSet(_THOUGHT)
+    return tags, tags

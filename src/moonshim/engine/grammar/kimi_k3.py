@@ -1,0 +1,281 @@
+"""Kimi K3 and K3.1 (XTML): text with `<|open|>name<|sep|>` tags -> speech and calls.
+
+    message  = [ think ] [ response ] [ tools ] "<|close|>message<|sep|>" "<|end_of_msg|>"
+    tools    = open(tools) { call } close(tools)
+    call     = open(call, tool, index) ( { argument } | json ) close(call)
+    argument = open(argument, key, type) value close(argument)
+
+Every one of these tags has been seen missing, so no tag needs another: think and
+response say in which channel text is, tools that white space does not count.
+`<think>` is no tag here, but a word; a `</think>` that ends no such word is taken away.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moonshim.engine.grammar.kimi_k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escaped
+from moonshim.engine.grammar.kimi_k3_tags import Tag, TagReader
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.shared.markers import marker_set
+
+__all__ = ["KimiK3Grammar"]
+
+_NOT_SPACE: Final = re.compile(r"\S")
+_THINK, _END_THINK = "<think>", "</think>"
+_STARTS: Final = marker_set("<|", _THINK, _END_THINK)
+
+
+def _both(*names: str) -> list[str]:
+    return [f"{kind} {name}" for name in names for kind in ("open", "close")]
+
+
+_WRAPPERS: Final = TagReader(_both("think", "response", "message"))
+_ALL: Final = TagReader(_both("think", "response", "message", "tools", "call", "argument", "json"))
+# Inside a value only what ends it is a tag. Its own end may come without `<|sep|>`; the others show that its
+# own end was lost, and must be beyond doubt.
+_OTHER_ENDS: Final = ("close call", "close tools", "close message", "open argument", "open call")
+_IN_ARGUMENT: Final = TagReader((*_OTHER_ENDS, "close argument"), elided=frozenset({"close argument"}))
+_IN_JSON: Final = TagReader((*_OTHER_ENDS, "close json"), elided=frozenset({"close json"}))
+_BEYOND_DOUBT: Final = {"open argument": "key", "open call": "tool"}
+
+
+class KimiK3Grammar:
+    """Reads one text field. What is kept back as text is at most a tag that has not ended (`TAG_LIMIT`).
+
+    Text between the arguments of a call is said at once: a `Said` may come while a call is open.
+
+    >>> grammar = KimiK3Grammar("text")
+    >>> grammar.feed('Hi<|open|>call tool="ls" index="1"<|sep|><|open|>argument key="dir" type="string"<|sep|>/tm')
+    [Said(channel='text', text='Hi'), CallBegan(channel='text', header='', name='ls', opened=True),
+     CallGrew(text='{"dir": "'), CallGrew(text='/tm')]
+    """
+
+    __slots__ = (
+        "_after_wrapper",
+        "_base",
+        "_calling",
+        "_channel",
+        "_gap",
+        "_held",
+        "_in_tools",
+        "_in_value",
+        "_open",
+        "_quiet",
+        "_tags",
+        "_writer",
+        "tags_are_text",
+        "words_open",
+    )
+
+    def __init__(self, channel: Channel, *, calls: bool = True) -> None:
+        self._base: Channel = channel
+        self._channel: Channel = channel
+        self._tags = _ALL if calls else _WRAPPERS
+        self._open = ""
+        self._in_tools = False
+        self._calling = False
+        self._in_value = False
+        self._quiet = False
+        self._after_wrapper = False
+        self._gap = ""
+        self._held = ""
+        self._writer = ArgumentWriter()
+        self.tags_are_text = False
+        """Of no effect: unlike `<think>`, XTML is no text that people write, wherever the reasoning is sent."""
+        self.words_open = 0
+        """How many `<think>` were said and not ended yet: the next `</think>` is the word that ends one."""
+
+    @property
+    def held(self) -> str:
+        """Text that may still turn out to be (part of) a tag."""
+        return "" if self._calling else self._held
+
+    def feed(self, text: str) -> list[Found]:
+        if not text:
+            return []
+        if not self._held:
+            if self._in_value:
+                writer = self._writer
+                if writer.phase == STRING:
+                    if "<" not in text:
+                        if '"' not in text and "\\" not in text and text.isprintable():
+                            return [CallGrew(text)]
+                        return [CallGrew(escaped(text))]
+                elif writer.phase == CONTAINER:
+                    scanner = writer.scanner
+                    if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
+                        return [CallGrew(text)]
+            elif not self._quiet and "<" not in text:
+                return [Said(self._channel, text)]
+        text, self._held = self._held + text, ""
+        return self._read(text, [], final=False)
+
+    def flush(self) -> list[Found]:
+        """End of input: what looked like the start of a tag was only text; an open call is cut off.
+
+        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        """
+        text, self._held = self._held, ""
+        out = self._read(text, [], final=True)
+        left, self._held = self._held, ""
+        # Among calls half a tag can only be a tag that was cut off. One `<` may be anything.
+        among = self._calling or self._in_tools
+        stray, left = (left, "") if among and left.startswith("<|") else ("", left)
+        if self._in_value:
+            self._writer.write(left, out)
+            self._writer.cut(out)
+        elif left:
+            self._say(left, out)
+        if stray:
+            out.append(Noticed("stray_marker", stray))
+        if self._calling:
+            out.append(CallEnded(closed=False))
+        if self._after_wrapper:
+            self._say("", out)
+        self._calling = self._in_value = self._quiet = False
+        self._gap = ""
+        return out
+
+    def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
+        pos, end = 0, len(text)
+        while pos < end:
+            pos = self._value(text, pos, out, final) if self._in_value else self._speech(text, pos, out, final)
+        return out
+
+    # -- between tags ------------------------------------------------------------------
+
+    def _speech(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+        if self._quiet:
+            found = _NOT_SPACE.search(text, pos)
+            stop = found.start() if found else len(text)
+            self._gap += text[pos:stop]
+            if len(self._gap) > SPACE_LIMIT:
+                self._say("", out)
+            elif self._calling and self._writer.empty and text.startswith("{", stop):
+                # The object stands where a `json` element belongs: without it the call would run on nothing.
+                out.append(Noticed("k3_untagged_json", "{"))
+                self._begin_json()
+            pos = stop
+            if pos == len(text) or self._in_value:
+                return pos
+        start = _STARTS.find(text, pos)
+        stop = start.start() if start else len(text) - _STARTS.unfinished(text, pos)
+        if stop > pos:
+            self._say(text[pos:stop], out)
+        if start is None:
+            self._held = text[stop:]
+            return len(text)
+        if start.group() != "<|":
+            self._word(start.group(), out)
+            return start.end()
+        tag = self._tags.read(text, stop, final=final)
+        if tag == "more":
+            self._held = text[stop:]
+            return len(text)
+        if tag == "text":
+            self._say("<|", out)
+            return stop + 2
+        self._turn(tag, out)
+        return tag.end
+
+    def _word(self, word: str, out: list[Found]) -> None:
+        """A think tag of K2: an end without a beginning is taken away, anything else is a word."""
+        if word == _END_THINK and not self.words_open:
+            out.append(Noticed("stray_marker", word))
+            return
+        self.words_open += 1 if word == _THINK else -1
+        self._say(word, out)
+
+    def _say(self, text: str, out: list[Found]) -> None:
+        """White space before text is text after all."""
+        text, self._gap = self._gap + text, ""
+        self._quiet = False
+        if text:
+            out.append(Said(self._channel, text))
+
+    # -- tags --------------------------------------------------------------------------
+
+    def _turn(self, tag: Tag, out: list[Found]) -> None:
+        """A tag that stands outside of any value decides what comes next."""
+        self._gap = ""
+        closed = self._calling and self._turn_in_call(tag, out)
+        if not self._calling and not closed:
+            self._turn_outside(tag, out)
+        # White space between tags is nobody's; only behind a wrapper it may be the end of what was said.
+        self._after_wrapper = tag.key.startswith("close ") and not (self._calling or self._in_tools or closed)
+        self._quiet = self._calling or self._in_tools or closed or self._after_wrapper
+
+    def _turn_in_call(self, tag: Tag, out: list[Found]) -> bool:
+        """Whether the tag is the call's own end. Any other that has no place in a call shows that it is over."""
+        match tag.key:
+            case "open argument":
+                if "key" not in tag.attributes:
+                    out.append(Noticed("k3_argument_without_key", tag.raw))
+                self._writer.begin_value(tag.attributes.get("key", ""), tag.attributes.get("type", "string"), out)
+                self._in_value = True
+            case "open json":
+                self._begin_json()
+            case "close argument" | "close json":
+                out.append(Noticed("stray_marker", tag.raw))
+            case _:
+                self._writer.end_call(out)
+                out.append(CallEnded(closed=True))
+                self._calling = False
+                return tag.key == "close call"
+        return False
+
+    def _turn_outside(self, tag: Tag, out: list[Found]) -> None:
+        kind, _, name = tag.key.partition(" ")
+        match tag.key:
+            case "open think" | "open response":
+                self._open = name
+                self._channel = "reasoning" if name == "think" else "text"
+                self._in_tools = False
+            case "open tools":
+                self._in_tools = True
+            case "open call":
+                tool = tag.attributes.get("tool", "").strip()
+                out.append(CallBegan(self._channel, "", tool or None))
+                self._calling = True
+                self._writer = ArgumentWriter()
+            case "close think" | "close response" if self._open == name:
+                self._leave()
+            case "close tools" if self._in_tools:
+                self._in_tools = False
+            case _:
+                out.append(Noticed("stray_marker", tag.raw))
+                if name in ("think", "response", "message") or kind == "end_of_msg":
+                    self._leave()
+
+    def _leave(self) -> None:
+        self._open, self._channel, self._in_tools = "", self._base, False
+
+    # -- values ------------------------------------------------------------------------
+
+    def _begin_json(self) -> None:
+        self._writer.begin_json()
+        self._in_value = True
+        self._gap = ""
+
+    def _value(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+        writer = self._writer
+        phase = writer.phase
+        stop = writer.take(text, pos, out)
+        if writer.phase != phase or not text.startswith("<", stop):
+            return stop
+        tag = (_IN_JSON if writer.phase == RAW else _IN_ARGUMENT).read(text, stop, final=final)
+        if tag == "more":
+            self._held = text[stop:]
+            return len(text)
+        if tag == "text" or _BEYOND_DOUBT.get(tag.key, "") not in ("", *tag.attributes):
+            writer.write("<", out)
+            return stop + 1
+        writer.end_value(out)
+        self._in_value = False
+        if tag.key == writer.closing:
+            self._quiet = True
+        else:
+            self._turn(tag, out)
+        return tag.end

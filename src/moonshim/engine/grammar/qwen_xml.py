@@ -1,0 +1,62 @@
+"""Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5: text with `<function=name>` tags -> speech and calls.
+
+    section = "<tool_call>" { call } "</tool_call>"
+    call    = "<function=" name ">" { param } "</function>"
+    param   = "<parameter=" key ">" NL value NL "</parameter>"
+
+Values are raw text, typed by the declared schema (see `raw_values`). They often are
+source code or XML of their own, so `</parameter>` ends one only before another tag of the
+call, or at the end of all text; the other tags end it only where they are beyond doubt.
+The section is often missing: then a call needs a param or its own end behind its name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moonshim.engine.grammar.shared.tag_patterns import Tag, chars, either, literal, row
+from moonshim.engine.grammar.shared.tagged import TagFormat, TaggedGrammar, tag_sets
+
+__all__ = ["QwenXmlGrammar"]
+
+_OPEN_SECTION: Final = literal("<tool_call>")
+_CLOSE_SECTION: Final = literal("</tool_call>")
+_OPEN_CALL: Final = row(literal("<function="), chars(r"^<>\n"), literal(">"))
+_CLOSE_CALL: Final = literal("</function>")
+_OPEN_PARAM: Final = row(literal("<parameter="), chars(r"^<>\n"), literal(">"))
+_CLOSE_PARAM: Final = literal("</parameter>")
+_NEXT_CALL: Final = (_CLOSE_SECTION, _OPEN_SECTION, literal("<function="))
+_NEXT_PARAM: Final = literal("<parameter=")
+
+_SECTIONS: Final = (Tag("section", _OPEN_SECTION), Tag("/section", _CLOSE_SECTION))
+_CALL: Final = Tag("call", _OPEN_CALL)
+_BARE_CALL: Final = Tag("call", _OPEN_CALL, either(_NEXT_PARAM, _CLOSE_CALL), at_end=False)
+_END_CALL: Final = Tag("/call", _CLOSE_CALL)
+_PARAM: Final = Tag("param", _OPEN_PARAM)
+
+
+class QwenXmlGrammar(TaggedGrammar):
+    """Reads one text field of a model that writes Qwen's XML.
+
+    >>> grammar = QwenXmlGrammar("text")
+    >>> grammar.feed("Hi<tool_call>\\n<function=ls>\\n<parameter=dir>\\n/tm")
+    [Said(channel='text', text='Hi'), CallBegan(channel='text', header='', name='ls', opened=True),
+     CallGrew(text='{"dir": '), CallGrew(text='"/tm')]
+    """
+
+    __slots__ = ()
+
+    format = TagFormat(
+        *tag_sets(
+            outside=[*_SECTIONS, _BARE_CALL],
+            inside=[*_SECTIONS, _CALL, _END_CALL],
+            in_call=[*_SECTIONS, _CALL, _END_CALL, _PARAM, Tag("/param", _CLOSE_PARAM)],
+            in_value=[
+                Tag("/param", _CLOSE_PARAM, either(_NEXT_PARAM, _CLOSE_CALL, _CLOSE_SECTION)),
+                Tag("/call", _CLOSE_CALL, either(*_NEXT_CALL)),
+                Tag("/section", _CLOSE_SECTION, _OPEN_SECTION),
+                _PARAM,
+            ],
+        ),
+        trims=True,
+    )

@@ -1,0 +1,1 @@
+"""What several marker grammars have in common."""

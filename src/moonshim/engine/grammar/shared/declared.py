@@ -1,0 +1,56 @@
+"""The declared tools -> which names are known, and how far a text is the beginning of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed
+from moonshim.engine.values.conversation import Tool
+
+__all__ = ["Known", "call_without_arguments", "known_names", "names_of"]
+
+
+class Known:
+    """Some names, and every beginning of one."""
+
+    __slots__ = ("_beginnings", "names")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = frozenset(name for name in names if name)
+        self._beginnings = frozenset(name[:size] for name in self.names for size in range(len(name) + 1)) | {""}
+
+    def fitting(self, text: str) -> int:
+        """How many characters of the text are the beginning of a name.
+
+        >>> Known(["ls", "lsof"]).fitting("lsb")
+        2
+        """
+        size = len(text)
+        while text[:size] not in self._beginnings:
+            size -= 1
+        return size
+
+
+def names_of(tools: Sequence[Tool] | None) -> frozenset[str] | None:
+    """The names of these tools; None when nobody knows which there are."""
+    return None if tools is None else frozenset(tool.name for tool in tools)
+
+
+def known_names(tools: Sequence[Tool] | None) -> Known | None:
+    """The names of these tools, if there are any."""
+    names = names_of(tools)
+    return _known(names) if names else None
+
+
+@lru_cache(maxsize=64)
+def _known(names: frozenset[str]) -> Known:
+    """Made once: it holds no state of any stream."""
+    return Known(names)
+
+
+def call_without_arguments(name: str, header: str, names: frozenset[str] | None, channel: Channel) -> list[Found]:
+    """A name and no arguments: a call with none, unless it is known that no tool has that name."""
+    if not name or (names is not None and name not in names):
+        return []
+    return [CallBegan(channel, header, name), Noticed("arguments_empty", name), CallGrew("{}"), CallEnded(True)]

@@ -1,0 +1,106 @@
+"""Declared tools -> which kinds of JSON values each argument may have.
+
+Schemas are other people's: whatever is not understood allows anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moonshim.engine.values.conversation import Tool
+
+__all__ = ["ANYTHING", "JSON_ONLY", "STRING_ONLY", "DeclaredKinds"]
+
+ANYTHING: Final = frozenset({"string", "number", "boolean", "null", "object", "array"})
+STRING_ONLY: Final = frozenset({"string"})
+JSON_ONLY: Final = ANYTHING - STRING_ONLY
+
+_VISITS: Final = 256
+"""How many schemas are looked at for one argument: what goes beyond has no opinion."""
+_KIND_NAMED: Final = {kind: frozenset({kind}) for kind in ANYTHING} | {"integer": frozenset({"number"})}
+_KIND_OF: Final[dict[type, str]] = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    dict: "object",
+    list: "array",
+}
+
+
+class DeclaredKinds:
+    """Knows the kinds of every argument of every declared tool. Whatever the schema, reading it ends and never raises.
+
+    >>> tool = Tool("add", parameters={"properties": {"n": {"type": ["integer", "null"]}}})
+    >>> sorted(DeclaredKinds([tool]).of("add", "n")), DeclaredKinds([tool]).of("add", "m") == ANYTHING
+    (['null', 'number'], True)
+    """
+
+    __slots__ = ("_schemas",)
+
+    def __init__(self, tools: Sequence[Tool] | None) -> None:
+        self._schemas = {tool.name: tool.parameters for tool in tools or ()}
+
+    def of(self, tool: str, key: str) -> frozenset[str]:
+        schema = self._schemas.get(tool)
+        if not isinstance(schema, dict):
+            return ANYTHING
+        reader = _Reader(schema)
+        top = reader.resolved(schema)
+        properties = top.get("properties") if isinstance(top, dict) else None
+        if not isinstance(properties, dict) or key not in properties:
+            return ANYTHING
+        return reader.kinds(properties[key]) or ANYTHING
+
+
+class _Reader:
+    """Reads one schema for one argument."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._left = _VISITS
+
+    def kinds(self, schema: Any) -> frozenset[str]:
+        self._left -= 1
+        if self._left < 0 or not isinstance(schema, dict):
+            return ANYTHING
+        found = _own_kinds(schema)
+        if "$ref" in schema:
+            found &= self.kinds(self.resolved(schema))
+        for part in _list(schema.get("allOf")):
+            found &= self.kinds(part)
+        for choice in ("anyOf", "oneOf"):
+            if branches := _list(schema.get(choice)):
+                found &= frozenset().union(*map(self.kinds, branches))
+        return found
+
+    def resolved(self, schema: Any) -> Any:
+        """What a local reference points to; the schema itself when it is none."""
+        for _ in range(8):
+            ref = schema.get("$ref") if isinstance(schema, dict) else None
+            if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
+                break
+            place: Any = self._root
+            for step in ref.split("/")[1:]:
+                place = place.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
+            schema = place
+        return schema
+
+
+def _own_kinds(schema: dict[Any, Any]) -> frozenset[str]:
+    """What one schema says itself, without those it leads to."""
+    declared = schema.get("type")
+    names = declared if isinstance(declared, list) else [declared]
+    found: frozenset[str] = frozenset()
+    for name in names:
+        found |= _KIND_NAMED.get(name, ANYTHING) if isinstance(name, str) else ANYTHING
+    for choices in (_list(schema.get("enum")), [schema["const"]] if "const" in schema else []):
+        if choices:
+            found &= {_KIND_OF.get(type(choice), "string") for choice in choices}
+    return found | {"null"} if schema.get("nullable") is True else found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,261 @@
+"""Formats that mark where a call begins, and write it as one value: text with such markers -> speech and calls.
+
+A family is its markers, what each of them means outside of calls (`_turn`), and its
+states. A state is a method that reads on from a place in the text and returns where it
+stopped; two are the same everywhere: outside of calls, and in a call that has begun.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from moonshim.engine.grammar.protocol import CallBegan, CallGrew, Channel, Found, Noticed
+from moonshim.engine.grammar.shared.declared import call_without_arguments, names_of
+from moonshim.engine.grammar.shared.markers import marker_set
+from moonshim.engine.grammar.shared.speech import Speech
+from moonshim.engine.values.conversation import Tool
+
+__all__ = ["IN_CALL", "OUTSIDE", "THINK_TAGS", "CallReader", "MarkedGrammar", "State"]
+
+THINK_TAGS: Final = {"<think>": "think", "</think>": "/think"}
+State: TypeAlias = Callable[[Any, str, int, list[Found]], int]
+
+_NOT_SPACE: Final = re.compile(r"\S")
+
+
+class CallReader(Protocol):
+    """Reads one call to its end, and tells that end. What proves to be no call is `failed`."""
+
+    @property
+    def in_string(self) -> bool:
+        """Whether the next text, up to a quote or a backslash, is the next piece of the arguments."""
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def failed(self) -> bool: ...
+
+    @property
+    def raw(self) -> str:
+        """All that was read, while it is not sure to be a call."""
+
+    def read(self, text: str, pos: int, out: list[Found]) -> int:
+        """Read on; where reading stopped. Before the end while not `done`: more of the rest decides what it is."""
+
+    def cut(self, rest: str, out: list[Found]) -> str:
+        """The input is over: end the call, with this rest that was not read; what of the rest is only text."""
+
+
+class MarkedGrammar(ABC):
+    """Reads one text field. What is kept back as text is at most a marker less one character, or a call without
+    a marker while it may be none.
+    """
+
+    __slots__ = (
+        "_behind_call",
+        "_call",
+        "_held",
+        "_is_bare",
+        "_markers",
+        "_names",
+        "_opener",
+        "_raw",
+        "_speech",
+        "_state",
+        "_tag",
+        "_tags",
+        "tags_are_text",
+    )
+
+    def __init__(
+        self,
+        channel: Channel,
+        markers: Iterable[str],
+        tools: Sequence[Tool] | None,
+        *,
+        tags: Mapping[str, str] = THINK_TAGS,
+        opener: str | None = None,
+        behind_call: State | None = None,
+    ) -> None:
+        self._speech = Speech(channel)
+        self._names = names_of(tools)
+        self._tags = tags
+        self._markers = marker_set(*tags, *markers)
+        self._opener = re.compile(re.escape(opener)) if opener is not None and channel == "text" else None
+        """What is a marker only where the answer begins."""
+        self._state: State = OUTSIDE
+        self._behind_call: State = behind_call or OUTSIDE
+        self._call: CallReader | None = None
+        self._is_bare = False
+        """No marker stood before what may be a call: if it is none, it was never anything but text."""
+        self._tag = ""
+        """The marker before what may be a call."""
+        self._raw = ""
+        """What was read behind it, while it may be no call."""
+        self._held = ""
+        self.tags_are_text = False
+        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
+
+    @property
+    def held(self) -> str:
+        """Text that may still turn out to be (part of) a marker, or a call without one."""
+        if self._state is OUTSIDE:
+            return self._held
+        if not self._is_bare:
+            return ""
+        return self._raw + (self._call.raw if self._state is IN_CALL and self._call is not None else "")
+
+    def feed(self, text: str) -> list[Found]:
+        out: list[Found] = []
+        if self._state is IN_CALL:
+            # The inside of a string is most of every long call, and needs only a glance.
+            if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
+                return [CallGrew(text)] if text else []
+        elif self._state is OUTSIDE and self._is_plain(text):
+            self._speech.say(text, out)
+            return out
+        text, self._held = self._held + text, ""
+        pos = 0
+        while pos < len(text):
+            pos = self._state(self, text, pos, out)
+        return out
+
+    def flush(self) -> list[Found]:
+        """End of input: what looked like the start of a marker was only text; an open call is cut off."""
+        out: list[Found] = []
+        held, self._held = self._held, ""
+        if self._state is IN_CALL and self._call is not None:
+            held = self._call.cut(held, out)
+            if self._call.raw:
+                self._give_up(out, self._call.raw)
+            else:
+                self._speech.drop_gap()
+        elif self._tag or self._raw:
+            self._give_up(out)
+        self._speech.say(held, out)
+        self._speech.last = ""
+        self._state, self._tag, self._raw = OUTSIDE, "", ""
+        return out
+
+    # -- outside of calls --------------------------------------------------------------
+
+    @abstractmethod
+    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+        """A marker outside of any call decides what comes next; where to read on."""
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether this text, coming now, is said as it is."""
+        speech = self._speech
+        if self._held or speech.quiet or (speech.fresh and self._opener is not None):
+            return False
+        # A loop, since `any` over a generator costs more than all of the rest.
+        for start in self._markers.starts:  # noqa: SIM110
+            if start in text:
+                return False
+        return True
+
+    def _outside(self, text: str, pos: int, out: list[Found]) -> int:
+        speech = self._speech
+        if speech.quiet:
+            pos = speech.skip_space(text, pos, out)
+            if pos == len(text):
+                return pos
+        if self._opener is not None and speech.fresh:
+            # White space before the answer is said, and does not begin it.
+            found = _NOT_SPACE.search(text, pos)
+            stop = found.start() if found else len(text)
+            speech.say(text[pos:stop], out)
+            pos = stop
+            if (opening := self._opener.match(text, pos)) is not None:
+                return self._turn(opening, out)
+        stop, marker = self._markers.until_next(text, pos)
+        if stop > pos:
+            speech.say(text[pos:stop], out)
+        if marker is None:
+            return self._hold(text, stop)
+        if (kind := self._tags.get(marker.group())) is None:
+            return self._turn(marker, out)
+        speech.think(kind, marker.group(), out, as_words=self.tags_are_text)
+        return marker.end()
+
+    # -- what may be a call ------------------------------------------------------------
+
+    def _hold(self, text: str, pos: int) -> int:
+        """What comes next decides what this is."""
+        self._held = text[pos:]
+        return len(text)
+
+    def _keep(self, text: str, pos: int, stop: int, limit: int, out: list[Found]) -> int:
+        """Read on what may be no call; over the limit it is none (the state is then `OUTSIDE`).
+
+        No more than the limit at once, so that what is found does not depend on the chunking.
+        """
+        stop = max(pos, min(stop, pos + limit + 1 - len(self._raw)))
+        self._raw += text[pos:stop]
+        if len(self._raw) > limit:
+            self._give_up(out)
+        return stop
+
+    def _keep_space(self, text: str, pos: int, limit: int, out: list[Found]) -> tuple[int, str]:
+        """Read on white space; where it ends, and the character there. None: the text is over, or this is no call."""
+        found = _NOT_SPACE.search(text, pos)
+        stop = self._keep(text, pos, found.start() if found else len(text), limit, out)
+        return stop, found.group() if found is not None and self._state is not OUTSIDE else ""
+
+    def _give_up(self, out: list[Found], text: str = "") -> None:
+        """What was read, and this text, is no call: it is what the model wrote, so it is kept."""
+        text = self._raw + text
+        if not self._is_bare and (told := self._tag + text):
+            out.append(Noticed("unreadable_call", told))
+        self._state, self._tag, self._raw = OUTSIDE, "", ""
+        self._speech.say(text, out)
+
+    # -- a call ------------------------------------------------------------------------
+
+    def _read_with(self, reader: CallReader) -> None:
+        self._state, self._call = IN_CALL, reader
+
+    def _begin(self, header: str, name: str | None, reader: CallReader, out: list[Found]) -> None:
+        """This is a call, and its arguments come next."""
+        out.append(CallBegan(self._speech.channel, header, name))
+        self._tag = self._raw = ""
+        self._read_with(reader)
+
+    def _begin_without_arguments(self, header: str, name: str, out: list[Found]) -> None:
+        """A marker follows the name: a call all the same, unless no tool has that name."""
+        if found := call_without_arguments(name, header, self._names, self._speech.channel):
+            out += found
+            self._end()
+        else:
+            self._give_up(out)
+
+    def _in_call(self, text: str, pos: int, out: list[Found]) -> int:
+        assert self._call is not None
+        stop = self._call.read(text, pos, out)
+        if not self._call.done:
+            return self._hold(text, stop)
+        if self._call.failed:
+            self._give_up(out, self._call.raw)
+        else:
+            self._end()
+        return stop
+
+    def _end(self) -> None:
+        self._state, self._tag, self._raw = self._behind_call, "", ""
+        self._speech.pause()
+
+    def _skip(self, text: str, pos: int, not_between: re.Pattern[str], out: list[Found]) -> int:
+        """Behind a call: what may stand between it and the next one waits; where that ends."""
+        found = not_between.search(text, pos)
+        stop = self._speech.skip(text, pos, found.start() if found else len(text), out)
+        if not self._speech.quiet:
+            self._state = OUTSIDE
+        return stop
+
+
+OUTSIDE: Final[State] = MarkedGrammar._outside
+IN_CALL: Final[State] = MarkedGrammar._in_call

@@ -1,0 +1,108 @@
+"""What is said outside of calls -> speech in its channel; white space there waits, until it is known to be text."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moonshim.engine.grammar.protocol import Channel, Found, Noticed, Said
+
+__all__ = ["GAP_LIMIT", "Speech"]
+
+GAP_LIMIT: Final = 1024
+"""How much white space may be between two markers."""
+
+_NOT_SPACE: Final = re.compile(r"\S")
+
+
+class Speech:
+    """Knows the channel, and what white space means: before text it is text, before a marker it is nobody's.
+
+    Behind a marker white space waits (`quiet`) until it is known what follows, but no
+    more of it than `GAP_LIMIT`.
+    """
+
+    __slots__ = ("_base", "_gap", "_gap_size", "_words_open", "channel", "fresh", "last", "quiet")
+
+    def __init__(self, channel: Channel) -> None:
+        self._base: Channel = channel
+        self.channel: Channel = channel
+        self.quiet = False
+        """Whether nothing but white space came since the last marker."""
+        self.fresh = True
+        """Whether nothing but white space has been said of the answer."""
+        self.last = ""
+        """The last character that was said since the last marker."""
+        self._gap: list[str] = []
+        self._gap_size = 0
+        self._words_open = 0
+        """How many `<think>` were said as words and not ended yet."""
+
+    def say(self, text: str, out: list[Found]) -> None:
+        """White space before text is text after all."""
+        if self._gap:
+            text = "".join(self._gap) + text
+            self.drop_gap()
+        self.quiet = False
+        if text:
+            out.append(Said(self.channel, text))
+            self.last = text[-1]
+            if self.fresh:
+                self.fresh = text.isspace()
+
+    def pause(self) -> None:
+        """A marker came: white space before it is gone, and what comes now waits for what follows."""
+        self.quiet = True
+        self.fresh = False
+        self.last = ""
+        self.drop_gap()
+
+    def skip_space(self, text: str, pos: int, out: list[Found]) -> int:
+        """Keep white space for later; how far it was read."""
+        found = _NOT_SPACE.search(text, pos)
+        return self.skip(text, pos, found.start() if found else len(text), out)
+
+    def skip(self, text: str, pos: int, stop: int, out: list[Found]) -> int:
+        """White space, or a separator, that is only text if no call follows; how far it was read.
+
+        No more than the limit at once, so that what is said does not depend on the chunking.
+        """
+        stop = min(stop, pos + GAP_LIMIT + 1 - self._gap_size)
+        if stop > pos:
+            self._gap.append(text[pos:stop])
+            self._gap_size += stop - pos
+            if self._gap_size > GAP_LIMIT:
+                self.say("", out)
+        return stop
+
+    def drop_gap(self) -> None:
+        """The white space that waits is nobody's."""
+        self._gap.clear()
+        self._gap_size = 0
+
+    def enter_reasoning(self, out: list[Found]) -> None:
+        self.say("", out)
+        self.channel = "reasoning"
+        self.fresh = False
+
+    def leave_reasoning(self, tag: str, out: list[Found]) -> None:
+        self.say("", out)
+        if self.channel == self._base:
+            out.append(Noticed("stray_marker", tag))
+        else:
+            self.channel = self._base
+            self.fresh = True
+
+    def think(self, kind: str, tag: str, out: list[Found], *, as_words: bool) -> None:
+        """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
+        if kind == "think" and as_words:
+            self._words_open += 1
+            self.say(tag, out)
+        elif kind == "think":
+            self.enter_reasoning(out)
+        elif self._words_open:
+            self._words_open -= 1
+            self.say(tag, out)
+        else:
+            self.leave_reasoning(tag, out)
+        self.last = ""

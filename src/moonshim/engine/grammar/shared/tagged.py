@@ -1,0 +1,285 @@
+"""Formats that write a call as tags around raw text: text with such tags -> speech and calls.
+
+    section = open(section) { call } close(section)
+    call    = open(call, name) ( { param } | object ) close(call)
+    param   = open(param, key) value close(param)
+
+Which texts are these tags is a table (`TagFormat`) of each family. Every one of them has
+been seen missing, so no tag needs another: a call also ends where the next tag shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
+
+from msgspec import Struct
+
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.shared.declared_kinds import JSON_ONLY, STRING_ONLY, DeclaredKinds
+from moonshim.engine.grammar.shared.raw_values import CONTAINER, ValueWriter, escaped
+from moonshim.engine.grammar.shared.speech import Speech
+from moonshim.engine.grammar.shared.tag_patterns import MORE, Seen, Tag, TagSet, literal
+from moonshim.engine.values.conversation import Tool
+
+__all__ = ["THINK", "TagFormat", "TaggedGrammar", "tag_sets"]
+
+THINK: Final = (Tag("think", literal("<think>")), Tag("/think", literal("</think>")))
+
+_QUOTES: Final = ('"', "'")
+_SURELY_A_TAG: Final = 4
+"""Characters of a tag (`</pa`) after which, in a call that is cut off, it is no longer taken for text."""
+_NO_CALLS: Final = TagSet(THINK)
+
+
+class TagFormat(Struct, frozen=True):
+    """Which tags a family has at each place. Their kinds: section, call, param, each with its end; lost; think."""
+
+    outside: TagSet
+    inside: TagSet
+    """In a section, and right behind a call."""
+    in_call: TagSet
+    in_value: TagSet
+    """The value's own end, and tags that can only mean that it was lost."""
+    trims: bool = False
+    """One line break at each end of a value belongs to the format."""
+    objects: bool = False
+    """A call may have one JSON object instead of params."""
+    sections: bool = True
+    """Calls have a section around them, so that white space behind a call is not yet behind all of them."""
+
+
+def tag_sets(
+    outside: Iterable[Tag], inside: Iterable[Tag], in_call: Iterable[Tag], in_value: Iterable[Tag]
+) -> tuple[TagSet, TagSet, TagSet, TagSet]:
+    return TagSet([*outside, *THINK]), TagSet([*inside, *THINK]), TagSet(list(in_call)), TagSet(list(in_value))
+
+
+class TaggedGrammar:
+    """Reads one text field. What is kept back as text is at most a tag that has not ended, with its name.
+
+    Text between the params of a call is said at once: a `Said` may come while a call is open.
+    """
+
+    __slots__ = (
+        "_calling",
+        "_held",
+        "_in_section",
+        "_in_value",
+        "_kinds",
+        "_lost",
+        "_markers",
+        "_name",
+        "_speech",
+        "_writer",
+        "tags_are_text",
+    )
+
+    format: ClassVar[TagFormat]
+
+    def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
+        self._speech = Speech(channel)
+        self._kinds = DeclaredKinds(tools)
+        self._markers = self.format.outside if calls else _NO_CALLS
+        self._calling = False
+        self._in_value = False
+        self._in_section = False
+        self._lost = ""
+        """The marker of a section in which nothing has been read yet."""
+        self._name = ""
+        self._held = ""
+        self._writer = self._new_writer()
+        self.tags_are_text = False
+        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
+
+    def _new_writer(self) -> ValueWriter:
+        return ValueWriter(trims=self.format.trims, python_words=True)
+
+    @property
+    def held(self) -> str:
+        """Text that may still turn out to be (part of) a tag."""
+        return "" if self._calling else self._held
+
+    def feed(self, text: str) -> list[Found]:
+        if not text:
+            return []
+        if not self._held and "<" not in text:
+            if self._in_value:
+                if self._writer.is_plain(text):
+                    self._writer.at_line = False
+                    return [CallGrew(escaped(text))]
+            elif not self._speech.quiet and not self._lost:
+                return [Said(self._speech.channel, text)]
+        text, self._held = self._held + text, ""
+        return self._read(text, [], final=False)
+
+    def flush(self) -> list[Found]:
+        """End of input: what looked like the start of a tag was only text; an open call is cut off.
+
+        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        """
+        text, self._held = self._held, ""
+        out = self._read(text, [], final=True)
+        left, self._held = self._held, ""
+        cut = ""
+        if self._calling and len(left) >= _SURELY_A_TAG:
+            cut, left = left, ""
+        if self._in_value:
+            self._writer.write(left, out)
+            self._writer.cut(out)
+        elif left:
+            self._say(left, out)
+        if cut:
+            out.append(Noticed("stray_marker", cut))
+        if self._calling or self._in_section:
+            self._speech.pause()
+        if self._calling:
+            out.append(CallEnded(closed=False))
+        self._calling = self._in_value = False
+        self._speech.say("", out)
+        return out
+
+    def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
+        pos, end = 0, len(text)
+        while pos < end:
+            pos = self._value(text, pos, out, final) if self._in_value else self._between(text, pos, out, final)
+        return out
+
+    # -- between tags ------------------------------------------------------------------
+
+    def _between(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+        if self._speech.quiet:
+            pos = self._speech.skip_space(text, pos, out)
+            if self._calling and self.format.objects and self._writer.empty and text.startswith("{", pos):
+                self._speech.pause()
+                self._writer.begin_object()
+                self._in_value = True
+                return pos
+            if pos == len(text):
+                return pos
+            if self._tags.at(text, pos, final=final) is None:
+                # Text, so that from here on other tags may be the ones that count.
+                self._say(text[pos], out)
+                return pos + 1
+        seen = self._tags.find(text, pos, final=final)
+        stop = seen.start if seen is not None else len(text)
+        if stop > pos:
+            self._say(text[pos:stop], out)
+        if seen is None:
+            return stop
+        if seen.kind == MORE:
+            self._held = text[stop:]
+            return len(text)
+        self._turn(seen, text[stop : seen.end], out)
+        return seen.end
+
+    @property
+    def _tags(self) -> TagSet:
+        if self._calling:
+            return self.format.in_call
+        if self._in_section or (self._speech.quiet and self._markers is not _NO_CALLS):
+            return self.format.inside
+        return self._markers
+
+    def _say(self, text: str, out: list[Found]) -> None:
+        if self._lost:
+            out.append(Noticed("unreadable_call", self._lost))
+            self._lost = ""
+        self._speech.say(text, out)
+
+    # -- tags --------------------------------------------------------------------------
+
+    def _turn(self, seen: Seen, raw: str, out: list[Found]) -> None:
+        """A tag that stands outside of any value decides what comes next."""
+        if seen.kind in ("think", "/think"):
+            self._speech.think(seen.kind, raw, out, as_words=self.tags_are_text)
+        elif not (self._calling and self._turn_in_call(seen, raw, out)):
+            self._turn_outside(seen, raw, out)
+
+    def _turn_in_call(self, seen: Seen, raw: str, out: list[Found]) -> bool:
+        """Whether the tag has its place in the call. Any other shows that the call is over."""
+        match seen.kind:
+            case "param":
+                self._begin_value(seen, out)
+            case "/param":
+                self._stray(raw, out)
+            case _:
+                self._writer.end_call(out)
+                out.append(CallEnded(closed=True))
+                self._calling = False
+                self._speech.pause()
+                return seen.kind == "/call"
+        return True
+
+    def _turn_outside(self, seen: Seen, raw: str, out: list[Found]) -> None:
+        after_call = self._speech.quiet
+        match seen.kind:
+            case "section":
+                self._in_section, self._lost = True, raw
+            case "call":
+                self._name = _unquoted(seen.values[0])
+                self._lost = ""
+                out.append(CallBegan(self._speech.channel, "", self._name or None))
+                self._calling = True
+                self._writer = self._new_writer()
+            case "/section" if self._in_section or (after_call and self.format.sections):
+                self._in_section, self._lost = False, ""
+            case "lost":
+                self._speech.say("", out)
+                out.append(Noticed("unreadable_call", raw))
+                return
+            case _:
+                self._stray(raw, out)
+                return
+        self._speech.pause()
+
+    def _stray(self, raw: str, out: list[Found]) -> None:
+        out.append(Noticed("stray_marker", raw))
+        if self._speech.quiet:
+            self._speech.pause()
+
+    # -- values ------------------------------------------------------------------------
+
+    def _begin_value(self, seen: Seen, out: list[Found]) -> None:
+        key = _unquoted(seen.values[0])
+        # A format that says itself what is a string knows better than the schema.
+        said = _unquoted(seen.values[1]) if len(seen.values) > 1 else ""
+        kinds = STRING_ONLY if said == "true" else JSON_ONLY if said == "false" else self._kinds.of(self._name, key)
+        self._writer.begin(key, kinds, out)
+        self._in_value = True
+        self._speech.pause()
+
+    def _value(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+        writer = self._writer
+        if writer.phase == CONTAINER:
+            stop = writer.stream(text, pos, out)
+            if writer.phase != CONTAINER or stop == len(text):
+                return stop
+            seen = self.format.in_value.at(text, stop, final=final)
+            if seen is None:
+                writer.write("<", out)
+                return stop + 1
+        else:
+            phase = writer.phase
+            seen = self.format.in_value.find(text, pos, final=final)
+            stop = seen.start if seen is not None else len(text)
+            writer.write(text[pos:stop], out)
+            if seen is None or writer.phase != phase:
+                return stop
+        if seen.kind == MORE:
+            self._held = text[stop:]
+            return len(text)
+        if seen.kind == "param" and writer.trims and not writer.at_line:
+            # Where values stand on lines of their own, so does the next param.
+            writer.write("<", out)
+            return stop + 1
+        writer.end_value(out)
+        self._in_value = False
+        self._speech.pause()
+        if seen.kind != "/param":
+            self._turn(seen, text[stop : seen.end], out)
+        return seen.end
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in _QUOTES else value.strip()

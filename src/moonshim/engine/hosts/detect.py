@@ -1,0 +1,241 @@
+"""A base URL and a model's name -> the row of the table that holds for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.hosts.profile import Generation, Needs, UpstreamDialect
+from moonshim.engine.hosts.table import HOSTS, ROWS
+from moonshim.engine.wire.json_fields import shortened
+from moonshim.errors import InvalidInput, InvalidOption
+
+__all__ = ["Family", "family_of", "generation_of", "host_of", "needs_for"]
+
+Family: TypeAlias = Literal[
+    "kimi", "qwen", "deepseek", "llama", "gemma", "glm", "mistral", "hermes", "minimax", "gpt", "claude", "other"
+]
+
+_URL: Final = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*:)?(?://)?(?:[^/?#@]*@)?([^/?#:]+)(?::\d*)?([^?#]*)", re.ASCII)
+_DOMAINS: Final[dict[str, str]] = {
+    "moonshot.ai": "moonshot",
+    "moonshot.cn": "moonshot",
+    "kimi.com": "kimi-coding",
+    "kimi.ai": "kimi-coding",  # the international region of Kimi Code
+    "openrouter.ai": "openrouter",
+    "fireworks.ai": "fireworks",
+    "together.xyz": "together",
+    "together.ai": "together",
+    "siliconflow.cn": "siliconflow",
+    "siliconflow.com": "siliconflow",
+    "deepinfra.com": "deepinfra",
+    "groq.com": "groq",
+    "api.nvidia.com": "nim",
+}
+_PATTERNS: Final = frozenset({"signature_pattern", "tool_name_pattern"})
+"""Cells that are regular expressions."""
+_LONGEST_NAME: Final = 256
+"""Of a model whose row is remembered: names are the client's to make up."""
+_MESSAGES_HOST: Final = {"moonshot": "moonshot-anthropic"}
+
+# As in formats.detect, with the version behind it: `k2p5`, `k2.5`, `k2-5`; four digits are a date (`k2-0905`).
+_GENERATION: Final = re.compile(r"(?:(?<![^\W_])|(?<=kimi))k([23])(?:[.p_-]([0-9])(?![0-9]))?(?![^\W_])")
+_VERSIONS: Final[dict[str, tuple[tuple[int, Generation], ...]]] = {
+    # The newest first: an unknown version is taken for the last known one before it.
+    "2": ((7, "k2.7"), (6, "k2.6"), (5, "k2.5"), (0, "k2")),
+    "3": ((1, "k3.1"), (0, "k3")),
+}
+# Names that tell no generation. The newest one made for coding is K2.7, whose `-highspeed` twin these names have
+# too; and what its strict rules accept, K3 accepts as well.
+_ALIASES: Final[dict[str, Generation]] = {"kimi-for-coding": "k2.7", "kimi-latest": "k2.7"}
+
+_FAMILIES: Final[tuple[tuple[str, Family], ...]] = (
+    ("hermes", "hermes"),  # before llama: Hermes-3-Llama-3.1
+    ("qwen", "qwen"),
+    ("qwq", "qwen"),
+    ("deepseek", "deepseek"),
+    ("gemma", "gemma"),
+    ("glm", "glm"),
+    ("mistral", "mistral"),
+    ("ministral", "mistral"),
+    ("magistral", "mistral"),
+    ("devstral", "mistral"),
+    ("codestral", "mistral"),
+    ("mixtral", "mistral"),
+    ("pixtral", "mistral"),
+    ("minimax", "minimax"),
+    ("llama", "llama"),
+    ("claude", "claude"),
+    ("gpt", "gpt"),
+)
+
+
+def host_of(base_url: str | None) -> str:
+    """The host that a base URL belongs to; `generic` for whatever is not known, odd or missing.
+
+    >>> host_of("https://api.moonshot.ai/v1"), host_of("https://api.moonshot.cn/anthropic")
+    ('moonshot', 'moonshot-anthropic')
+    >>> host_of("https://api.kimi.com/coding/v1"), host_of("http://localhost:8000/v1"), host_of("::?")
+    ('kimi-coding', 'generic', 'generic')
+    """
+    found = _URL.match(base_url.lower()) if isinstance(base_url, str) else None
+    if found is None:
+        return "generic"
+    labels, path = found[1].rstrip(".").split("."), found[2].split("/")
+    # Whole labels only: api.moonshot.ai.example.com is somebody else.
+    names = (".".join(labels[-count:]) for count in (3, 2))
+    host = next((_DOMAINS[name] for name in names if name in _DOMAINS), "generic")
+    if host == "kimi-coding" and "coding" not in path:
+        return "moonshot"
+    return _MESSAGES_HOST.get(host, host) if "anthropic" in path else host
+
+
+def generation_of(model: str) -> Generation:
+    """Which generation of Kimi a model is; `other` for everything else, and for a Kimi whose name says nothing.
+
+    >>> [generation_of(name) for name in ("kimi-k2-0905-preview", "moonshotai/Kimi-K2-Thinking", "kimi-k2p5")]
+    ['k2', 'k2-thinking', 'k2.5']
+    >>> [generation_of(name) for name in ("kimi-k2.7-code", "k3-256k", "k3.1-pro", "kimi-for-coding", "gpt-5")]
+    ['k2.7', 'k3', 'k3.1', 'k2.7', 'other']
+    """
+    name = model.lower()
+    found = _GENERATION.search(name)
+    if found is None:
+        return next((generation for alias, generation in _ALIASES.items() if alias in name), "other")
+    version = int(found[2] or 0)
+    generation = next(known for least, known in _VERSIONS[found[1]] if version >= least)
+    return "k2-thinking" if generation == "k2" and "thinking" in name else generation
+
+
+def family_of(model: str) -> Family:
+    """The family of models that a name belongs to.
+
+    >>> family_of("k3"), family_of("qwen3-coder-plus"), family_of("Hermes-3-Llama-3.1"), family_of("my-model")
+    ('kimi', 'qwen', 'hermes', 'other')
+    """
+    if is_kimi_model(model):
+        return "kimi"
+    name = model.lower()
+    return next((family for part, family in _FAMILIES if part in name), "other")
+
+
+def needs_for(
+    *,
+    model: str,
+    host: str | None = None,
+    base_url: str | None = None,
+    upstream: str = "openai_chat",
+    overrides: Mapping[str, Any] | None = None,
+) -> Needs:
+    """What this host needs for this model.
+
+    A host that was named counts, otherwise the one that the URL belongs to. `moonshot-anthropic` is spoken to in
+    Messages whatever `upstream` says, and `upstream="anthropic"` makes it out of `moonshot`. An override sets a
+    cell by its name; `host`, `generation` and `dialect` choose other rows. Raises `InvalidInput` for a host or a
+    dialect that does not exist, `InvalidOption` for a cell that does not exist or cannot have that value.
+
+    >>> needs_for(host="moonshot", model="kimi-k2.6").lost_reasoning
+    ''
+    >>> needs_for(base_url="http://localhost:8000/v1", model="k3", overrides={"tool_limit": 64}).tool_limit
+    64
+    """
+    if not isinstance(model, str):
+        raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
+    given = _checked(overrides)
+    find = _needs if len(model) <= _LONGEST_NAME else _needs.__wrapped__
+    try:
+        return find(model, host, base_url, upstream, tuple(given.items()))
+    except TypeError:  # something of this has no hash: rare, and worth a look of its own
+        return _needs.__wrapped__(model, host, base_url, upstream, tuple(given.items()))
+
+
+@lru_cache(512)
+def _needs(
+    model: str, host: str | None, base_url: str | None, upstream: str, cells_given: tuple[tuple[str, Any], ...]
+) -> Needs:
+    """Found once for each model of a host: going through the table costs as much as all that follows from it."""
+    given = dict(cells_given)
+    chosen = _one_of(given.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
+    spoken = _one_of(given.get("dialect", upstream), get_args(UpstreamDialect), "upstream")
+    if spoken == "anthropic":
+        chosen = _MESSAGES_HOST.get(chosen, chosen)
+    elif chosen in _MESSAGES_HOST.values():
+        spoken = "anthropic"
+    generation = given.get("generation", generation_of(model))
+    name = model.lower()
+    cells: dict[str, Any] = {}
+    for row in ROWS:
+        if (
+            chosen in row.hosts
+            and generation in row.generations
+            and spoken in row.dialects
+            and any(part in name for part in row.models)
+        ):
+            cells |= row.cells
+    fixed = {"host": chosen, "generation": generation, "dialect": spoken}
+    return Needs(**(cells | given | fixed))
+
+
+def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The overrides as the values that the cells take."""
+    if not overrides and (overrides is None or isinstance(overrides, Mapping)):
+        return {}
+    if not isinstance(overrides, Mapping):
+        raise InvalidOption(f"overrides must be an object, not {type(overrides).__name__}", field="overrides")
+    kinds = _kinds()
+    given: dict[str, Any] = {}
+    for cell, value in overrides.items():
+        if cell not in kinds:
+            hint = _nearest(str(cell), kinds) or f"the cells are {', '.join(kinds)}"
+            raise InvalidOption(f"the host table has no cell {cell!r}; {hint}", field=str(cell))
+        try:
+            given[cell] = msgspec.convert(msgspec.to_builtins(value), kinds[cell])
+        except (msgspec.ValidationError, TypeError) as error:
+            near = _nearest(value, _words(kinds[cell])) if isinstance(value, str) else ""
+            hint = f"; {near}" if near else ""
+            raise InvalidOption(f"{cell} cannot be {shortened(value)}: {error}{hint}", field=cell) from None
+        if cell in _PATTERNS and given[cell] is not None:
+            _check_pattern(cell, given[cell])
+    return given
+
+
+def _check_pattern(cell: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidOption(
+            f"{cell} cannot be {shortened(pattern)}, which is no regular expression: {error}", field=cell
+        ) from None
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    """The annotation of each cell."""
+    return {field.name: field.type for field in msgspec.structs.fields(Needs)}
+
+
+def _one_of(name: object, names: tuple[str, ...], field: str) -> Any:
+    if isinstance(name, str) and name in names:
+        return name
+    shown = repr(name) if isinstance(name, str) else type(name).__name__
+    hint = _nearest(name, names) if isinstance(name, str) else ""
+    raise InvalidInput(f"there is no {field} {shown}; the names are {', '.join(names)}. {hint}".rstrip(), field=field)
+
+
+def _words(kind: Any) -> list[str]:
+    """The words of an annotation that is a choice among words, or of one of its parts."""
+    parts = get_args(kind)
+    return [word for part in parts for word in ([part] if isinstance(part, str) else _words(part))]
+
+
+def _nearest(word: str, words: Iterable[str]) -> str:
+    import difflib
+
+    known = list(words)
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,1 @@
+"""Error responses of hosts -> a `Problem` that every dialect can render."""

@@ -1,0 +1,217 @@
+"""The body of an error, in the shape of whichever host -> what it tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.engine.hosts.errors.secret_spellings import spellings
+from moonshim.engine.wire.json_codec import decode_object
+
+__all__ = ["FREE_VALUE", "Told", "could_be_protocol", "masked", "masked_bytes", "read_body"]
+
+Json: TypeAlias = dict[str, Any]
+
+LONGEST_MESSAGE: Final = 2000
+_HUGE: Final = 10**15
+_READ: Final = 4 * LONGEST_MESSAGE
+_DEEPEST: Final = 4
+"""How many wrappings are taken off: OpenRouter hands on what OpenRouter handed on."""
+_TITLE: Final = re.compile(r"<(?:title|h1)[^<>]{0,200}>([^<]{1,300})</", re.IGNORECASE)
+_PAGE: Final = re.compile(r"\s*(?:<!doctype\s+html|<html|<head|<body|<center|<h1)", re.IGNORECASE)
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd\ud800-\udfff]+")
+_SECRETS: Final = (
+    (re.compile(r"\b(Bearer|Basic|Token)\s+[A-Za-z0-9._~+/*=-]{8,}", re.IGNORECASE), r"\1 …"),
+    (re.compile(r"\bsk-[A-Za-z0-9_.*-]{4,}"), "sk-…"),
+    (re.compile(r"\bmsk_[A-Za-z0-9_.*-]{20,}"), "msk_…"),
+    (re.compile(r"\b(gsk_|fw_|hf_|xai-|nvapi-|tgp_v1_)[A-Za-z0-9_.*-]{12,}"), r"\1…"),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+"), "eyJ…"),
+    (re.compile(r"""((?:api[_-]?key|x-api-key)["']?\s*[:=]\s*["']?)[^\s"',;&]{8,}""", re.IGNORECASE), r"\1…"),
+)
+_SIGNS: Final = ("bearer", "basic", "token", "sk-", "sk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
+"""Without one of these, none of the patterns above finds anything: that is seen much sooner."""
+_PROTOCOL_WORD: Final = re.compile(r"[A-Za-z_./ -]+")
+_LONG: Final = 20
+"""Letters of a secret that is no part of a protocol word."""
+_FIXED: Final = rb"type|object|role|status|(?:native_)?finish_reason|stop_reason"
+"""Fields whose values are words of the protocol."""
+FREE_VALUE: Final = re.compile(rb'("(?!(?:' + _FIXED + rb')")([^"\\]*)"\s*:\s*")((?:[^"\\]|\\.)++)')
+"""A text of JSON that a host writes freely: what stands before it, the name of its field, and the text itself."""
+_MASK: Final = "…".encode()
+# What hosts say when they only pass on what another one has said.
+_WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
+
+
+class Told(Struct, frozen=True):
+    """What an error says about itself."""
+
+    message: str = ""
+    type: str | None = None
+    code: str | None = None
+    param: str | None = None
+    request_id: str | None = None
+    status: int | None = None
+    """A status that the body itself names."""
+
+
+def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> Told:
+    """What is told; never raises, and the message is never empty. `secrets` are masked in the message.
+
+    >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
+    Told(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
+    >>> read_body(b"<html><head><title>502 Bad Gateway</title></head></html>", 502).message
+    'the host answered 502 with a web page: 502 Bad Gateway'
+    """
+    data = body.strip()
+    if data.startswith(b"data:"):  # an error in the frame of a stream
+        data = data[5:].split(b"\n", 1)[0].strip()
+    value = _first_object(data)
+    told = _told(value, 0) if value is not None else Told(_text(body, status))
+    # Before it is cut, since half a key is not known again; and behind it, since it may have been spelt in pieces.
+    text = _UNPRINTABLE.sub("", _without(told.message, secrets)[:_READ])
+    message = _shortened(masked(text, secrets).strip())
+    if not message:
+        message = f"the host answered {status} without a message"
+    return Told(message, told.type, told.code, told.param, told.request_id, told.status)
+
+
+def masked(text: str, secrets: Collection[str] = ()) -> str:
+    """The text without the keys in it: those that look like one, and `secrets`, whatever they look like.
+
+    >>> masked("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
+    'Incorrect API key provided: sk-… Bearer …'
+    >>> masked("nobody is called hunter2", ["hunter2"])
+    'nobody is called …'
+    """
+    text = _without(text, secrets)
+    if text.isascii():  # elsewhere there are letters that are `s` or `k` only to a pattern
+        small = text.lower()
+        for sign in _SIGNS:
+            if sign in small:
+                break
+        else:
+            return text
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def masked_bytes(data: bytes, secrets: Collection[str]) -> bytes:
+    """Frames of JSON that tell of an error, without these secrets; they stay JSON.
+
+    A secret that could be a word of the protocol (`failed`) is replaced only where a host writes freely.
+
+    >>> data = b'{"type":"response.failed","error":"who is failed, or hunter2?"}'
+    >>> print(masked_bytes(data, ["hunter2", "failed"]).decode())
+    {"type":"response.failed","error":"who is …, or …?"}
+    """
+    for spelling in spellings(secrets):
+        found = spelling.encode("utf-8", "replace")
+        if not could_be_protocol(spelling):
+            data = data.replace(found, _MASK)
+        elif found in data:
+            data = FREE_VALUE.sub(lambda match: match[1] + match[3].replace(found, _MASK), data)  # noqa: B023
+    return data
+
+
+def could_be_protocol(spelling: str) -> bool:
+    """Whether replacing this everywhere might break the frame that it is in."""
+    return len(spelling) < _LONG and _PROTOCOL_WORD.fullmatch(spelling) is not None
+
+
+def _without(text: str, secrets: Collection[str]) -> str:
+    for spelling in spellings(secrets) if secrets else ():
+        text = text.replace(spelling, "…")
+    return text
+
+
+def _first_object(data: bytes) -> Json | None:
+    if data.startswith(b"["):  # one error, in a list
+        data = data[1:].rstrip().removesuffix(b"]")
+    return decode_object(data) if data.lstrip().startswith(b"{") else None
+
+
+def _text(body: bytes, status: int) -> str:
+    text = body.decode("utf-8", "replace")  # all of it: it is cut when no key can be cut in two
+    if _PAGE.match(text):
+        title = _TITLE.search(text, 0, _READ)
+        return f"the host answered {status} with a web page" + (f": {' '.join(title[1].split())}" if title else "")
+    return text
+
+
+def _told(value: Json, depth: int) -> Told:
+    """One wrapping after the other; what is inside knows better."""
+    error = value.get("error")
+    if isinstance(error, str):
+        inner: Json = value | {"message": error} if not value.get("message") else value
+    else:
+        inner = error if isinstance(error, dict) else value
+    message, param = _message(inner)
+    code, numeric = inner.get("code"), None
+    if isinstance(code, int) and not isinstance(code, bool):
+        numeric, code = (code, None) if 400 <= code <= 599 else (None, str(code) if abs(code) < _HUGE else None)
+    told = Told(
+        message,
+        _word(inner.get("type")),
+        _word(code),
+        _word(inner.get("param")) or param,
+        _word(value.get("request_id")),
+        numeric,
+    )
+    if depth < _DEEPEST and (wrapped := _wrapped(inner, message)) is not None:
+        deeper = _told(wrapped, depth + 1)
+        if deeper.message:
+            return Told(
+                deeper.message,
+                deeper.type or told.type,
+                deeper.code or told.code,
+                deeper.param or told.param,
+                told.request_id or deeper.request_id,
+                told.status or deeper.status,
+            )
+    return told
+
+
+def _wrapped(inner: Json, message: str) -> Json | None:
+    """The error that this one hands on: OpenRouter's `metadata.raw`, or a message that is JSON itself."""
+    metadata = inner.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if isinstance(raw, dict):
+        return raw
+    for text in (raw, message):
+        if isinstance(text, str) and text.lstrip().startswith("{"):
+            found = decode_object(text.encode("utf-8", "surrogatepass"))
+            if found is not None:
+                return found
+    if isinstance(raw, str) and message.lower().strip(" .") in _WRAPPERS:
+        return {"message": raw}
+    return None
+
+
+def _message(inner: Json) -> tuple[str, str | None]:
+    for key in ("message", "detail", "msg", "title", "error_msg"):
+        match inner.get(key):
+            case str(text) if text.strip():
+                return text, None
+            case [{"msg": str(text)} as first, *_]:  # FastAPI: where, and what
+                where = first.get("loc")
+                steps = where if isinstance(where, list) else []
+                return text, ".".join(str(step) for step in steps if _is_step(step)) or None
+            case {"error": str(text)} | {"message": str(text)} | {"error": {"message": str(text)}}:
+                return text, None
+    return "", None
+
+
+def _is_step(step: Any) -> bool:
+    return (isinstance(step, str) and step != "body") or (isinstance(step, int) and abs(step) < _HUGE)
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

@@ -1,0 +1,176 @@
+"""An error of a host, of whatever shape -> a `Problem`, which every dialect can write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from moonshim.engine.hosts.errors.body import Told, masked, read_body
+from moonshim.engine.hosts.errors.context_overflow import Overflow, read_overflow
+from moonshim.engine.hosts.profile import Needs
+from moonshim.errors import Problem, ProblemKind
+
+__all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "read_problem", "without"]
+
+ERROR_BYTES: Final = 1024 * 1024
+"""How much of a host's error is worth reading: some answer with whole pages."""
+
+DEFAULT_RETRY_SECONDS: Final = 5.0
+"""Codex gives up at once when a 429 does not say how long to wait (CLIENTS)."""
+_LONGEST_WORD: Final = 200
+LONGEST_RETRY_SECONDS: Final = 86_400.0
+
+_STATUSES: Final[dict[int, ProblemKind]] = {
+    401: "authentication",
+    402: "quota",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    413: "too_large",
+    429: "rate_limit",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
+_WAITING: Final = frozenset({429, 503, 529})
+# The hosts' own words, from `code` or `type`, without a trailing `_error`.
+_WORDS: Final[dict[str, ProblemKind]] = {
+    "engine_overloaded": "overloaded",
+    "overloaded": "overloaded",
+    "rate_limit_reached": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "rate_limit": "rate_limit",
+    "exceeded_current_quota": "quota",
+    "insufficient_quota": "quota",
+    "insufficient_balance": "quota",
+    "billing": "quota",
+    "access_terminated": "permission",
+    "permission_denied": "permission",
+    "permission": "permission",
+    "invalid_authentication": "authentication",
+    "incorrect_api_key": "authentication",
+    "invalid_api_key": "authentication",
+    "authentication": "authentication",
+    "resource_not_found": "not_found",
+    "model_not_found": "not_found",
+    "not_found": "not_found",
+    "request_too_large": "too_large",
+    "context_length_exceeded": "context_overflow",
+    "exceed_context_size": "context_overflow",
+    "timeout": "timeout",
+}
+# Where the words say no more than the status, the message tells; only for statuses that leave it open.
+_OPEN: Final = frozenset({402, 403, 429, 500, 502, 503})
+_TELLING: Final[tuple[tuple[re.Pattern[str], ProblemKind], ...]] = (
+    (re.compile(r"(?i)insufficient balance|current (?:token )?quota|check your (?:account balance|plan)"), "quota"),
+    (re.compile(r"(?i)overloaded|too busy|at capacity|no available (?:worker|server)"), "overloaded"),
+)
+_NO_OVERFLOW: Final = frozenset({401, 402, 403, 429})
+_REQUEST_IDS: Final = ("x-request-id", "x-trace-id", "request-id", "x-siliconcloud-trace-id", "cf-ray")
+_SECONDS: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*")
+_AGAIN: Final = re.compile(
+    r"(?i)(?:try again|retry) (?:in|after) (?:([0-9]{1,4})m)?([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s\b|sec|minute)"
+)
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+_PRINTABLE: Final = re.compile(r"[ -~]+")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "minute": 60.0}
+
+
+def read_problem(
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str],
+    needs: Needs | None = None,
+    *,
+    secrets: Collection[str] = (),
+) -> Problem:
+    """What went wrong, in no dialect. Never raises; what looks like a key is masked, and so are `secrets`: what the
+    host was sent and may repeat.
+
+    A status that is none of an error is taken from the body, or becomes 502. A prompt that is too long is a 400,
+    whatever the host called it. 429, 503 and 529 always say how long to wait.
+
+    >>> body = b'{"error":{"message":"The engine is currently overloaded","type":"engine_overloaded_error"}}'
+    >>> problem = read_problem(429, body, {"Retry-After": "3"})
+    >>> problem.kind, problem.code, problem.retry_after
+    ('overloaded', 'engine_overloaded_error', 3.0)
+    """
+    told = read_body(body, status, secrets)
+    if not 400 <= status <= 599:
+        status = told.status or 502
+    names = {str(name).lower(): str(value) for name, value in headers.items()}
+    kind, overflow = _kind(status, told), Overflow()
+    if kind == "context_overflow" or (status not in _NO_OVERFLOW and kind not in ("rate_limit", "quota")):
+        found = read_overflow(told.message)
+        if found is not None or kind == "context_overflow":
+            kind, status, overflow = "context_overflow", 400, found or overflow
+    limit = overflow.limit
+    if kind == "context_overflow" and limit is None and needs is not None:
+        limit = needs.context_window
+    return Problem(
+        status=status,
+        kind=kind,
+        message=told.message,
+        code=_short(told.code or told.type, secrets),
+        param=_short(told.param, secrets),
+        request_id=next(_request_ids(names, told, secrets), None),
+        retry_after=_retry_after(names, told.message, status),
+        tokens=overflow.tokens,
+        limit=limit,
+    )
+
+
+def without(problem: Problem, secrets: Collection[str]) -> Problem:
+    """The same problem, and none of these secrets in its words.
+
+    >>> problem = Problem(status=401, kind="authentication", message="who is hunter2?")
+    >>> without(problem, ["hunter2"]).message
+    'who is …?'
+    """
+    if not secrets:
+        return problem
+    words = {name: getattr(problem, name) for name in ("message", "code", "param", "request_id")}
+    told = {name: masked(word, secrets) for name, word in words.items() if word is not None}
+    if "request_id" in told and told["request_id"] != problem.request_id:
+        del told["request_id"]  # it goes into a header, and what is masked is no name of anything
+        problem = msgspec.structs.replace(problem, request_id=None)
+    return msgspec.structs.replace(problem, **told)
+
+
+def _short(word: str | None, secrets: Collection[str]) -> str | None:
+    """A word of the host's, without keys and on one line, and no longer than a word is."""
+    return None if word is None else _CONTROLS.sub(" ", masked(word, secrets))[:_LONGEST_WORD]
+
+
+def _request_ids(names: Mapping[str, str], told: Told, secrets: Collection[str]) -> Iterator[str]:
+    """Those that can be sent on in a header as they are; one that holds a key names nothing any longer."""
+    for word in (*(names.get(name) for name in _REQUEST_IDS), told.request_id):
+        if word and _PRINTABLE.fullmatch(word) and masked(word, secrets) == word:
+            yield word[:_LONGEST_WORD]
+
+
+def _kind(status: int, told: Told) -> ProblemKind:
+    default = _STATUSES.get(status, "server" if status >= 500 else "invalid_request")
+    words = (word.lower().removesuffix("_error") for word in (told.code, told.type) if word is not None)
+    known = next((_WORDS[word] for word in words if word in _WORDS), default)
+    if known == default and status in _OPEN:
+        # A word that only repeats the status leaves it open too: Moonshot's Messages endpoint says `rate_limit_error`
+        # for an overloaded engine.
+        return next((kind for telling, kind in _TELLING if telling.search(told.message)), known)
+    return known
+
+
+def _retry_after(names: Mapping[str, str], message: str, status: int) -> float | None:
+    """Seconds; a date is of no use without a clock."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if found := _SECONDS.fullmatch(names.get(name, "")):
+            return min(float(found[1]) * unit, LONGEST_RETRY_SECONDS)
+    if status not in _WAITING:
+        return None
+    if found := _AGAIN.search(message):
+        seconds = float(found[2]) * _UNITS[found[3].lower()] + 60 * int(found[1] or 0)
+        return min(seconds, LONGEST_RETRY_SECONDS)
+    return DEFAULT_RETRY_SECONDS

@@ -1,0 +1,74 @@
+"""What a host has shown of itself -> cells that count more than those of its row: how it reads reasoning."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final
+
+from moonshim.engine.hosts.profile import Needs
+from moonshim.errors import MoonshimError, Problem
+
+__all__ = ["LearnedCells"]
+
+_MISSING: Final = re.compile(r"(?i)thinking is enabled but reasoning_content is missing")
+"""The words of Moonshot, whichever host passes them on."""
+_PLAIN: Final = ("reasoning_content", "reasoning")
+_MOST: Final = 1024
+"""Targets that are remembered: the names of models are the client's to make up."""
+
+
+class LearnedCells:
+    """Cells by target: a provider and a model, or whatever else identifies who is asked. Bounded."""
+
+    def __init__(self) -> None:
+        self._cells: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
+
+    def of(self, target: Hashable) -> dict[str, Any]:
+        """Overrides for the next request to this target."""
+        return dict(self._cells.get(target, ()))
+
+    def refused(
+        self, target: Hashable, needs: Needs, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
+    ) -> bool:
+        """Whether the request should be sent again, since the host missed reasoning that can be put in.
+
+        `would_change` says whether the request differs from the one that was refused, with these cells.
+        """
+        if not _MISSING.search(problem.message):
+            return False
+        for cells in _remedies(needs):
+            try:
+                changes = would_change(cells)
+            except MoonshimError:
+                continue  # then what the host said is the better answer
+            if changes:
+                self._put(target, cells)
+                return True
+        return False
+
+    def answered(self, target: Hashable, needs: Needs, field: str | None) -> None:
+        """The host told its reasoning in this field: a row that names another one is wrong about this host.
+
+        One that refuses requests without reasoning is known to look in the field of its row.
+        """
+        if needs.lost_reasoning is None and {field, needs.reasoning_in} == set(_PLAIN):
+            self._put(target, {"reasoning_in": field})
+
+    def _put(self, target: Hashable, cells: dict[str, Any]) -> None:
+        self._cells[target] = cells
+        self._cells.move_to_end(target)
+        while len(self._cells) > _MOST:
+            self._cells.popitem(last=False)
+
+
+def _remedies(needs: Needs) -> Iterator[dict[str, Any]]:
+    """What to try, the mildest first: the right field; an empty text; a blank, for an empty text may be dropped on
+    the way to whoever checks."""
+    cells: dict[str, Any] = {
+        "reasoning_in": "thinking" if needs.dialect == "anthropic" else "reasoning_content",
+        "keeps_reasoning": "calls" if needs.keeps_reasoning == "none" else needs.keeps_reasoning,
+    }
+    for placeholder in dict.fromkeys((needs.lost_reasoning or "", " ")):
+        yield cells | {"lost_reasoning": placeholder}

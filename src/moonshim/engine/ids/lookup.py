@@ -1,0 +1,92 @@
+"""A call or result that somebody holds becomes its number in the history: by identity, else by value."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from moonshim.engine.ids.pairing import Key, keys_of, own_keys
+from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
+from moonshim.engine.values.tool_calls import CallSeen, ResultSeen
+
+__all__ = ["Lookup"]
+
+Seen: TypeAlias = CallSeen | ResultSeen
+
+
+class Lookup:
+    """Finds things again, in constant time on average.
+
+    It holds on to the objects it was given and asked about, so that no other object can
+    come to live at the address of one of them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Seen] = {}
+        self._by_identity: dict[int, int] = {}
+        self._by_key: dict[Key, list[int]] = {}
+        self._alike: dict[Key, dict[tuple[str, ...], list[int]]] = {}
+        self._turn: dict[tuple[Key, tuple[str, ...]], int] = {}
+        self._asked: dict[int, tuple[Any, int]] = {}
+
+    def add(self, number: int, seen: Seen) -> None:
+        """Something in the history. When one object is there twice, its identity means the first place."""
+        self._seen[number] = seen
+        self._by_identity.setdefault(id(seen.value), number)
+        for key in own_keys(seen):
+            self._by_key.setdefault(key, []).append(number)
+
+    def find(self, value: Any, seen: Seen) -> int | None:
+        """Its number, or None when the history has nothing under its identifier."""
+        number = self._by_identity.get(id(value))
+        if number is not None:
+            return number
+        asked = self._asked.get(id(value))
+        if asked is not None:
+            return asked[1]
+        for key in keys_of(seen):
+            numbers = self._by_key.get(key)
+            if numbers is not None:
+                return numbers[0] if len(numbers) == 1 else self._among(key, value, seen)
+        return None
+
+    def last(self, seen: Seen) -> int | None:
+        """The number of the last one in the history under the identifier of something else."""
+        return next((self._by_key[key][-1] for key in keys_of(seen) if key in self._by_key), None)
+
+    def _among(self, key: Key, value: Any, seen: Seen) -> int:
+        groups = self._alike.get(key)
+        if groups is None:
+            groups = self._alike[key] = self._grouped(self._by_key[key])
+        name, gist = seen.name or "", _gist(value)
+        like = next(sort for sort in ((name, gist), (name,), ()) if sort in groups)
+        numbers = groups[like]
+        if len(numbers) == 1:
+            return numbers[0]
+        turn = self._turn.get((key, like), 0)
+        self._turn[key, like] = turn + 1
+        number = numbers[turn % len(numbers)]
+        self._asked[id(value)] = (value, number)
+        return number
+
+    def _grouped(self, numbers: list[int]) -> dict[tuple[str, ...], list[int]]:
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for number in numbers:
+            seen = self._seen[number]
+            name, gist = seen.name or "", _gist(seen.value)
+            for sort in ((name, gist), (name,), ()):
+                groups.setdefault(sort, []).append(number)
+        return groups
+
+
+def _gist(value: Any) -> str:
+    """What a call or result says besides its identifier and name, as far as it is text."""
+    if isinstance(value, ToolCall):
+        return value.arguments
+    if isinstance(value, ToolResult):
+        return "".join(part.text for part in value.parts if isinstance(part, Text))
+    function = value.get("function")
+    content = function.get("arguments") if isinstance(function, dict) else value.get("content")
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,141 @@
+"""A history becomes slots: one for every call, and one for every result that has lost its call.
+
+A result belongs to the nearest message before it that has a call with its identifier
+still unanswered; among several such calls in one message the one with the result's
+name goes first, then the one that was made first. When all are answered it is a second
+result of the last one. What comes later in the history never changes a slot.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.engine.ids.spelling import CanonicalIds
+from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, walk_calls
+
+__all__ = ["Key", "Pairing", "Slot", "canonical_ids", "keys_of", "own_keys", "pair"]
+
+Key: TypeAlias = tuple[bool, str]
+"""Canonical or not, and the identifier: `hist_tool_a` may also have come over the wire."""
+
+
+class Slot(Struct, frozen=True):
+    """Something that needs an identifier of its own."""
+
+    id: str
+    name: str
+    orphan: bool = False
+
+
+class Pairing(Struct, frozen=True):
+    """`slot_of[i]` is the slot of `seen[i]`; a result has the slot of its call."""
+
+    seen: list[CallSeen | ResultSeen]
+    slots: list[Slot]
+    slot_of: list[int]
+
+
+def keys_of(seen: CallSeen | ResultSeen) -> list[Key]:
+    """Under which keys it is to be looked for, the surest first."""
+    if seen.canonical is None:
+        return [(False, seen.id), (True, seen.id)]
+    keys = [(True, seen.canonical), (False, seen.id)]
+    return keys if seen.id == seen.canonical else [*keys, (False, seen.canonical)]
+
+
+def own_keys(seen: CallSeen | ResultSeen) -> list[Key]:
+    """Under which keys it is to be found."""
+    return [(False, seen.id)] if seen.canonical is None else [(True, seen.canonical), (False, seen.id)]
+
+
+def pair(messages: Iterable[Any] | None) -> Pairing:
+    """Find the call of every result. Linear in the history.
+
+    >>> call = {"id": "x", "function": {"name": "ls", "arguments": "{}"}}
+    >>> found = pair([{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "x"}])
+    >>> found.slot_of
+    [0, 0]
+    """
+    seen, slots, slot_of = list(walk_calls(messages)), list[Slot](), list[int]()
+    open_calls = _OpenCalls()
+    for one in seen:
+        slot = None if isinstance(one, CallSeen) else open_calls.answer(one)
+        if slot is None:
+            slot = len(slots)
+            slots.append(Slot(one.id, one.name or "", isinstance(one, ResultSeen)))
+            if isinstance(one, CallSeen):
+                open_calls.add(one, slot)
+        slot_of.append(slot)
+    return Pairing(seen, slots, slot_of)
+
+
+def canonical_ids(pairing: Pairing, known: int = 0) -> list[str]:
+    """A canonical identifier for every slot, each its own.
+
+    The first `known` messages are canonical already, and theirs stay as they are.
+    """
+    given, out = CanonicalIds(), dict[int, str]()
+    for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+        if slot in out:
+            continue
+        if seen.position < known and seen.canonical is not None:
+            out[slot] = seen.canonical
+            given.keep(seen.canonical)
+        else:
+            out[slot] = given.new(seen.id)
+    return [out[slot] for slot in range(len(pairing.slots))]
+
+
+class _Together:
+    """Calls of one message that share a key."""
+
+    __slots__ = ("by_name", "in_order", "position")
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.in_order: deque[int] = deque()
+        self.by_name: dict[str, deque[int]] = {}
+
+    def add(self, name: str, slot: int) -> None:
+        self.in_order.append(slot)
+        self.by_name.setdefault(name, deque()).append(slot)
+
+    def first(self, name: str | None, answered: set[int]) -> int | None:
+        for queue in (self.by_name.get(name) if name else None, self.in_order):
+            while queue:
+                if queue[0] not in answered:
+                    return queue[0]
+                queue.popleft()
+        return None
+
+
+class _OpenCalls:
+    def __init__(self) -> None:
+        self._waiting: dict[Key, list[_Together]] = {}
+        self._last: dict[Key, int] = {}
+        self._answered: set[int] = set()
+
+    def add(self, call: CallSeen, slot: int) -> None:
+        for key in own_keys(call):
+            stack = self._waiting.setdefault(key, [])
+            if not stack or stack[-1].position != call.position:
+                stack.append(_Together(call.position))
+            stack[-1].add(call.name, slot)
+            self._last[key] = slot
+
+    def answer(self, result: ResultSeen) -> int | None:
+        for key in keys_of(result):
+            stack = self._waiting.get(key, [])
+            while stack:
+                slot = stack[-1].first(result.name, self._answered)
+                if slot is not None:
+                    self._answered.add(slot)
+                    return slot
+                stack.pop()
+            if key in self._last:
+                return self._last[key]
+        return None

@@ -1,0 +1,190 @@
+"""What mending a reply needs to know of its request: tools, history, model, options -> a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from moonshim.engine.dialects.protocol import Dialect, Reply
+from moonshim.engine.formats import is_kimi_model, kimi_generation
+from moonshim.engine.grammar.kimi import KimiGrammar
+from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
+from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.protocol import Channel, Grammar
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.frame_output import Listener, Observer
+from moonshim.engine.repair.repairer import Answer
+from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.stages import Stage, StageChain, Transformer, TransformerFailed, name_of
+from moonshim.engine.values.conversation import Message, Tool
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.values.tool_calls import declared_tools
+from moonshim.errors import InvalidInput
+
+__all__ = ["PASS_THROUGH", "Plan", "Tools", "check_options", "plan_for"]
+
+Tools = Iterable[Mapping[str, Any] | Tool]
+
+# What any other model gets: framing and finish, hands off everything else.
+PASS_THROUGH = KimiOptions(repair_on_mismatch=False, id_policy="keep")
+
+
+class Plan:
+    """Makes the parts that mend one reply; it holds no state of a stream, so one plan may serve many."""
+
+    __slots__ = (
+        "_calls",
+        "_declared",
+        "_grammar_name",
+        "_history",
+        "_transformers",
+        "client",
+        "hides_usage",
+        "model",
+        "names",
+        "options",
+        "reply",
+        "upstream",
+    )
+
+    def __init__(
+        self,
+        model: str,
+        tools: list[Tool] | None,
+        tool_choice: Any,
+        history: list[Any],
+        options: KimiOptions,
+        *,
+        offered: bool = True,
+        grammar: str | None = None,
+        names: Mapping[str, str] | None = None,
+        dialects: tuple[Dialect, Dialect] | None = None,
+        reply: Reply | None = None,
+        hides_usage: bool = False,
+        transformers: Sequence[Transformer] = (),
+    ) -> None:
+        self.model = model
+        self.names: Mapping[str, str] = names or {}
+        """What the client calls the tools that go by another name at the host."""
+        self.client: Dialect | None
+        self.upstream: Dialect | None
+        self.client, self.upstream = dialects if dialects is not None else (None, None)
+        """Which dialects the two sides speak; None: both speak Chat."""
+        self.reply = reply if reply is not None else Reply(model=model)
+        self.hides_usage = hides_usage
+        """The client did not ask for a chunk of usage, though the host was asked for one."""
+        self._grammar_name = grammar
+        self.options = options
+        self._history = history
+        self._declared = Declared(tools)
+        # `None` means that nobody knows; an empty list, or "none", that there are no tools.
+        choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
+        self._calls = offered and choice != "none"
+        # Those that leave answers alone cost nothing, and one that fails does so before a host is asked.
+        self._transformers = tuple(one for one in reversed(transformers) if self._stages_of(one))
+
+    @property
+    def translates(self) -> bool:
+        """Whether the answer has to be written anew: in another dialect, with calls of another kind, or by stages."""
+        if self.client is None or self.upstream is None:
+            return False
+        custom = any(tool.kind == "custom" for tool in self.reply.tools.values())
+        return custom or bool(self._transformers) or not (self.client.name == self.upstream.name == "openai_chat")
+
+    def stages(self) -> StageChain:
+        """New stages for one answer, in the order in which they see it: the last transformer of the chain first."""
+        return StageChain(
+            (name_of(transformer), stage)
+            for transformer in self._transformers
+            for stage in self._stages_of(transformer)
+        )
+
+    def _stages_of(self, transformer: Transformer) -> list[Stage]:
+        name = name_of(transformer)
+        try:
+            made = transformer.stages(self)
+        except Exception as error:
+            raise TransformerFailed.raised(name, error) from error
+        if not isinstance(made, list):
+            raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
+        return made
+
+    def answer(self, observe: Observer | None = None, hear: Listener | None = None) -> Answer:
+        """The part that mends one choice. `hear` is told of pieces that are read at a glance, `observe` of the rest."""
+        options = self.options
+        ids = IdRepairer(
+            self._history,
+            policy=options.id_policy,
+            prefix=options.id_prefix,
+            normalize_all=options.id_normalization,
+            repair=options.repair_on_mismatch,
+            scope=options.counter_scope,
+            told=self.reply.request.messages,
+        )
+        grammars: dict[Channel, Grammar] = {}
+        if options.manual_tool_parsing:
+            grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
+        after_arguments = partial(self._grammar, "text") if grammars and self._calls else None
+        return Answer(self._declared, options, ids, grammars, hear, observe, after_arguments)
+
+    def _grammar(self, channel: Channel) -> Grammar:
+        names, tokens = self._declared.names, self.options.tool_tokens
+        if self._grammar_name is not None:
+            from moonshim.engine.grammar.registry import grammar_for
+
+            return grammar_for(
+                self._grammar_name, channel, tools=self._declared.tools, calls=self._calls, tokens=tokens
+            )
+        match kimi_generation(self.model):
+            case "k2":
+                return KimiK2Grammar(channel, names=names, tokens=tokens, calls=self._calls)
+            case "k3":
+                return KimiK3Grammar(channel, calls=self._calls)
+            case _:
+                return KimiGrammar(channel, names=names, tokens=tokens, calls=self._calls)
+
+
+def plan_for(
+    *,
+    plan: Plan | None = None,
+    model: str | None = None,
+    tools: Tools | None = None,
+    tool_choice: Any = None,
+    history: Iterable[Mapping[str, Any] | Message] | None = None,
+    options: KimiOptions | None = None,
+) -> Plan:
+    """A plan from what people have at hand: OpenAI dicts or canonical values; or the one that they have."""
+    if plan is not None:
+        if not isinstance(plan, Plan):
+            raise InvalidInput(f"plan must be what prepare_request gave, not {type(plan).__name__}", field="plan")
+        if any(one is not None for one in (model, tools, tool_choice, history, options)):
+            raise InvalidInput("a plan already says model, tools, history and options", field="plan")
+        return plan
+    if not isinstance(model, str):
+        raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
+    given = None if tools is None else _listed(tools, (Mapping, Tool), "tools", "tool definitions")
+    past = _listed(history or (), (Mapping, Message), "history", "messages")
+    if options is None:
+        options = KimiOptions.mending() if is_kimi_model(model) else PASS_THROUGH
+    check_options(options)
+    declared = None if given is None else declared_tools(given)
+    return Plan(model, declared, tool_choice, past, options, offered=given is None or bool(given))
+
+
+def check_options(options: object) -> None:
+    if not isinstance(options, KimiOptions):
+        hint = "; make them with KimiOptions.from_json(…)" if isinstance(options, Mapping) else ""
+        raise InvalidInput(f"options must be KimiOptions, not {type(options).__name__}{hint}", field="options")
+
+
+def _listed(values: object, kinds: tuple[type, ...], field: str, what: str) -> list[Any]:
+    """A list of these kinds of values; anything else is an error that names the place."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{field} must be a list of {what}, not {type(values).__name__}", field=field)
+    listed = list(values)
+    for place, value in enumerate(listed):
+        if not isinstance(value, kinds):
+            where = f"{field}[{place}]"
+            raise InvalidInput(f"{where} must be one of the {what}, not {type(value).__name__}", field=where)
+    return listed

@@ -1,0 +1,422 @@
+"""A client's request -> what its host accepts, what was changed and why, and what the reply needs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache, partial, wraps
+from importlib import import_module
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.protocol import Dialect, Reply
+from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS, dialect_named
+from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.profile import IdPolicy, Needs
+from moonshim.engine.plan import PASS_THROUGH, Plan, check_options
+from moonshim.engine.reasoning_cache import LostTurn, Turns, says_nothing
+from moonshim.engine.repair.argument_record import ArgumentsRecord
+from moonshim.engine.repair.arguments import SafeArguments
+from moonshim.engine.request.adapt import condition, condition_foreign
+from moonshim.engine.request.extra_body import check_extra_body, merge_extra_body
+from moonshim.engine.request.messages.history_ids import policy_of
+from moonshim.engine.request.messages.legacy_functions import declare_functions
+from moonshim.engine.request.messages.prefill import mark_prefill
+from moonshim.engine.request.messages.reasoning import put_back
+from moonshim.engine.request.messages.think_text import read_think_text
+from moonshim.engine.signing import Sealer
+from moonshim.engine.stages import Transformer, TransformerFailed, name_of
+from moonshim.engine.tokens import estimate_tokens
+from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Tool, ToolCall, ToolResult
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.wire.json_codec import decode_object, encode
+from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
+
+__all__ = [
+    "MESSAGE_DIALECTS",
+    "Asked",
+    "Prepared",
+    "count_tokens",
+    "prepare_request",
+    "read_request",
+    "render_problem",
+    "translate_messages",
+]
+
+_NOBODY_KNOWS: Final = ("generic", "other")
+"""A host and a model of which nothing is known: what their own client sends goes through as it is."""
+_UNCONFIGURED: Final = KimiOptions()
+ResolveId: TypeAlias = Callable[[str, str], str]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _bounded(work: Callable[P, T]) -> Callable[P, T]:
+    """A body that is nested without measure is refused, wherever it is that Python gives up on it."""
+
+    @wraps(work)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return work(*args, **kwargs)
+        except RecursionError:
+            raise InvalidInput("this is nested too deeply to be read") from None
+
+    return guarded
+
+
+class Prepared(Struct, frozen=True):
+    """A request that its host accepts."""
+
+    body: dict[str, Any]
+    """What to send."""
+    changes: list[Change]
+    """Everything that is not sent as it came: by which rule, where, and why."""
+    plan: Plan
+    """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
+    needs: Needs
+    """The row of the host table that was applied."""
+
+
+class Asked:
+    """A client's request, parsed once, to be prepared for one target after the other. Nothing changes it."""
+
+    __slots__ = ("_body", "_sealer", "_turns", "changes", "dialect", "request")
+
+    def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], sealer: Sealer) -> None:
+        self.dialect = dialect
+        self.request = request
+        """What the client asks for, in its own names."""
+        self.changes = changes
+        """What parsing left out."""
+        self._body = body
+        self._sealer = sealer
+        self._turns: Turns | None = None
+
+    @_bounded
+    def lost_turns(self) -> list[LostTurn]:
+        """The turns of the model that came back without their reasoning: what may be put back as `recalled`."""
+        return self.turns().lost if any(map(_has_lost, self.request.messages)) else []
+
+    @_bounded
+    def turns(self) -> Turns:
+        """What was said so far, for `turn_filing`: read once, whoever asks."""
+        if self._turns is None:
+            self._turns = Turns(self.request.messages)
+        return self._turns
+
+    @_bounded
+    def prepare(
+        self,
+        *,
+        upstream: str = "openai_chat",
+        host: str | None = None,
+        base_url: str | None = None,
+        model: str | None = None,
+        options: KimiOptions | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        recalled: Mapping[int, Reasoning] | None = None,
+        transformers: Sequence[Transformer] = (),
+        extra_body: Mapping[str, Any] | None = None,
+        reply_id: str | None = None,
+        created: int = 0,
+        clock: Callable[[], float] | None = None,
+    ) -> Prepared:
+        """Make the request right for this host and model; see `prepare_request`."""
+        client = dialect_named(self.dialect)
+        dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
+        if options is not None:
+            check_options(options)
+        if extra_body:
+            check_extra_body(extra_body)
+        asked, changes = self.request, self.changes
+        request = asked if model is None else replace(asked, model=model)
+        find = partial(needs_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
+        needs = find(model=request.model)
+        if recalled and (options is not None or overrides or not _passes(client, needs)):
+            # Before anybody else sees the request: it is as if the client had sent it.
+            request, put = put_back(request, needs, recalled)
+            changes = [*changes, *put]
+        if transformers:
+            request = _transformed(request, transformers)
+            needs = find(model=request.model)
+        if options is not None and "history_ids" not in (overrides or ()):
+            needs = replace(needs, history_ids=policy_of(options, needs, request.model))
+        speaks = dialect_named(needs.dialect)
+        if speaks is not client:
+            request, left = client.left_behind(request)
+            changes = [*changes, *left]
+        request, modern = _modern(request, needs)
+        changes = [*changes, *modern]
+        if options is None and not overrides and _passes(client, needs):
+            made = condition_foreign(request, needs)
+        else:
+            made = condition(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
+        out, unsaid = speaks.render_request(made.request)
+        if extra_body:
+            out, merged = merge_extra_body(out, extra_body)
+            unsaid = [*unsaid, *merged]
+        reply = Reply(
+            model=asked.model,
+            id=reply_id if reply_id is not None else _digest(self._body),
+            is_named=reply_id is not None,
+            created=created,
+            clock=clock,
+            request=asked,
+            tools=made.tools,
+            sealer=self._sealer,
+        )
+        plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply, transformers)
+        return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
+
+
+@_bounded
+def read_request(
+    body: Any, *, dialect: str = "openai_chat", secret: bytes | None = None, default_model: str | None = None
+) -> Asked:
+    """Parse a client's request, to prepare it for one host or for several. The body that was passed stays as it is.
+
+    `default_model` is asked for where the body names no model. See `prepare_request` for the rest.
+    """
+    client = dialect_named(dialect)
+    sealer = _sealer(secret) if isinstance(secret, bytes) else Sealer(secret)
+    request, changes = client.parse_request(_with_model(body, default_model), sealer)
+    return Asked(body, client.name, request, changes, sealer)
+
+
+@lru_cache(16)
+def _sealer(secret: bytes) -> Sealer:
+    """Made once: its keys are hashes of the secret."""
+    return Sealer(secret)
+
+
+def prepare_request(
+    body: Any,
+    *,
+    dialect: str = "openai_chat",
+    upstream: str = "openai_chat",
+    host: str | None = None,
+    base_url: str | None = None,
+    model: str | None = None,
+    options: KimiOptions | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    secret: bytes | None = None,
+    recalled: Mapping[int, Reasoning] | None = None,
+    transformers: Sequence[Transformer] = (),
+    extra_body: Mapping[str, Any] | None = None,
+    reply_id: str | None = None,
+    created: int = 0,
+    clock: Callable[[], float] | None = None,
+) -> Prepared:
+    """Make a request right for its host and model. The body that was passed stays as it is.
+
+    `dialect` is the client's, `upstream` the host's. The host is named, or found from
+    `base_url`; `overrides` sets cells of its row. `model` is what the host calls the model,
+    where the client calls it something else. `secret` keys what we mint (signatures,
+    encrypted content); `recalled` is reasoning that the client has lost, by the index of its
+    message (see docs/requests.md); `transformers` change the request before anything else,
+    and the answer (docs/transformers.md); `extra_body` is merged deeply into the body that is
+    sent, and wins; `reply_id` and `created` name the answer where the
+    host does not; `clock` (`time.time`) is asked when a Responses answer is completed.
+
+    A request that cannot be understood, or not be made right, raises `InvalidInput` with the field.
+
+    >>> body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.2}
+    >>> prepared = prepare_request(body, host="moonshot")
+    >>> "temperature" in prepared.body, prepared.changes[0].place
+    (False, 'temperature')
+    """
+    dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
+    return read_request(body, dialect=dialect, secret=secret, default_model=model).prepare(
+        upstream=upstream,
+        host=host,
+        base_url=base_url,
+        model=model,
+        options=options,
+        overrides=overrides,
+        recalled=recalled,
+        transformers=transformers,
+        extra_body=extra_body,
+        reply_id=reply_id,
+        created=created,
+        clock=clock,
+    )
+
+
+def _has_lost(message: Message) -> bool:
+    if message.speaker != "ai":
+        return False
+    return all(says_nothing(part) for part in message.parts if isinstance(part, Reasoning))
+
+
+def _transformed(request: Request, transformers: Sequence[Transformer]) -> Request:
+    """The request as the transformers leave it, in the order of the chain."""
+    for transformer in transformers:
+        name = name_of(transformer)
+        try:
+            made = transformer.prepare(request)
+        except Refused:
+            raise  # It says on purpose what the client is to be told.
+        except Exception as error:
+            raise TransformerFailed.raised(name, error) from error
+        if not isinstance(made, Request):
+            raise TransformerFailed(name, f"it made {type(made).__name__} of a request")
+        if made.places == request.places and len(made.messages) != len(request.messages):
+            where = {id(message): place for message, place in zip(request.messages, request.places, strict=False)}
+            made = replace(made, places=tuple(where.get(id(message), "messages") for message in made.messages))
+        request = made
+    return request
+
+
+def _passes(client: Dialect, needs: Needs) -> bool:
+    """Whether a request goes through as it is: nobody knows what its host wants, and its client may."""
+    return needs.dialect == client.name and (needs.host, needs.generation) == _NOBODY_KNOWS
+
+
+def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    """What Kimi's hosts want said otherwise before anything else is looked at."""
+    if needs.generation == "other":
+        return request, []
+    steps = [declare_functions]
+    steps += [read_think_text] if needs.reasoning_in is not None else []
+    steps += [mark_prefill] if needs.dialect == "openai_chat" else []
+    changes: list[Change] = []
+    for step in steps:
+        request, made = step(request)
+        changes += made
+    return request, changes
+
+
+def _plan(
+    request: Request,
+    needs: Needs,
+    options: KimiOptions | None,
+    tools: Mapping[str, Tool],
+    dialects: tuple[Dialect, Dialect],
+    reply: Reply,
+    transformers: Sequence[Transformer],
+) -> Plan:
+    if options is None and is_kimi_model(request.model):
+        options = _mending(needs.id_policy)
+    elif options is None:
+        options = PASS_THROUGH if needs.grammar is None else _mending("keep")
+    asked_usage = reply.request.include_usage is True
+    return Plan(
+        request.model,
+        None if request.tools is None else list(request.tools),
+        request.tool_choice.mode if request.tool_choice is not None else None,
+        list(request.messages),
+        options,
+        offered=request.tools is None or bool(request.tools),
+        grammar=needs.grammar,
+        names={name: tool.name for name, tool in tools.items() if tool.name != name},
+        dialects=dialects,
+        reply=reply,
+        hides_usage=not asked_usage,
+        transformers=transformers,
+    )
+
+
+@cache
+def _mending(id_policy: IdPolicy) -> KimiOptions:
+    """Made once: every option is checked whenever some are made."""
+    return KimiOptions.mending(id_policy=id_policy)
+
+
+def _digest(body: Any) -> str:
+    """Names an answer by its question: the same for the same, since the engine rolls no dice."""
+    try:
+        return hashlib.sha256(encode(body)).hexdigest()[:24]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"this is not JSON: {error}") from None
+
+
+def _mended_arguments(text: str) -> str | None:
+    """The arguments of a former call as the JSON object that they were meant to be, or None."""
+    arguments = SafeArguments(ArgumentsRecord())
+    mended = arguments.feed(text) + arguments.close(cut=False)
+    return mended if decode_object(mended.encode("utf-8", "replace")) is not None else None
+
+
+def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[str, Any]:
+    """The body of an error, in a client's own words: for what `read_problem` read, or for an error of ours.
+
+    >>> render_problem(InvalidInput("a message must be an object", field="messages[3]"), dialect="anthropic")["error"]
+    {'type': 'invalid_request_error', 'message': 'messages[3]: a message must be an object'}
+    """
+    return dialect_named(dialect).render_problem(problem_of(problem) if isinstance(problem, MoonshimError) else problem)
+
+
+@_bounded
+def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
+    """About how many tokens a request has, rather too many than too few: for clients that ask before they send.
+
+    It is an estimate: nobody but the host knows. See docs/tokens.md.
+
+    >>> count_tokens({"model": "k3", "messages": [{"role": "user", "content": "Hello, world"}]}) > 2
+    True
+    """
+    request, _ = dialect_named(dialect).parse_request(_with_model(body, "any"), Sealer())
+    return estimate_tokens(request)
+
+
+def _with_model(body: Any, model: str | None) -> Any:
+    """A body that leaves the model to us names ours."""
+    return {**body, "model": model} if isinstance(body, dict) and body.get("model") is None and model else body
+
+
+MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "vercel_ai")
+
+
+@_bounded
+def translate_messages(
+    messages: Iterable[Any],
+    *,
+    from_: str,
+    to: str,
+    resolve_tool_call_id: ResolveId | None = None,
+    resolve_tool_response_id: ResolveId | None = None,
+) -> list[Any]:
+    """The messages of one dialect in the words of another: identifiers, reasoning and media included.
+
+    For `to="vercel_ai"` a resolver is called with the identifier as it is in `messages` and the name of the tool, in
+    order, and returns the identifier to write. Without a resolver for results, a result gets that of its call.
+
+    >>> translate_messages([{"role": "user", "content": "hi"}], from_="openai_chat", to="anthropic")
+    [{'role': 'user', 'content': 'hi'}]
+    """
+    for field, name in (("from_", from_), ("to", to)):
+        if name not in MESSAGE_DIALECTS:
+            raise InvalidInput(f"{field} must be one of {', '.join(MESSAGE_DIALECTS)}, not {name!r}", field=field)
+    resolvers = {
+        "resolve_tool_call_id": resolve_tool_call_id,
+        "resolve_tool_response_id": resolve_tool_response_id,
+    }
+    given = {field: resolve for field, resolve in resolvers.items() if resolve is not None}
+    if given and to != "vercel_ai":
+        raise InvalidInput(f"resolvers are for to='vercel_ai', not {to!r}", field=next(iter(given)))
+    parsed: list[Message] = _messages_of(from_).parse_messages(messages)
+    if given:
+        came = dict(_ids_as_they_came(parsed))
+        given = {field: _resolver(resolve, came) for field, resolve in given.items()}
+    translated: list[Any] = _messages_of(to).render_messages(parsed, **given)
+    return translated
+
+
+def _resolver(resolve: ResolveId, came: Mapping[str, str]) -> ResolveId:
+    return lambda canonical, name: resolve(came[canonical], name)
+
+
+def _ids_as_they_came(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    """The canonical identifier of every call and result, and the one that the caller knows it by."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, (ToolCall, ToolResult)):
+                canonical = part.id if isinstance(part, ToolCall) else part.call_id
+                yield canonical, canonical if part.wire_id is None else part.wire_id
+
+
+def _messages_of(name: str) -> Any:
+    return import_module("moonshim.engine.dialects.vercel_ai.messages") if name == "vercel_ai" else dialect_named(name)

@@ -1,0 +1,336 @@
+"""A conversation -> where the reasoning of its turns is filed, and the reasoning that is found there again.
+
+Requests carry no name of their conversation, so a turn of the model is known by what was
+said: its own text and calls, and the user and tool text directly before it, make the key;
+what stands before that, message by message, says of which conversation it is. Identifiers
+and system prompts never count, since clients rewrite both.
+
+| part | what counts |
+|---|---|
+| text | joined over all text parts of the message, exact but for white space around it |
+| call | name and arguments: parsed, keys sorted, written without blanks; as they are where they are no JSON |
+| result | its text and media, in the order of the calls |
+| media | the address, or a digest of the data |
+
+A filed turn counts when all that came before it is the same, to the beginning of both
+conversations. Or, when a client has summed up how its conversation began: when all that
+the client has left of it is the same, two turns of the model at least, and nothing stands
+before that but a summary. Of several the one with the longest history in common; where
+those disagree, nothing is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
+
+__all__ = ["Filing", "LostTurn", "Turns", "recalled", "says_nothing", "turn_filing"]
+
+HISTORY: Final = 64
+"""How many messages before a turn are told one by one. The last of so many stands for all older ones."""
+LARGEST: Final = 1024 * 1024
+"""Bytes of reasoning; more is not filed."""
+_VERSION: Final = b"\x01"
+_DIGEST: Final = 16
+_STEP: Final = _DIGEST + 1
+_SLOT: Final = 2
+"""Of the digest of a reasoning, as a part of its field. So the same turn of the same history has 256 places at most,
+however often somebody runs it."""
+
+Kind: TypeAlias = Literal["u", "m", "t", "a", "c", "z"]
+"""The first letter of a step: the user's text, or with media; results; an answer, or with calls; all that is older."""
+_TURNS: Final = ("a", "c")
+_SUMMARIES: Final = ("u", "a")
+_LONGEST_SUMMARY: Final = 2
+_FEWEST_TURNS: Final = 2
+
+
+class _Steps:
+    """The steps of a conversation, as digests."""
+
+    def __init__(self) -> None:
+        self.digests: list[str] = []
+        self._older: list[str] = []
+        """By how many steps it stands for: one digest for all of them. Made when it is asked for."""
+
+    def history(self, count: int) -> tuple[str, ...]:
+        """The digests of the first `count` steps, nearest first; the oldest of many are one digest together."""
+        steps = self.digests
+        if count <= HISTORY:
+            return tuple(reversed(steps[:count]))
+        older = count - (HISTORY - 1)
+        for step in steps[len(self._older) : older]:
+            self._older.append(_digest((self._older[-1] if self._older else "") + step))
+        return (*reversed(steps[older:count]), "z" + self._older[older - 1])
+
+
+class LostTurn(Struct, frozen=True):
+    """A turn of the model that came back without its reasoning."""
+
+    index: int
+    """Of its message in `Request.messages`."""
+    key: str
+    steps: _Steps
+    """Of the conversation that it belongs to. Not the `Turns`: both would hold each other, and their memory."""
+    before: int
+    """How many of the steps came before."""
+
+    @property
+    def history(self) -> tuple[str, ...]:
+        """What came before, as digests, nearest first. Made when it is asked for: most turns never are."""
+        return self.steps.history(self.before)
+
+
+class Filing(Struct, frozen=True):
+    """Where the reasoning of an answer is kept: `value` as one of several under `key`, by the name of `field`."""
+
+    key: str
+    field: str
+    value: bytes
+
+
+class _Filed(Struct, frozen=True, array_like=True):
+    begins: bytes
+    """The first step of the conversation."""
+    history: bytes
+    reasoning: bytes
+    """As msgpack."""
+
+
+_FILED: Final = msgspec.msgpack.Decoder(_Filed)
+_REASONING: Final = msgspec.msgpack.Decoder(Reasoning)
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+class Turns:
+    """What is known of a conversation: which turns have lost their reasoning, and where the next one is filed.
+
+    All that is said of a turn depends on what stands before it, never on what comes later (law 10).
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.lost: list[LostTurn] = []
+        self._steps = _Steps()
+        self._since: list[str] = []
+        """The steps behind the last turn of the model."""
+        self._results: list[tuple[int, bytes]] = []
+        self._calls: dict[str, int] = {}
+        for index, message in enumerate(messages):
+            if message.speaker == "ai":
+                self._answered(index, message)
+            elif message.speaker != "system":
+                self._asked(message)
+        self._settle()
+
+    def filing(self, answer: Message) -> Filing | None:
+        """Where the reasoning of the answer to this conversation is kept; None when there is nothing to keep, or to
+        know it again by."""
+        reasoning = _joined(part for part in answer.parts if isinstance(part, Reasoning))
+        turn = _turn(answer)
+        if says_nothing(reasoning) or turn is None:
+            return None
+        try:
+            thought = _ENCODER.encode(reasoning)
+        except (UnicodeEncodeError, OverflowError, RecursionError):
+            return None  # Half a character, or a number of a host's own that no store takes.
+        if len(thought) > LARGEST:
+            return None
+        history = _packed(self._steps.history(len(self._steps.digests)))
+        first = next(iter(self._steps.digests or self._since), None)
+        filed = _Filed(_packed((first,)) if first is not None else b"", history, thought)
+        field = f"{_digest(history)}.{_digest(thought)[:_SLOT]}"
+        return Filing(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
+
+    def _asked(self, message: Message) -> None:
+        if message.is_one_text and message.speaker != "tool":
+            if cast(Text, message.parts[0]).text.strip():
+                self._since.append("u" + _digest_of_text(message))
+            return
+        said: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult):
+                # An orphan has no place among the calls: it stays behind the others.
+                place = self._calls.get(part.call_id, len(self._calls))
+                self._results.append((place, _digest_of(part.parts)))
+            else:
+                said.append(part)
+        if any(isinstance(part, Media) or (isinstance(part, Text) and part.text.strip()) for part in said):
+            shows = any(isinstance(part, Media) for part in said)
+            kind: Kind = "t" if message.speaker == "tool" else "m" if shows else "u"
+            self._since.append(kind + _digest_of(said).hex())
+
+    def _answered(self, index: int, message: Message) -> None:
+        self._settle()
+        turn = _turn(message)
+        if turn is None:
+            return
+        if message.is_one_text or says_nothing(_joined(part for part in message.parts if isinstance(part, Reasoning))):
+            self.lost.append(LostTurn(index, self._key(turn), self._steps, len(self._steps.digests)))
+        self._steps.digests += (*self._since, turn)
+        self._since = []
+        calls = [] if message.is_one_text else [part.id for part in message.parts if isinstance(part, ToolCall)]
+        self._calls = {call: place for place, call in enumerate(calls)}
+
+    def _settle(self) -> None:
+        """Results stand before what else the user says, whatever the order in which a client tells them."""
+        if self._results:
+            results = [digest for _, digest in sorted(self._results, key=lambda result: result[0])]
+            self._since.insert(0, "t" + _digest(b"".join(results)))
+            self._results = []
+
+    def _key(self, turn: str) -> str:
+        return _digest("".join((turn, *self._since)))
+
+
+def turn_filing(conversation: Request | Turns, answer: Message) -> Filing | None:
+    """Where the reasoning of the answer to a request is kept, both as the client knows them; None when it has none.
+
+    >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"),)),))
+    >>> filing = turn_filing(asked, Message("ai", (Reasoning("They greet."), Text("Hello!"))))
+    >>> later = Turns([*asked.messages, Message("ai", (Text("Hello!"),))]).lost[0]
+    >>> later.key == filing.key, recalled(later, {filing.field: filing.value})
+    (True, Reasoning(text='They greet.', signature=None, details=(), field=None))
+    """
+    if not any(isinstance(part, Reasoning) for part in answer.parts):
+        return None
+    turns = conversation if isinstance(conversation, Turns) else Turns(conversation.messages)
+    return turns.filing(answer)
+
+
+def recalled(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
+    """What the model thought in this turn, of all that is kept under its key; None when nobody can be sure."""
+    history = _packed(turn.history)
+    exact = _digest(history)
+    found = {one.reasoning for one in _read(entries, exact) if one.history == history}
+    if not found and turn.history:
+        found = _summed_up(turn, history, entries)
+    if len(found) != 1:
+        return None
+    try:
+        return _REASONING.decode(found.pop())
+    except msgspec.MsgspecError:
+        return None
+
+
+def _summed_up(turn: LostTurn, history: bytes, entries: Mapping[str, bytes]) -> set[bytes]:
+    """The reasonings of the turns with the most in common, if all else that the client has is a summary."""
+    best, found = 0, set[bytes]()
+    for one in _read(entries):
+        # What was filed behind the same summary is of a later time: it must not change what was known before.
+        if len(one.history) <= len(history) or one.begins == history[-_STEP:]:
+            continue
+        equal = _in_common(history, one.history)
+        before = turn.history[equal:]
+        turns = sum(step[0] in _TURNS for step in turn.history[:equal])
+        if turns < _FEWEST_TURNS or not 1 <= len(before) <= _LONGEST_SUMMARY:
+            continue
+        if any(step[0] not in _SUMMARIES for step in before) or equal < best:
+            continue
+        found = {*found, one.reasoning} if equal == best else {one.reasoning}
+        best = equal
+    return found
+
+
+def _read(entries: Mapping[str, bytes], history: str = "") -> Iterable[_Filed]:
+    """The entries of this history, or all; what a later version wrote, or nobody can read, is left alone."""
+    for field, value in entries.items():
+        if field.startswith(history) and value[:1] == _VERSION:
+            try:
+                yield _FILED.decode(value[1:])
+            except msgspec.MsgspecError:
+                continue
+
+
+def _in_common(one: bytes, other: bytes) -> int:
+    """How many steps are equal, from the nearest on."""
+    count = 0
+    for at in range(0, min(len(one), len(other)), _STEP):
+        if one[at : at + _STEP] != other[at : at + _STEP]:
+            break
+        count += 1
+    return count
+
+
+def says_nothing(reasoning: Reasoning | None) -> bool:
+    """Whether a host would not miss it: no words, no signature, no details."""
+    return reasoning is None or not (reasoning.text.strip() or reasoning.signature or reasoning.details)
+
+
+def _joined(thoughts: Iterable[Reasoning]) -> Reasoning | None:
+    """All reasoning of a message as one. A signature is for one text alone."""
+    said = [thought for thought in thoughts if not says_nothing(thought)]
+    if len(said) < 2:
+        return said[0] if said else None
+    text = "\n".join(thought.text for thought in said if thought.text)
+    return Reasoning(text, None, tuple(one for thought in said for one in thought.details), said[0].field)
+
+
+# --- digests ------------------------------------------------------------------------------------------------------
+
+
+def _turn(message: Message) -> str | None:
+    """The step of a turn of the model; None when it says nothing."""
+    if message.is_one_text:
+        return "a" + _digest_of_text(message) if cast(Text, message.parts[0]).text.strip() else None
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    said = [part for part in message.parts if isinstance(part, (Text, Media))]
+    shows = any(isinstance(part, Media) for part in said)
+    if not calls and not shows and not any(isinstance(part, Text) and part.text.strip() for part in said):
+        return None
+    asked = (text for call in calls for text in (call.name, _canonical(call.arguments)))
+    return ("c" if calls or shows else "a") + _digest_of(said, asked).hex()
+
+
+def _digest_of(parts: Iterable[Part], more: Iterable[str] = ()) -> bytes:
+    """Of what is said and shown, and further texts; each with its length, so that none can pass for two."""
+    text, pieces = list[str](), list[str]()
+    for part in parts:
+        if isinstance(part, Text):
+            text.append(part.text)
+        elif isinstance(part, Media):
+            pieces += [part.kind, part.url or "", _digest(part.data) if part.data is not None else ""]
+    encoded = [piece.encode("utf-8", "surrogatepass") for piece in ("".join(text).strip(), *pieces, "", *more)]
+    return blake2b(b"".join([b"%d:%b" % (len(data), data) for data in encoded]), digest_size=_DIGEST).digest()
+
+
+def _digest_of_text(message: Message) -> str:
+    """The same for a message that is one text, in hexadecimal digits."""
+    data = cast(Text, message.parts[0]).text.strip().encode("utf-8", "surrogatepass")
+    return blake2b(b"%d:%b0:" % (len(data), data), digest_size=_DIGEST).hexdigest()
+
+
+def _digest(data: str | bytes) -> str:
+    given = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return blake2b(given, digest_size=_DIGEST).hexdigest()
+
+
+def _packed(steps: Iterable[str]) -> bytes:
+    return b"".join(step[0].encode() + bytes.fromhex(step[1:]) for step in steps)
+
+
+def _canonical(arguments: str) -> str:
+    """Arguments as every client would have to write them: parsed and written anew, they are the same.
+
+    >>> _canonical('{"b": 1.0, "a": [ ]}'), _canonical(""), _canonical('{"a": ')
+    ('{"a":[],"b":1}', '{}', '{"a": ')
+    """
+    if not arguments.strip():
+        return "{}"
+    try:
+        value = json.loads(arguments, parse_float=_number)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _number(text: str) -> Any:
+    """Clients that know one kind of numbers write 1.0 as 1."""
+    number = float(text)
+    return int(number) if number.is_integer() else number

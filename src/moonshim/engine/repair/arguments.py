@@ -1,0 +1,481 @@
+"""Mends the arguments of one call while they stream: text as it came -> one JSON object.
+
+Only what has one possible meaning is mended. Nothing is invented: arguments that
+break off stay broken off, unless somebody said that they are over, and all that they
+lack is brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Protocol
+
+from moonshim.engine.repair.argument_record import ArgumentsRecord
+from moonshim.engine.repair.json_value import (
+    CODE_UNIT,
+    CODE_UNIT_PART,
+    LOW_HALF,
+    LOW_HALF_PART,
+    SCALAR,
+    SPACE_LIMIT,
+    JsonValue,
+)
+from moonshim.engine.values.events import Repaired
+from moonshim.engine.values.options import DEFAULT_BUFFER_LIMIT
+from moonshim.engine.values.text_pieces import TextPieces
+from moonshim.engine.wire.json_scanner import ValueScanner
+
+__all__ = ["Arguments", "PlainArguments", "SafeArguments"]
+
+_NOT_SPACE: Final = re.compile(r"[^ \t\r\n]")
+_QUOTED_END: Final = re.compile(r'["\\]')
+_UNESCAPED: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+# Where in the arguments the next character stands.
+_START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW, _INVALID = range(11)
+
+_REPORTED: Final = 4096
+"""How many characters of invalid arguments are reported."""
+_OPENING: Final = ("{", "[")
+_GROWTH: Final = 6
+"""How many times longer arguments can get when they are mended: a control character becomes an escape."""
+_RECORD_PIECES: Final = ArgumentsRecord.PIECES
+# Possessive, as what is taken is never given back: otherwise the engine notes every step, 150 bytes a character.
+_STRING_BODY: Final = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+')
+
+
+def _is_string_body(text: str) -> bool:
+    """Whether this text leaves a string as it was: inside, whole escapes, nothing to mend."""
+    if "\\" in text or '"' in text:
+        return _STRING_BODY.fullmatch(text) is not None
+    return text.isprintable()
+
+
+class Arguments(Protocol):
+    """What the arguments of a call go through. `held` is the input that is kept back."""
+
+    @property
+    def held(self) -> str: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def invalid(self) -> bool: ...
+    @property
+    def repeats(self) -> bool: ...
+    @property
+    def trails(self) -> bool: ...
+    @property
+    def record(self) -> ArgumentsRecord: ...
+    def feed(self, text: str) -> str: ...
+    def settle(self) -> str: ...
+    def take_trail(self) -> str: ...
+    def add_trail(self, text: str) -> None: ...
+    def close(self, *, cut: bool = False, over: bool = False) -> str: ...
+    def drain(self) -> list[Repaired]: ...
+
+
+class PlainArguments:
+    """Lets everything through and only watches where the value ends."""
+
+    __slots__ = ("_scanner", "record")
+    held = ""
+    invalid = False
+    repeats = False
+    trails = False
+
+    def __init__(self, record: ArgumentsRecord) -> None:
+        self.record = record
+        self._scanner = ValueScanner()
+
+    @property
+    def complete(self) -> bool:
+        return not self._scanner.inside
+
+    def feed(self, text: str) -> str:
+        self.record.add(text)
+        scanner, pos = self._scanner, 0
+        if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
+            return text
+        while pos < len(text):
+            pos = scanner.scan(text, pos)
+            if pos < len(text) and text[pos] == "<":
+                pos += 1
+        return text
+
+    def settle(self) -> str:
+        return ""
+
+    def take_trail(self) -> str:
+        return ""
+
+    def add_trail(self, text: str) -> None:
+        pass
+
+    def close(self, *, cut: bool = False, over: bool = False) -> str:
+        return ""
+
+    def drain(self) -> list[Repaired]:
+        return []
+
+
+class SafeArguments:
+    """Mends what has one meaning: see docs/repairs.md. Within a value at most an escape is kept back.
+
+    >>> arguments = SafeArguments(ArgumentsRecord())
+    >>> arguments.feed('{}{"a": "x') + arguments.feed('\\n"}') + arguments.close()
+    '{"a": "x\\\\n"}'
+    >>> [repair.rule for repair in arguments.drain()]
+    ['arguments_leading_empty', 'arguments_control_character']
+    """
+
+    __slots__ = (
+        "_held",
+        "_inner",
+        "_json",
+        "_kept",
+        "_kept_size",
+        "_limit",
+        "_repairs",
+        "_state",
+        "complete",
+        "invalid",
+        "record",
+        "repeats",
+    )
+
+    def __init__(self, record: ArgumentsRecord, *, limit: int = DEFAULT_BUFFER_LIMIT) -> None:
+        self.record = record
+        self.complete = False
+        """Whether the value has ended."""
+        self.invalid = False
+        """Whether what came is neither JSON nor has exactly one reading as JSON: nobody can run the call."""
+        self.repeats = False
+        """Whether some text that came in one piece began with everything before it, or may have."""
+        self._limit = limit
+        self._state = _START
+        self._held = ""
+        self._inner: SafeArguments | None = None
+        self._kept = TextPieces()
+        self._kept_size = 0
+        self._repairs: list[Repaired] = []
+        self._json = JsonValue(record, self._repairs)
+
+    @property
+    def held(self) -> str:
+        return self._held
+
+    @property
+    def trails(self) -> bool:
+        """Whether something other than white space has come after the value, and nobody else has read it."""
+        return self._state == _TRAIL and bool(self._kept)
+
+    def drain(self) -> list[Repaired]:
+        if not self._repairs:
+            return []
+        repairs, self._repairs = self._repairs, []
+        if self._json is not _READ:
+            self._json.repairs = self._repairs
+        return repairs
+
+    def feed(self, text: str) -> str:
+        if self._json.flowing and _is_string_body(text):
+            pieces = self.record.pieces
+            pieces.append(text)
+            if len(pieces) >= _RECORD_PIECES:
+                self.record.settle()
+            return text
+        if self._state == _VALUE and not self.repeats and text.lstrip()[:1] in _OPENING:
+            self.repeats = self._may_repeat(text)
+        text, self._held = self._held + text, ""
+        out: list[str] = []
+        pos = 0
+        while pos < len(text):
+            pos = _STEPS[self._state](self, text, pos, out)
+        return "".join(out) if len(out) != 1 else out[0]
+
+    def _may_repeat(self, text: str) -> bool:
+        if len(text) * _GROWTH < self.record.size:
+            return False
+        alone = SafeArguments(ArgumentsRecord())
+        return self.record.may_begin(alone.feed(text).lstrip())
+
+    def settle(self) -> str:
+        """Nothing will follow an empty object: give it out."""
+        if self._state != _EMPTY:
+            return ""
+        held, self._held = self._held, ""
+        self._state = _AFTER
+        self.record.add("}")
+        return held
+
+    def take_trail(self) -> str:
+        """What came after the value and is no value itself, for somebody else to read."""
+        first = "".join(piece[:2] for piece in self._kept[:2])[:2]  # the pieces themselves may be large
+        if self._state != _TRAIL or first in ("", '"') or first[0] in "{[" or first in ('"{', '"['):
+            return ""
+        trail, self._kept, self._kept_size = "".join(self._kept), TextPieces(), 0
+        return trail
+
+    def add_trail(self, text: str) -> None:
+        """Text after the value is no part of it; what is over the limit is not even reported."""
+        if self._kept_size <= self._limit:
+            self._kept.append(text)
+            self._kept_size += len(text)
+
+    def close(self, *, cut: bool = False, over: bool = False) -> str:
+        """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added.
+
+        `over`: somebody said so, and it was not just the end of what came. Then brackets that are all that is missing
+        were forgotten.
+        """
+        held, self._held = self._held, ""
+        kept, self._kept = "".join(self._kept), TextPieces()
+        if self._state == _INVALID:
+            more = self._kept_size - len(kept)
+            self._report("arguments_invalid", f"{kept} ... and {more} more characters" if more else kept)
+            return ""
+        if cut and not self.complete:
+            return self._finish_inner(cut=True) + held if self._inner is not None else kept + held
+        match self._state:
+            case 0:
+                self._report("arguments_empty", held)
+                return self._settled("{}")
+            case 2:
+                self.record.add("}")
+            case 3 if kept.strip() in ("null", "None"):
+                self._report("arguments_empty", kept)
+                return self._settled("{}")
+            case 3 if SCALAR.fullmatch(kept.strip()):
+                return self._settled(kept)
+            case 3:
+                self.invalid = True
+                self._report("arguments_invalid", kept)
+                return ""
+            case 5:
+                return self._inner_text(held) + self._finish_inner()
+            case 6 if over and not held and (missing := self._json.missing()):
+                self._report("arguments_unclosed", missing)
+                return self._settled(missing)
+            case 8 if kept:
+                self._judge_trail(kept[: self._limit])
+        return held
+
+    def _settled(self, text: str) -> str:
+        """Bare words have no end of their own: with the call, they are whole."""
+        self.complete = True
+        self.record.add(text)
+        return text
+
+    def _keep(self, text: str, out: list[str], what: str) -> None:
+        """Hold text for as long as it takes; over the limit it goes out, and so does all that follows."""
+        self._kept.append(text)
+        self._kept_size += len(text)
+        if self._kept_size > self._limit:
+            self._report("buffer_limit", what)
+            out.append("".join(self._kept))
+            self._kept.clear()
+            self._state = _RAW
+
+    # -- before the value ------------------------------------------------------------
+
+    def _start(self, text: str, pos: int, out: list[str]) -> int:
+        found = _NOT_SPACE.search(text, pos)
+        if found is None:
+            out.append(text[pos:])
+            return len(text)
+        at = found.start()
+        out.append(text[pos:at])
+        match text[at]:
+            case "{":
+                self._state = _BRACE
+                self._put("{", out)
+                return at + 1
+            case "[":
+                self._state = _VALUE
+                return at
+            case '"':
+                self._state = _QUOTE
+                return at
+            case _:
+                self._state = _JUNK
+                return at
+
+    def _hold(self, text: str, pos: int) -> int:
+        """Keep everything from `pos` until more of it is there."""
+        self._held = text[pos:]
+        return len(text)
+
+    def _brace(self, text: str, pos: int, out: list[str]) -> int:
+        """`{` has gone out. If `}` follows, an object behind it may be the one that was meant."""
+        found = _NOT_SPACE.search(text, pos)
+        at = found.start() if found else len(text)
+        self._put(text[pos:at], out)
+        if found and text[at] == "}":
+            self._state, self.complete = _EMPTY, True
+            return at
+        if found:
+            self._state = _VALUE
+            self._json.open_object()
+        return at
+
+    def _empty(self, text: str, pos: int, out: list[str]) -> int:
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + SPACE_LIMIT)
+        if found is None and len(text) - pos <= SPACE_LIMIT:
+            return self._hold(text, pos)
+        if found is not None and text[found.start()] == "{":
+            self._report("arguments_leading_empty", "{}")
+            self._state, self.complete = _BRACE, False
+            return found.end()
+        self._put("}", out)
+        self._state = _AFTER
+        return pos + 1
+
+    def _junk(self, text: str, pos: int, out: list[str]) -> int:
+        end = min(len(text), pos + self._limit + 1 - self._kept_size)
+        brace = text.find("{", pos, end)
+        if brace < 0:
+            self._keep(text[pos:end], out, "arguments without an object")
+            return end
+        junk = "".join(self._kept) + text[pos:brace]
+        self._kept, self._kept_size = TextPieces(), 0
+        rule = "arguments_leading_null" if junk.strip() == "null" else "arguments_leading_junk"
+        self._report(rule, junk)
+        self._state = _START
+        return brace
+
+    # -- the whole object as a JSON string -------------------------------------------
+
+    def _quote(self, text: str, pos: int, out: list[str]) -> int:
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + SPACE_LIMIT)
+        if found is None and len(text) - pos <= SPACE_LIMIT:
+            return self._hold(text, pos)
+        if found is None or text[found.start()] != "{":
+            # An honest string, or words: whatever it is, it goes out as it came.
+            self._state = _VALUE
+            return pos
+        self._report("arguments_stringified", "")
+        self._state = _QUOTED
+        self._inner = SafeArguments(self.record, limit=self._limit)
+        return pos + 1
+
+    def _quoted(self, text: str, pos: int, out: list[str]) -> int:
+        found = _QUOTED_END.search(text, pos)
+        if found is None:
+            out.append(self._inner_text(text[pos:]))
+            return len(text)
+        at = found.start()
+        out.append(self._inner_text(text[pos:at]))
+        if text[at] == '"':
+            out.append(self._finish_inner())
+            self._state = _AFTER
+            return at + 1
+        if at + 1 == len(text) or (text[at + 1] == "u" and CODE_UNIT_PART.match(text, at + 1)):
+            return self._hold(text, at)
+        if plain := _UNESCAPED.get(text[at + 1]):
+            out.append(self._inner_text(plain))
+            return at + 2
+        if CODE_UNIT.match(text, at + 1):
+            return self._quoted_unit(text, at, out)
+        out.append(self._inner_text(text[at : at + 2]))
+        return at + 2
+
+    def _quoted_unit(self, text: str, at: int, out: list[str]) -> int:
+        code = int(text[at + 2 : at + 6], 16)
+        if 0xD800 <= code <= 0xDBFF:
+            if LOW_HALF.match(text, at + 6):
+                code = 0x10000 + ((code - 0xD800) << 10) + int(text[at + 8 : at + 12], 16) - 0xDC00
+                out.append(self._inner_text(chr(code)))
+                return at + 12
+            if LOW_HALF_PART.match(text, at + 6):
+                return self._hold(text, at)
+        if 0xD800 <= code <= 0xDFFF:
+            self._report("arguments_lone_surrogate", text[at : at + 6])
+            code = 0xFFFD
+        out.append(self._inner_text(chr(code)))
+        return at + 6
+
+    def _inner_text(self, text: str) -> str:
+        assert self._inner is not None
+        return self._inner.feed(text)
+
+    def _finish_inner(self, *, cut: bool = False) -> str:
+        assert self._inner is not None
+        rest = self._inner.close(cut=cut)
+        self._repairs += self._inner.drain()
+        self.complete, self.invalid = self._inner.complete, self._inner.invalid
+        return rest
+
+    # -- the value -------------------------------------------------------------------
+
+    def _value(self, text: str, pos: int, out: list[str]) -> int:
+        value = self._json
+        pos = value.read(text, pos, out)
+        if value.ended:
+            # Calls are remembered for longer than they are read.
+            self._state, self.complete, self._json = _AFTER, True, _READ
+        elif value.broken:
+            self._state, self.invalid = _INVALID, True
+        elif pos < len(text):
+            return self._hold(text, pos)
+        return pos
+
+    def _put(self, text: str, out: list[str]) -> None:
+        if text:
+            out.append(text)
+            self.record.add(text)
+
+    # -- after the value -------------------------------------------------------------
+
+    def _after(self, text: str, pos: int, out: list[str]) -> int:
+        found = _NOT_SPACE.search(text, pos)
+        at = found.start() if found else len(text)
+        out.append(text[pos:at])
+        if found:
+            self._state = _TRAIL
+        return at
+
+    def _trailing(self, text: str, pos: int, out: list[str]) -> int:
+        self.add_trail(text[pos:])
+        return len(text)
+
+    def _judge_trail(self, trail: str) -> None:
+        if ArgumentsRecord.of(trail.strip()).same_as(self.record):
+            self._report("arguments_doubled", "")
+        elif trail[0] == "{" and self.record.is_empty:
+            # The empty object that went out was a placeholder for this one.
+            self.invalid = True
+            self._report("arguments_invalid", trail[:_REPORTED])
+        else:
+            self._report("arguments_trailing", trail)
+
+    def _raw(self, text: str, pos: int, out: list[str]) -> int:
+        out.append(text[pos:])
+        return len(text)
+
+    def _withhold(self, text: str, pos: int, out: list[str]) -> int:
+        """What has gone out is the beginning of JSON, which every client can read; the rest is only reported."""
+        if self._kept_size < _REPORTED:
+            self._kept.append(text[pos : pos + _REPORTED - self._kept_size])
+        self._kept_size += len(text) - pos
+        return len(text)
+
+    def _report(self, rule: str, detail: str) -> None:
+        self._repairs.append(Repaired(rule, detail))
+
+
+_READ: Final = JsonValue(ArgumentsRecord(), [])
+"""Stands for every value that has been read."""
+# In the order of the states.
+_STEPS: Final = (
+    SafeArguments._start,
+    SafeArguments._brace,
+    SafeArguments._empty,
+    SafeArguments._junk,
+    SafeArguments._quote,
+    SafeArguments._quoted,
+    SafeArguments._value,
+    SafeArguments._after,
+    SafeArguments._trailing,
+    SafeArguments._raw,
+    SafeArguments._withhold,
+)

@@ -1,0 +1,79 @@
+"""Numbers the blocks of one answer: speech in two channels, and calls."""
+
+from __future__ import annotations
+
+from moonshim.engine.grammar.protocol import Channel
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.upstream_events import Signed
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned
+
+__all__ = ["Blocks"]
+
+
+class Blocks:
+    """Keeps blocks balanced: at most one block of speech is open, and a call closes it."""
+
+    __slots__ = ("_count", "current", "next_number", "numbers", "reasoned", "speaking", "spoke")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.speaking: Channel | None = None
+        self.current = -1
+        self.numbers: dict[int, int] = {}
+        """The block of each call -> its number among the calls, under which clients know it."""
+        self.next_number = 0
+        self.reasoned = False
+        self.spoke = False
+        """Whether the answer itself has said anything but white space."""
+
+    def say(self, channel: Channel, text: str, slip: Slip) -> None:
+        if not text:
+            return
+        if self.speaking != channel:
+            self.hush(slip)
+            self.speaking = channel
+            self.current = self._next()
+            slip.put(BlockOpened(self.current, channel))
+        slip.put(BlockDelta(self.current, text))
+        if channel == "reasoning":
+            self.reasoned = True
+        elif not self.spoke:
+            self.spoke = not text.isspace()
+
+    def hush(self, slip: Slip) -> None:
+        """Close the block of speech, if one is open."""
+        if self.speaking is not None:
+            slip.put(BlockClosed(self.current))
+            self.speaking = None
+
+    def sign(self, signed: Signed, slip: Slip) -> None:
+        """What belongs to the reasoning being told; without any, it is a thought that is not shown."""
+        shown = self.speaking == "reasoning"
+        if not shown and signed.signature is None and not signed.details:
+            return
+        if not shown:
+            self.hush(slip)
+            self.current = self._next()
+            slip.put(BlockOpened(self.current, "reasoning"))
+        slip.put(BlockSigned(self.current, signed.signature, signed.details, signed.field))
+        if not shown:
+            slip.put(BlockClosed(self.current))
+
+    def open_call(self, slip: Slip) -> int:
+        self.hush(slip)
+        block = self._next()
+        self.numbers[block] = self.next_number
+        self.next_number += 1
+        return block
+
+    def open_watched(self, slip: Slip, number: int) -> int:
+        """A call whose number is the host's own."""
+        self.hush(slip)
+        block = self._next()
+        self.numbers[block] = number
+        self.next_number = max(self.next_number, number + 1)
+        return block
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1

@@ -1,0 +1,68 @@
+"""How an answer ends: what the host said, and what really happened -> the reason a client can act on."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moonshim.engine.values.events import Failed, Finished
+
+__all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "mended_finish"]
+
+CUT_SHORT: Final = frozenset({"length", "content_filter"})
+"""Reasons that stay whatever came before: the host stopped the model."""
+
+_STOPPED: Final = frozenset({"eos", "eos_token", "end_turn"})
+"""Other words for `stop`, which clients do not know."""
+
+_ERROR: Final = re.compile(
+    r"error|overload|abort|fail|timeout|timed_out|cancel|unavailable|rate_limit|quota|insufficient|busy|interrupted|crash",
+    re.IGNORECASE,
+)
+
+STREAM_ENDED: Final = Failed(
+    "stream_ended", "The host ended the stream without finishing its answer. Send the request again."
+)
+_CUT_OFF: Final = Failed(
+    "arguments_cut_off",
+    "The answer ended in the middle of a tool call's arguments, so the call cannot be run. Send the request again.",
+)
+
+_INVALID: Final = Failed(
+    "arguments_invalid",
+    "The arguments of a tool call are not valid JSON, so the call cannot be run. Send the request again.",
+)
+
+
+def is_error(reason: str | None) -> bool:
+    """Whether a finish reason is an error in disguise (`engine_overloaded`)."""
+    return reason is not None and reason not in CUT_SHORT and _ERROR.search(reason) is not None
+
+
+def mended_finish(
+    raw: str | None, *, calls: bool, cut_off: bool, enforce: bool, invalid: bool = False
+) -> Finished | Failed:
+    """The end of an answer that said `raw`, with or without whole calls, broken off in a call or not.
+
+    `invalid`: the arguments of a call are not JSON.
+
+    >>> mended_finish("stop", calls=True, cut_off=False, enforce=True).reason
+    'tool_calls'
+    >>> mended_finish("engine_overloaded", calls=False, cut_off=False, enforce=True).code
+    'engine_overloaded'
+    """
+    if raw is not None and is_error(raw):
+        return Failed(raw, f"The host broke off its answer: {raw}. Send the request again.")
+    if raw in CUT_SHORT:
+        return Finished(raw, raw)
+    if cut_off:
+        return _CUT_OFF
+    if invalid:
+        return _INVALID
+    if not enforce and raw is not None:
+        return Finished(raw, raw)
+    if calls:
+        return Finished("tool_calls", raw)
+    if raw is None or raw == "tool_calls" or raw in _STOPPED:
+        return Finished("stop", raw)
+    return Finished(raw, raw)

@@ -1,0 +1,103 @@
+"""What one incoming frame turned into, and which frames wait for text that is still held back.
+
+A clean stream must leave as it came, frame by frame, even where a frame ends in a
+`<` that might have been a marker. So a frame whose last characters are undecided
+waits; once they turn out to be ordinary, they are booked to the frame they came
+in, and it leaves untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moonshim.engine.values.events import BlockDelta, Event
+
+__all__ = ["Listener", "Observer", "Parking", "Slip"]
+
+Observer = Callable[[Event], None]
+Listener = Callable[[int, str], None]
+"""Is told which block grew, and by what."""
+
+
+class Slip:
+    """The events that one frame gave for one choice; it is final when nothing is `waiting`."""
+
+    __slots__ = ("_observe", "events", "held", "waiting")
+
+    def __init__(self, observe: Observer | None = None) -> None:
+        self.events: list[Event] = []
+        self.waiting = 0
+        self.held = 0
+        """How many characters of its frame are held back."""
+        self._observe = observe
+
+    @property
+    def size(self) -> int:
+        """How many characters its frame would keep waiting: what it says, which may have come before it, and holds."""
+        return self.held + sum(len(event.text) for event in self.events if isinstance(event, BlockDelta))
+
+    def put(self, event: Event) -> None:
+        self.events.append(event)
+        if self._observe is not None:
+            self._observe(event)
+
+
+class Parking:
+    """The frames that wait for one held text, each with its share of it."""
+
+    __slots__ = ("_parked",)
+
+    def __init__(self) -> None:
+        self._parked: list[tuple[Slip, int]] = []
+
+    @property
+    def is_awaited(self) -> bool:
+        return bool(self._parked)
+
+    def claim(self, before: str, said: str, after: str, say: Callable[[str, Slip], None], slip: Slip) -> None:
+        """Book `said` to the frames it came in.
+
+        `before` was held, then the slip's own text was read, and now `after` is held.
+        What of `before` was said goes to those who wait for it; the rest of `said`
+        is the slip's own. Whoever waits for text that became part of a marker waits
+        no longer.
+        """
+        released = len(before) if said.startswith(before) else len(said) if before.startswith(said) else 0
+        still = before[released:] if len(said) == released and after.startswith(before[released:]) else ""
+        parked, self._parked = self._parked, []
+        unbooked = released
+        loose = len(before) - sum(size for _, size in parked)
+        for place, (waiting, size) in enumerate(parked):
+            share = min(size + (loose if place == 0 else 0), unbooked)
+            if share:
+                say(said[released - unbooked : released - unbooked + share], waiting)
+                unbooked -= share
+            left = size - share
+            waiting.held -= size
+            if left > 0 and still:
+                self._parked.append((waiting, left))
+                waiting.held += left
+            else:
+                waiting.waiting -= 1
+        if len(said) > released - unbooked:
+            say(said[released - unbooked :], slip)
+        fresh = len(after) - len(still)
+        if fresh > 0:
+            self.park(slip, fresh)
+
+    def park(self, slip: Slip, share: int) -> None:
+        """The slip's frame waits for so many of its characters."""
+        slip.waiting += 1
+        slip.held += share
+        self._parked.append((slip, share))
+
+    def leave(self) -> None:
+        """Nobody waits any longer: what is held will go out with a later frame."""
+        for waiting, _ in self._parked:
+            waiting.waiting -= 1
+        self._parked.clear()
+
+
+def grow_block(index: int) -> Callable[[str, Slip], None]:
+    """A `say` for the block of a call."""
+    return lambda text, slip: slip.put(BlockDelta(index, text))

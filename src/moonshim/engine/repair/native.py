@@ -1,0 +1,362 @@
+"""Native tool deltas, in every shape hosts send them -> calls at the desk.
+
+Indexes arrive missing, as strings, or shared by two calls; identifiers on every
+delta; names in pieces; arguments before the name. First wins for identity,
+arguments concatenate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
+from moonshim.engine.repair.cumulative import is_placeholder
+from moonshim.engine.repair.frame_output import Parking, Slip
+from moonshim.engine.repair.tool_calls import Call, CallDesk
+from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.values.events import BlockDelta, CallPiece, Repaired
+
+__all__ = ["NativeCalls"]
+
+_REPORTED: Final = 1024
+"""How many characters of text beside calls in the arguments of another call are reported."""
+
+
+class _Slot:
+    """A call as far as its deltas have told."""
+
+    __slots__ = ("after", "call", "extras", "header", "id", "index", "inner", "late_name", "name", "told", "unread")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id: str | None = None
+        self.name = ""
+        self.late_name = ""
+        self.told: set[str] = set()
+        """What was odd about its deltas, each told once."""
+        self.extras: dict[str, Any] = {}
+        self.header: Slip | None = None
+        """The frame that brought the name, while that may still grow."""
+        self.call: Call | None = None
+        self.after: Grammar | None = None
+        """Reads what follows the arguments, once something does."""
+        self.inner: Call | None = None
+        """The call that was found there, while it is open."""
+        self.unread = ""
+        """What was found beside such calls, as far as it is reported."""
+
+
+class NativeCalls:
+    """Tells which call each delta belongs to, and passes it on as soon as its name is certain."""
+
+    def __init__(
+        self, desk: CallDesk, declared: Declared, after_arguments: Callable[[], Grammar] | None = None
+    ) -> None:
+        self._desk = desk
+        self._declared = declared
+        self._by_index: dict[int, _Slot] = {}
+        self._by_id: dict[str, _Slot] = {}
+        self._last: _Slot | None = None
+        self._unsettled: dict[_Slot, None] = {}
+        """Calls whose name may still come, or grow; only that of the last one can have begun to."""
+        self._open: dict[Call, None] = {}
+        self._awaited: dict[Call, None] = {}
+        """Calls that frames wait for."""
+        self._empty: dict[Call, bool] = {}
+        """Calls whose arguments are `{}` so far, and whether they are over if that is all.
+
+        Some hosts send that for all calls, in one frame, before the real arguments.
+        """
+        self._emptied: Slip | None = None
+        """The frame that the last of them came in."""
+        self._stopped: Call | None = None
+        """The host has said that it is whole, and it is not: it may be the last, and cut off."""
+        self._after_arguments = after_arguments
+        self._read_on: dict[_Slot, None] = {}
+        """Those whose arguments are followed by something."""
+
+    def feed(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
+        slot = self._slot_for(piece, slip)
+        if slot is not self._last:
+            self.settle_names(slip, but=slot)
+            replaces = slot.call is not None and slot.call in self._empty
+            joins = slip is self._emptied and bool(piece.arguments) and is_placeholder(piece.arguments)
+            if not replaces and not joins:
+                self._settle_arguments(slip)
+            self._last = slot
+        if piece.odd:
+            self._tell(slot, piece.odd, slip)
+        if piece.extras:
+            slot.extras |= piece.extras
+        self._take_name(slot, piece, slip)
+        if slot.call is None:
+            if piece.arguments or (self._declared.knows(slot.name) and not self._declared.may_grow(slot.name)):
+                self._begin(slot, slip)
+            elif slot.header is None and (slot.name or slot.id):
+                slot.header = slip
+                slip.waiting += 1
+        if piece.arguments and slot.call is not None:
+            self._grow(slot, slot.call, piece.arguments, slip, mended)
+            if slot.call.arguments.complete and slot.call.arguments.held:
+                self._empty[slot.call], self._emptied = False, slip
+            elif self._empty:
+                self._empty.pop(slot.call, None)
+            if slot.call.is_awaited:
+                self._awaited[slot.call] = None
+
+    @property
+    def calm(self) -> bool:
+        """Whether no name is open and nothing is held back."""
+        return not (self._unsettled or self._empty) and not (
+            (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
+        )
+
+    def flowing(self, index: int) -> Call | None:
+        """The call that this index continues, when all that can follow is more of its arguments."""
+        slot = self._by_index.get(index)
+        if slot is None or slot is not self._last or slot.call is None:
+            return None
+        call = slot.call
+        if slot.after is not None:
+            return None
+        return call if call.block >= 0 and not call.ended and call.deltas is None else None
+
+    def adopt(self, said: str, share: int, slip: Slip) -> None:
+        """A frame waits for so many characters of the arguments of the last call; the rest of it was read."""
+        call = self._last.call if self._last is not None else None
+        assert call is not None
+        assert call.parking is not None
+        if said:
+            slip.events.append(BlockDelta(call.block, said))
+        call.parking.park(slip, share)
+        self._awaited[call] = None
+
+    def close(self, index: int, slip: Slip, *, said: bool) -> None:
+        """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
+        slot = self._by_index.get(index)
+        if slot is None:
+            return
+        self.settle_names(slip)
+        call = slot.call
+        if call is None or call.raw is not None:
+            return
+        if call in self._empty and not said:
+            self._empty[call] = True
+            return
+        self._end_after(slot, slip)
+        self._empty.pop(call, None)
+        self._desk.settle(call, slip)
+        if call.arguments.complete and call in self._open:
+            del self._open[call]
+            self._desk.end(call, slip, closed=False)
+        elif said and call in self._open:
+            self._stopped = call
+
+    def finish(self, slip: Slip) -> None:
+        """No more deltas: every call is as whole as it will be."""
+        self.settle_names(slip)
+        for slot in [*self._read_on]:
+            self._end_after(slot, slip)
+        for call in self._open:
+            self._desk.end(call, slip, closed=False)
+        self._open.clear()
+        self._empty.clear()
+        self._emptied = None
+        self._stopped = None
+        self._by_index.clear()
+        self._by_id.clear()
+        self._last = None
+
+    def leave(self) -> None:
+        """No frame waits any longer; what is held goes out with a later one."""
+        slot = self._last
+        if slot is not None and slot.header is not None:
+            slot.header.waiting -= 1
+            slot.header = None
+        for call in self._awaited:
+            if call.parking is not None:
+                call.parking.leave()
+            if call.deltas is not None:
+                call.deltas.leave()
+        self._awaited.clear()
+
+    @staticmethod
+    def _tell(slot: _Slot, what: str, slip: Slip) -> None:
+        if what not in slot.told:
+            slot.told.add(what)
+            slip.put(Repaired("tool_delta", what))
+
+    # -- its arguments, and what follows them ----------------------------------------
+
+    def _grow(self, slot: _Slot, call: Call, text: str, slip: Slip, mended: str | None) -> None:
+        """Where the model forgot to end a call, some hosts send the next one, in markers, as part of its arguments."""
+        if slot.after is None:
+            self._desk.grow(call, text, slip, mended)
+            if self._after_arguments is None or not call.arguments.complete:
+                return
+            text = call.arguments.take_trail()
+            if not text:
+                return
+            slot.after = self._after_arguments()
+            self._read_on[slot] = None
+        self._follow(slot, call, slot.after.feed(text), slip)
+
+    def _follow(self, slot: _Slot, call: Call, found: list[Found], slip: Slip) -> None:
+        for one in found:
+            match one:
+                case Said(text=text):
+                    if call.ended:
+                        slot.unread = (slot.unread + text)[:_REPORTED]
+                    else:
+                        call.arguments.add_trail(text)
+                case CallBegan():
+                    self._end(call, slip, closed=True)
+                    slot.inner = self._desk.begin_found(one, "native", slip)
+                    self._open[slot.inner] = None
+                    slip.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
+                case CallGrew(text=text):
+                    assert slot.inner is not None
+                    self._desk.grow(slot.inner, text, slip)
+                case CallEnded(closed=closed):
+                    assert slot.inner is not None
+                    self._end(slot.inner, slip, closed=closed)
+                case Noticed():
+                    slip.put(Repaired(one.rule, one.detail))
+
+    def _end(self, call: Call, slip: Slip, *, closed: bool) -> None:
+        if call in self._open:
+            del self._open[call]
+            self._desk.end(call, slip, closed=closed)
+
+    def _end_after(self, slot: _Slot, slip: Slip) -> None:
+        """Nothing more follows the arguments of this call."""
+        if slot.after is None or slot.call is None:
+            return
+        self._follow(slot, slot.call, slot.after.flush(), slip)
+        del self._read_on[slot]
+        slot.after = None
+        if slot.unread.strip():
+            slip.put(Repaired("arguments_trailing", slot.unread))
+        slot.unread = ""
+
+    # -- which call ------------------------------------------------------------------
+
+    def _slot_for(self, piece: CallPiece, slip: Slip) -> _Slot:
+        if piece.index is not None:
+            slot = self._by_index.get(piece.index)
+            if slot is None or (piece.id and slot.id and piece.id != slot.id) or self._is_another(slot, piece):
+                # Another identifier, or another name, under the same index is another call.
+                known = self._by_id.get(piece.id) if piece.id else None
+                slot = known if known is not None and known.index == piece.index else self._new(piece.index)
+        elif piece.id and piece.id in self._by_id:
+            slot = self._by_id[piece.id]
+        elif self._last is None or (piece.id and self._last.id) or self._is_another(self._last, piece):
+            slot = self._new(None)
+        else:
+            slot = self._last
+        if piece.id and slot.id is None:
+            slot.id = piece.id
+            self._by_id.setdefault(piece.id, slot)
+        elif piece.id:
+            self._tell(slot, "an identifier on every delta", slip)
+        return slot
+
+    def _new(self, index: int | None) -> _Slot:
+        slot = _Slot(index)
+        self._unsettled[slot] = None
+        if index is not None:
+            self._by_index[index] = slot
+        return slot
+
+    @staticmethod
+    def _is_another(slot: _Slot, piece: CallPiece) -> bool:
+        """Whether a name without an identifier is another call's: this one has its name, and has gone on."""
+        if not piece.name or piece.id or slot.call is None or not slot.name:
+            return False
+        if slot.index is None:
+            return slot.call.arguments.complete or piece.name != slot.name
+        return slot.call.arguments.complete and piece.name != slot.name
+
+    # -- its name --------------------------------------------------------------------
+
+    def _take_name(self, slot: _Slot, piece: CallPiece, slip: Slip) -> None:
+        if not piece.name:
+            return
+        if slot.name:
+            self._tell(slot, "a name over several deltas", slip)
+        if slot.call is None:
+            if piece.name != slot.name:
+                slot.name += piece.name
+        elif slot.call.raw is not None:
+            if piece.name != slot.late_name:
+                slot.late_name += piece.name
+            if not self._declared.may_grow(slot.late_name) and self._declared.names is not None:
+                self._name_late(slot, slip)
+        elif piece.name != slot.call.name and not slot.name:
+            # The identifier told another name, and the call has gone out under it.
+            slip.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
+
+    def _name_late(self, slot: _Slot, slip: Slip) -> None:
+        """The arguments came before the name."""
+        assert slot.call is not None
+        self._tell(slot, "arguments before the name", slip)
+        slot.name, slot.late_name = slot.late_name, ""
+        del self._unsettled[slot]
+        self._desk.named(slot.call, self._declared.fix(slot.name), slip)
+
+    def _begin(self, slot: _Slot, slip: Slip) -> None:
+        call = Call("native", "text", slot.id, slot.name or None)
+        call.extras, slot.extras = slot.extras, {}
+        call.host_index = slot.index
+        call.parking = Parking()
+        call.deltas = self._desk.deltas()
+        slot.call = call
+        del self._unsettled[slot]
+        header, slot.header = slot.header, None
+        if header is not None:
+            header.waiting -= 1
+        self.end_whole(slip)
+        self._open[call] = None
+        self._desk.begin(call, header if header is not None else slip)
+        if call.raw is not None:
+            # The name may still come: until then the slot is not settled.
+            self._unsettled[slot] = None
+
+    def settle(self, slip: Slip) -> None:
+        """Something else begins: names and empty objects are what they are, and held calls are whole."""
+        if self._last is None and not self._unsettled and not self._open:
+            return
+        self.settle_names(slip)
+        self._settle_arguments(slip)
+        self.end_whole(slip)
+
+    def _settle_arguments(self, slip: Slip) -> None:
+        """Placeholders that nothing has replaced are the arguments."""
+        empty, self._empty, self._emptied = self._empty, {}, None
+        for call, over in empty.items():
+            self._desk.settle(call, slip)
+            if (over or call.whole) and call in self._open:
+                del self._open[call]
+                self._desk.end(call, slip, closed=False)
+
+    def end_whole(self, slip: Slip) -> None:
+        """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None and stopped in self._open:
+            del self._open[stopped]
+            self._desk.end(stopped, slip, closed=True)
+        last = next(reversed(self._open), None)
+        if last is not None and last.whole and last.raw is None and last.arguments.complete and last not in self._empty:
+            self._desk.end(last, slip, closed=False)
+            del self._open[last]
+
+    def settle_names(self, slip: Slip, *, but: _Slot | None = None) -> None:
+        """Something else came: a name that could have grown has not."""
+        slot = self._last
+        if slot is None or slot is but or slot not in self._unsettled:
+            return
+        if slot.call is None and (slot.name or slot.id):
+            self._begin(slot, slip)
+        elif slot.call is not None and slot.late_name:
+            self._name_late(slot, slip)

@@ -1,0 +1,72 @@
+"""Native tool deltas when only their identifiers are to be put right: the deltas stay as they are."""
+
+from __future__ import annotations
+
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.argument_record import ArgumentsRecord
+from moonshim.engine.repair.arguments import PlainArguments
+from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.frame_output import Observer, Slip
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Repaired
+
+__all__ = ["NativeWatch"]
+
+
+class _Watched:
+    __slots__ = ("arguments", "block", "id", "is_free", "wire_id")
+
+    def __init__(self, block: int, wire_id: str | None, new_id: str) -> None:
+        self.block = block
+        self.wire_id = wire_id
+        self.id = new_id
+        self.arguments = PlainArguments(ArgumentsRecord())
+        self.is_free = False
+        """Whether it takes any text: then only its host knows where that ends."""
+
+
+class NativeWatch:
+    """Follows native calls by their index, and tells which identifier each delta should carry."""
+
+    def __init__(self, ids: IdRepairer, blocks: Blocks, observe: Observer | None, *, mends: bool) -> None:
+        self._ids = ids
+        self._mends = mends
+        self._blocks = blocks
+        self._observe = observe
+        self._calls: dict[int, _Watched] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._calls)
+
+    @property
+    def cut_off(self) -> bool:
+        return any(not call.arguments.complete and not call.is_free for call in self._calls.values())
+
+    def feed(self, piece: CallPiece, slip: Slip) -> str | None:
+        """The identifier to write in place of the one that came; None leaves the entry alone."""
+        index = piece.index or 0
+        call = self._calls.get(index)
+        if call is None:
+            if not piece.name:
+                return None
+            new_id, rule = self._ids.assign(piece.name, piece.id) if self._mends else (piece.id or "", None)
+            call = self._calls[index] = _Watched(self._blocks.open_watched(slip, index), piece.id, new_id)
+            call.is_free = "custom" in piece.extras
+            if rule is not None:
+                slip.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
+            self._tell(BlockOpened(call.block, "call", new_id, piece.name))
+        if piece.arguments:
+            call.arguments.feed(piece.arguments)
+            self._tell(BlockDelta(call.block, piece.arguments))
+        if piece.id is None:
+            return call.id if piece.name and call.wire_id is None and self._mends else None
+        return call.id if piece.id == call.wire_id and call.id != piece.id else None
+
+    def finish(self) -> None:
+        for call in self._calls.values():
+            self._tell(BlockClosed(call.block, call.arguments.complete))
+
+    def _tell(self, event: BlockOpened | BlockDelta | BlockClosed) -> None:
+        # Seen by whoever assembles the message, but not rendered: the host's own delta carries it.
+        if self._observe is not None:
+            self._observe(event)

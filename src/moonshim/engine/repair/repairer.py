@@ -1,0 +1,421 @@
+"""One answer (one choice) from start to end: text and native deltas as they came -> events, booked to their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
+from moonshim.engine.repair.frame_output import Listener, Observer, Parking, Slip
+from moonshim.engine.repair.native import NativeCalls
+from moonshim.engine.repair.native_ids import NativeWatch
+from moonshim.engine.repair.tool_calls import Call, CallDesk
+from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.upstream_events import Signed
+from moonshim.engine.values.events import BlockDelta, CallPiece, Failed, Finished, Repaired
+from moonshim.engine.values.options import KimiOptions
+
+__all__ = ["UNREAD", "Answer", "Fed", "named_part"]
+
+_CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
+_SURELY_A_MARKER: Final = 3
+_SURELY_MARKERS: Final = ("<｜", "</｜", "<tool_", "</tool_", "<function=", "<parameter=", "<arg_", "[TOOL_", "[ARGS")
+"""Beginnings of markers after which it is worth waiting for the rest across an interruption; `<|t`, too."""
+
+
+class Fed:
+    """What a grammar found in a text that turned out to need more than a glance."""
+
+    __slots__ = ("before", "found", "mended")
+
+    def __init__(self, found: list[Found], mended: str | None = None) -> None:
+        self.found = found
+        self.before = ""
+        """What was held back before."""
+        self.mended = mended
+        """What became of the arguments, when they were all that was found."""
+
+
+UNREAD: Final = Fed([])
+"""The text has not been looked at."""
+
+
+class Answer:
+    """Applies every rule to one choice. It is told what came, in order, and ends exactly once."""
+
+    def __init__(
+        self,
+        declared: Declared,
+        options: KimiOptions,
+        ids: IdRepairer,
+        grammars: dict[Channel, Grammar],
+        hear: Listener | None = None,
+        observe: Observer | None = None,
+        after_arguments: Callable[[], Grammar] | None = None,
+    ) -> None:
+        """`after_arguments` makes the grammar that reads what follows the arguments of a native call."""
+        self._options = options
+        self._grammars = grammars
+        self._blocks = Blocks()
+        self._desk = CallDesk(declared, options, ids, self._blocks)
+        self._native = NativeCalls(self._desk, declared, after_arguments)
+        self.watch = (
+            None
+            if options.repair_deltas
+            else NativeWatch(ids, self._blocks, observe, mends=options.repair_on_mismatch or options.id_normalization)
+        )
+        """Follows native calls where their deltas are not to be touched but for the identifiers."""
+        self._hear = hear
+        self._parking: dict[Channel, Parking] = {"reasoning": Parking(), "text": Parking()}
+        self._open: dict[Channel, Call] = {}
+        self.ending: Finished | Failed | None = None
+        self.growing = -1
+        self._moved = False
+
+    def say(self, channel: Channel, text: str, slip: Slip, fed: Fed | None = None) -> None:
+        """The host sent text in this field; `fed` is what has already become of it, if anything has."""
+        if fed is not None:
+            self._handle(channel, fed.before, fed.found, self._grammars[channel].held, slip, fed.mended)
+            return
+        self._interrupt(channel, slip)
+        if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
+            # Reasoning has a field of its own here, so `<think>` in the text is only a word.
+            other.tags_are_text = True
+        grammar = self._grammars.get(channel)
+        if grammar is None:
+            self._blocks.say(channel, text, slip)
+            return
+        before = grammar.held
+        found = grammar.feed(text)
+        self._handle(channel, before, found, grammar.held, slip)
+
+    def call(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
+        """The host sent an entry of a native tool delta."""
+        self._interrupt(None, slip)
+        self._native.feed(piece, slip, mended)
+
+    def close_call(self, index: int, slip: Slip, *, said: bool = True) -> None:
+        """The host said that the native call with this index is whole, or has gone on to another."""
+        self._native.close(index, slip, said=said)
+
+    def pause(self, slip: Slip) -> None:
+        """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
+        held = [(channel, grammar) for channel, grammar in self._grammars.items() if grammar.held]
+        if self._open or any(_is_surely_a_marker(grammar.held) for _, grammar in held):
+            return
+        for channel, grammar in held:
+            before = grammar.held
+            self._handle(channel, before, grammar.flush(), "", slip)
+        self._blocks.hush(slip)
+
+    def sign(self, signed: Signed, slip: Slip) -> None:
+        """The host said what it wants back beside the reasoning that it has just told."""
+        grammar = self._grammars.get("reasoning")
+        if grammar is not None and grammar.held:
+            self._handle("reasoning", grammar.held, grammar.flush(), "", slip)
+        self._blocks.sign(signed, slip)
+
+    # -- at a glance: the same rules for the common case, without the bookkeeping of frames ---
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is held back, so that the next text may be read at a glance."""
+        if self.ending is not None or not self._native.calm or any(call.whole for call in self._open.values()):
+            return False
+        return not any(grammar.held for grammar in self._grammars.values())
+
+    def glance_at_text(self, channel: Channel, text: str) -> Fed | str | None:
+        """Read text while calm. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
+        grammar = self._grammars.get(channel)
+        if grammar is None:
+            if self._blocks.speaking != channel:
+                return UNREAD
+            self._heard(channel, text)
+            return None
+        found = grammar.feed(text)
+        if len(found) != 1:
+            return Fed(found)
+        one = found[0]
+        if type(one) is Said:
+            if one.text != text or one.channel != channel or self._blocks.speaking != channel:
+                return Fed(found)
+            self._heard(channel, text)
+            return None
+        if type(one) is CallGrew:
+            call = self._open[channel]
+            if call.block < 0:
+                return Fed(found)
+            mended = call.arguments.feed(one.text)
+            if mended != text:
+                return Fed(found, mended)
+            if self._hear is not None:
+                self._hear(call.block, mended)
+            self.growing = call.block
+            return mended
+        return Fed(found)
+
+    @property
+    def speaking(self) -> int:
+        """The block of the speech that is being told."""
+        return self._blocks.current
+
+    def held(self, channel: Channel) -> str:
+        """What is held back of this field's text."""
+        return self._grammars[channel].held
+
+    def said_only(self, channel: Channel, fed: Fed) -> str | None:
+        """What a text gave that was read and that no frame waits for, if it is speech; None when it is more."""
+        if not fed.found:
+            return ""
+        one = fed.found[0]
+        if type(one) is not Said or len(fed.found) > 1 or one.channel != channel or self._blocks.speaking != channel:
+            return None
+        self._heard(channel, one.text)
+        return one.text
+
+    def read(self, channel: Channel, text: str) -> Fed:
+        """Read text while some is held back: what the grammar found, and nothing done with it yet."""
+        return Fed(self._grammars[channel].feed(text))
+
+    def _heard(self, channel: Channel, text: str) -> None:
+        """Text goes out with its own frame."""
+        if channel == "text" and not self._blocks.spoke:
+            self._blocks.spoke = not text.isspace()
+        if self._hear is not None:
+            self._hear(self._blocks.current, text)
+
+    def held_ordinary(self, channel: Channel, before: str, fed: Fed, text: str) -> str | None:
+        """What is held back now, if so far all is ordinary speech; None when it is not."""
+        if self._blocks.speaking != channel or len(fed.found) > 1:
+            return None
+        said = ""
+        if fed.found:
+            one = fed.found[0]
+            if type(one) is not Said or one.channel != channel:
+                return None
+            said = one.text
+        held = self._grammars[channel].held
+        if said + held != before + text or (said and len(held) > len(text)):
+            # Also when only some of what frames wait for was said: that is for the long way to book.
+            return None
+        if said:
+            self._heard(channel, said)
+        return held
+
+    def adopt(self, channel: Channel | None, said: str, share: int, slip: Slip) -> None:
+        """A frame that was read at a glance waits, after all: of its text, `share` characters are held back.
+
+        Without a channel, its text is arguments of the native call that came last.
+        """
+        if channel is None:
+            self._native.adopt(said, share, slip)
+            return
+        if said:
+            slip.events.append(BlockDelta(self._blocks.current, said))
+        self._parking[channel].park(slip, share)
+
+    def flowing(self, index: int) -> Call | None:
+        """The native call that an entry with this index, and only arguments, continues."""
+        return self._native.flowing(index)
+
+    def glance_at_arguments(self, call: Call, text: str) -> str | None:
+        """Read native arguments while calm. None: they stay as they are; else what became of them."""
+        mended = call.arguments.feed(text)
+        if mended != text or call.arguments.held:
+            return mended
+        if self._hear is not None:
+            self._hear(call.block, text)
+        return None
+
+    def is_only_late(self, call: Call, before: str, text: str, mended: str) -> bool:
+        """Whether nothing changed but that the end waits, or waited (`before`): then what is decided is heard."""
+        if mended + call.arguments.held != before + text or (mended and not mended.startswith(before)):
+            return False
+        if mended and self._hear is not None:
+            self._hear(call.block, mended)
+        return True
+
+    def finish(self, raw: str | None, slip: Slip) -> None:
+        """The host said that the answer is over, and why (or only that it is: None)."""
+        self._desk.cut = raw in CUT_SHORT or is_error(raw)
+        self._desk.over = raw == "tool_calls"
+        self._drain(slip)
+        if self.ending is not None:
+            return
+        ending = mended_finish(
+            raw,
+            calls=self.calls > 0,
+            cut_off=self._desk.cut_off or (self.watch is not None and self.watch.cut_off),
+            invalid=self._desk.invalid,
+            enforce=self._options.enforce_finish_reason_loop,
+        )
+        self._end(ending, slip)
+
+    def break_off(self, slip: Slip) -> None:
+        """The stream ended, and nobody said that the answer is over."""
+        self._desk.cut = True
+        self._drain(slip)
+        if self.ending is None:
+            self._end(STREAM_ENDED, slip)
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The number of each call by its block."""
+        return self._blocks.numbers
+
+    @property
+    def calls(self) -> int:
+        """How many calls have gone out."""
+        return self._desk.delivered + (self.watch.count if self.watch is not None else 0)
+
+    @property
+    def only_reasoned(self) -> bool:
+        """Whether all that was said so far is reasoning."""
+        return self._blocks.reasoned and not self._blocks.spoke and not self.calls
+
+    def drain_late(self, slip: Slip) -> None:
+        """Text that came behind the end, and was held back, goes out all the same."""
+        self._drain(slip)
+        self._blocks.hush(slip)
+
+    def abandon(self, failed: Failed, slip: Slip) -> None:
+        """The host told an error itself: what is held back goes out before it, and nothing comes after."""
+        self._desk.cut = True
+        self.drain_late(slip)
+        if self.ending is None:
+            self.ending = failed
+
+    @property
+    def named_hold(self) -> int:
+        """How many characters wait under a name of their own, besides the beginning of a marker."""
+        held = [grammar.held for grammar in self._grammars.values()]
+        return sum(map(named_part, held))
+
+    def leave(self) -> None:
+        """No frame waits any longer for text that is held back."""
+        for parking in self._parking.values():
+            parking.leave()
+        self._native.leave()
+
+    # -- the end ---------------------------------------------------------------------
+
+    def _drain(self, slip: Slip) -> None:
+        # What frames wait for goes out with them, before what only this frame can carry.
+        self._native.settle_names(slip)
+        for channel in sorted(_CHANNELS, key=lambda one: not self._parking[one].is_awaited):
+            grammar = self._grammars.get(channel)
+            if grammar is not None:
+                before = grammar.held
+                self._handle(channel, before, grammar.flush(), "", slip)
+        self._native.finish(slip)
+        self._desk.finish(slip)
+        if self.watch is not None:
+            self.watch.finish()
+
+    def _end(self, ending: Finished | Failed, slip: Slip) -> None:
+        self._blocks.hush(slip)
+        if isinstance(ending, Finished):
+            if ending.reason == "stop" and self.only_reasoned:
+                slip.put(Repaired("empty_answer", "only reasoning, no answer"))
+            if ending.reason != (ending.raw_reason or ""):
+                slip.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
+        else:
+            slip.put(Repaired("failed", ending.code))
+        slip.put(ending)
+        self.ending = ending
+
+    # -- what the grammars find ------------------------------------------------------
+
+    def _handle(
+        self,
+        channel: Channel,
+        before: str,
+        found: list[Found],
+        after: str,
+        slip: Slip,
+        mended: str | None = None,
+    ) -> None:
+        self._tell_move(channel, found, slip)
+        if before or after:
+            said_in, lead, rest = _leading_speech(channel, found)
+            if before and not _agree(lead, before):
+                lead, rest = "", found
+            # What follows the first speech decides that nothing before it is held any longer.
+            still_held = after if not rest else ""
+            self._parking[channel].claim(before, lead, still_held, self._speaker(said_in), slip)
+            self._follow(channel, rest, slip)
+            if rest and after:
+                self._parking[channel].claim("", "", after, self._speaker(channel), slip)
+            return
+        self._follow(channel, found, slip, mended)
+
+    def _tell_move(self, channel: Channel, found: list[Found], slip: Slip) -> None:
+        """Tags, not the field, say which channel it is: worth telling, once."""
+        if self._moved or not any(isinstance(one, Said) and one.channel != channel for one in found):
+            return
+        self._moved = True
+        slip.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
+
+    def _speaker(self, channel: Channel) -> Callable[[str, Slip], None]:
+        return lambda text, slip: self._blocks.say(channel, text, slip)
+
+    def _follow(self, channel: Channel, found: list[Found], slip: Slip, mended: str | None = None) -> None:
+        for one in found:
+            match one:
+                case Said():
+                    self._blocks.say(one.channel, one.text, slip)
+                case CallBegan():
+                    self._open[channel] = self._desk.begin_found(one, "markers", slip)
+                case CallGrew():
+                    self._desk.grow(self._open[channel], one.text, slip, mended)
+                case CallEnded():
+                    self._desk.end(self._open.pop(channel), slip, closed=one.closed)
+                case Noticed():
+                    slip.put(Repaired(one.rule, one.detail))
+
+    def _interrupt(self, channel: Channel | None, slip: Slip) -> None:
+        """Something else begins: the start of what might have been a marker was only text."""
+        if channel is not None:
+            self._native.settle(slip)
+        for other, call in self._open.items():
+            # Whole, though nothing has said so: it keeps its place before what comes now.
+            if other != channel and call.whole and call.raw is None and call.arguments.complete:
+                self._desk.end(call, slip, closed=True)
+        for other, grammar in self._grammars.items():
+            if other == channel or not grammar.held:
+                continue
+            if _is_surely_a_marker(grammar.held):
+                self._parking[other].leave()
+            else:
+                before = grammar.held
+                self._handle(other, before, grammar.flush(), "", slip)
+
+
+def _is_surely_a_marker(held: str) -> bool:
+    return held.startswith(_SURELY_MARKERS) or (held.startswith("<|") and len(held) >= _SURELY_A_MARKER)
+
+
+def named_part(held: str) -> int:
+    """How many characters may be a bare header, or are a tag of K3 with its attributes."""
+    if held[:1].isalnum():
+        # Behind a bare header a marker may begin: that waits under no name of its own.
+        return len(held.partition("<")[0])
+    return len(held) if held.startswith(("<|open|>", "<|close|>")) else 0
+
+
+def _leading_speech(channel: Channel, found: list[Found]) -> tuple[Channel, str, list[Found]]:
+    """What is said first, in one channel and without a break; and the rest."""
+    said_in, lead = channel, list[str]()
+    for one in found:
+        if not isinstance(one, Said) or (lead and one.channel != said_in):
+            break
+        said_in = one.channel
+        lead.append(one.text)
+    return said_in, "".join(lead), found[len(lead) :]
+
+
+def _agree(said: str, held: str) -> bool:
+    return said.startswith(held) or held.startswith(said)

@@ -1,0 +1,55 @@
+"""Joins the two halves of a character that a host cut over two chunks (`"\\ud83d"`, then `"\\ude00"`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Final
+
+from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.values.events import Repaired
+
+__all__ = ["SurrogateJoiner"]
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+class SurrogateJoiner:
+    """Carries a first half over to the next text of the same field; a half that stays alone becomes U+FFFD."""
+
+    __slots__ = ("_carried",)
+
+    def __init__(self) -> None:
+        self._carried: dict[Hashable, str] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._carried
+
+    def join(self, field: Hashable, text: str, slip: Slip) -> str:
+        if not self._carried and (text.isascii() or _HALF.search(text) is None):
+            return text
+        if not text:
+            return text
+        text = self._carried.pop(field, "") + text
+        text = _PAIR.sub(_joined, text)
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._carried[field] = text[-1]
+            text = text[:-1]
+        mended = _HALF.sub("\ufffd", text)
+        if mended != text:
+            slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
+        return mended
+
+    def flush(self, slip: Slip) -> list[tuple[Hashable, str]]:
+        """The end: what takes the place of halves in speech. (Half a character in arguments is only told.)"""
+        for _ in self._carried:
+            slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
+        left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self._carried if isinstance(field, str)]
+        self._carried.clear()
+        return left
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair.group().encode("utf-16", "surrogatepass").decode("utf-16")

@@ -1,0 +1,82 @@
+"""Configured fields -> checked once, then merged deeply into the body of every request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moonshim.engine.values.conversation import Change
+from moonshim.engine.values.copies import copied
+from moonshim.errors import InvalidInput
+
+__all__ = ["RESERVED_FIELDS", "check_extra_body", "deep_merge", "merge_extra_body"]
+
+RESERVED_FIELDS: Final = ("model", "messages", "tools", "stream")
+"""Fields that follow from the client's request: repairing the answer depends on them."""
+_DEEPEST: Final = 64
+_ABSENT: Final = object()
+
+
+def check_extra_body(extra: Any, field: str = "extra_body") -> None:
+    """Raise `InvalidInput`, with the path of the value, unless `extra` can be merged into a request body.
+
+    >>> check_extra_body({"provider": {"only": ["moonshotai"]}})
+    """
+    if not isinstance(extra, Mapping):
+        raise InvalidInput(f"{field} must be an object, not {type(extra).__name__}", field=field)
+    for name in RESERVED_FIELDS:
+        if name in extra:
+            raise InvalidInput(
+                f"`{name}` cannot be set here: it comes from the client's request", field=f"{field}.{name}"
+            )
+    _check_json(extra, field, _DEEPEST)
+
+
+def _check_json(value: Any, field: str, depth: int) -> None:
+    if depth == 0:
+        raise InvalidInput(f"nested more than {_DEEPEST} levels deep", field=field)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidInput(f"a key must be a string, not {type(key).__name__}", field=field)
+            _check_json(inner, f"{field}.{key}", depth - 1)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            _check_json(inner, f"{field}[{place}]", depth - 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput("JSON has no infinity and no NaN", field=field)
+    elif value is not None and not isinstance(value, (str, bool, int, float)):
+        raise InvalidInput(f"JSON has no {type(value).__name__}", field=field)
+
+
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both; where they differ, `over` wins. Objects are merged, everything else is replaced.
+
+    >>> deep_merge({"a": {"x": 1, "y": [1]}}, {"a": {"y": [2]}, "b": 3})
+    {'a': {'x': 1, 'y': [2]}, 'b': 3}
+    """
+    return merge_extra_body(base, over)[0]
+
+
+def merge_extra_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Change]]:
+    """The body with the configured fields merged in, and a change for each value that was added or replaced.
+
+    >>> merge_extra_body({"provider": {"sort": "price"}}, {"provider": {"only": ["moonshotai"]}})[1][0].place
+    'provider.only'
+    """
+    changes: list[Change] = []
+    return _merged(body, extra, "", changes), changes
+
+
+def _merged(body: Mapping[str, Any], extra: Mapping[str, Any], prefix: str, changes: list[Change]) -> dict[str, Any]:
+    out = dict(body)
+    for key, value in extra.items():
+        was, place = out.get(key, _ABSENT), f"{prefix}{key}"
+        if isinstance(value, Mapping) and isinstance(was, dict):
+            out[key] = _merged(was, value, f"{place}.", changes)
+        elif was != value or type(was) is not type(value):
+            out[key] = copied(value)
+            detail = "added by the configuration" if was is _ABSENT else "replaced by the configured value"
+            changes.append(Change("extra_body", detail, place))
+    return out

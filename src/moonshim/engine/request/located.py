@@ -1,0 +1,67 @@
+"""The messages of a request, each with the place it came from and the turn it belongs to, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.engine.values.conversation import Change, Message, Part, Request
+
+__all__ = ["Placed", "Tally", "back_in", "placed"]
+
+
+class Placed(Struct, frozen=True):
+    """A message on its way to a host."""
+
+    message: Message
+    turn: int
+    """Which turn it belongs to. One begins with the model's message behind anybody else's: what stands before that
+    has been sent to the host as it is, and must not be changed by what comes later."""
+    place: str | None = None
+    """Where it stood in the client's body."""
+
+    def saying(self, *parts: Part) -> Placed:
+        """The same with other parts."""
+        return replace(self, message=replace(self.message, parts=parts))
+
+    def as_message(self, message: Message) -> Placed:
+        """Another message in its place; itself when that is no other."""
+        return self if message is self.message else replace(self, message=message)
+
+
+class Tally:
+    """Counts what happens to many messages in the same way, and tells it once for each rule."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], list[str | None]] = {}
+
+    def add(self, rule: str, detail: str, place: str | None) -> None:
+        self._seen.setdefault((rule, detail), []).append(place)
+
+    def changes(self) -> Iterable[Change]:
+        """One for each rule, with the first place where it happened."""
+        for (rule, detail), places in self._seen.items():
+            count = f" ({len(places)} messages)" if len(places) > 1 else ""
+            yield Change(rule, detail + count, places[0])
+
+
+def placed(request: Request) -> list[Placed]:
+    """The messages of a request, in order."""
+    out, turn, before = list[Placed](), 0, ""
+    places = request.places
+    for position, message in enumerate(request.messages):
+        turn += message.speaker == "ai" and before != "ai"
+        before = message.speaker
+        out.append(Placed(message, turn, places[position] if position < len(places) else None))
+    return out
+
+
+def back_in(request: Request, messages: list[Placed]) -> Request:
+    """The request with these messages; the very same when they are those that it has."""
+    came = request.messages
+    if len(came) == len(messages) and all(one is other.message for one, other in zip(came, messages, strict=True)):
+        return request
+    places = tuple(one.place or "messages" for one in messages) if request.places else ()
+    return replace(request, messages=tuple(one.message for one in messages), places=places)

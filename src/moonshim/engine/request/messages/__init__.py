@@ -1,0 +1,1 @@
+"""The messages of a history -> messages that the host accepts."""

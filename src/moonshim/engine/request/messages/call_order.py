@@ -1,0 +1,198 @@
+"""Calls and results in any order -> each call answered once, directly behind the message that made it.
+
+Hosts refuse everything else. What was sent must stay as it was sent, so nothing that comes
+after the model's next message changes what stands before it:
+
+- a result of the same turn moves behind its call, in the order of the calls;
+- a call that its turn does not answer gets a result that says so;
+- a result that comes when the conversation has gone on, a second one, and one whose call
+  is not there become user text in their place, which names the tool.
+
+One case is left in which the past changes: a request was sent without a result, no answer
+came (it failed, or was stopped), and the next one has the result in the same turn.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.engine.ids.pairing import pair
+from moonshim.engine.request.leftovers import more_follows
+from moonshim.engine.request.located import Placed
+from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
+from moonshim.engine.values.tool_calls import CallSeen
+
+__all__ = ["UNANSWERED", "legal"]
+
+UNANSWERED: Final = "[No result: the call was not answered]"
+
+Fate: TypeAlias = Literal["answer", "orphan", "late", "again", "copy"]
+
+_HEADINGS: Final[dict[Fate, str]] = {
+    "orphan": "[Result of {tool}, whose call is not in this conversation]",
+    "late": "[Result of {tool}, which came when the conversation had gone on]",
+    "again": "[A further result of {tool}]",
+}
+_DETAILS: Final[dict[Fate, str]] = {
+    "orphan": "the call of a result of {tool} is not there: it is said as user text",
+    "late": "a result of {tool} comes when the conversation has gone on: it is said as user text",
+    "again": "a second result of one call of {tool}: it is said as user text",
+    "copy": "the same result of one call of {tool} comes again: left out",
+}
+
+
+class _Seen(Struct, frozen=True):
+    """A result: which call it answers, and what becomes of it."""
+
+    slot: int
+    fate: Fate
+
+
+def legal(messages: list[Placed], changes: list[Change], *, marks_errors: bool = True) -> list[Placed]:
+    """The conversation as hosts accept it. Turns that are right stay the very objects that they are.
+
+    `marks_errors` tells whether the host's dialect has a mark for results of tools that failed.
+    """
+    desk = _Desk(messages, changes, marks_errors=marks_errors)
+    out, position = list[Placed](), 0
+    for _, group in groupby(messages, key=attrgetter("turn")):
+        turn = list(group)
+        out += turn if desk.is_right(turn, position) else desk.put_right(turn, position)
+        position += len(turn)
+    return out
+
+
+class _Desk:
+    def __init__(self, messages: list[Placed], changes: list[Change], *, marks_errors: bool) -> None:
+        self._changes = changes
+        self._marks_errors = marks_errors
+        self._calls: dict[tuple[int, int], int] = {}
+        self._results: dict[tuple[int, int], _Seen] = {}
+        self._answers: dict[int, tuple[Placed, ToolResult]] = {}
+        pairing = pair(one.message for one in messages)
+        made_in: dict[int, int] = {}
+        for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+            one, at = messages[seen.position], (seen.position, seen.place)
+            if isinstance(seen, CallSeen):
+                self._calls[at] = slot
+                made_in[slot] = one.turn
+                continue
+            fate: Fate = "answer"
+            if slot not in made_in:
+                fate = "orphan"
+            elif slot in self._answers:
+                fate = "copy" if self._answers[slot][1].parts == seen.value.parts else "again"
+            elif made_in[slot] != one.turn:
+                fate = "late"
+            else:
+                self._answers[slot] = (one, seen.value)
+            self._results[at] = _Seen(slot, fate)
+
+    def is_right(self, turn: list[Placed], start: int) -> bool:
+        """Whether every call is answered behind its message, in order, before anything else is said."""
+        waiting = list[int]()
+        for position, one in enumerate(turn, start):
+            made = list[int]()
+            for place, part in enumerate(one.message.parts):
+                match part:
+                    case ToolCall():
+                        made.append(self._calls[position, place])
+                    case ToolResult():
+                        seen = self._results[position, place]
+                        if one.message.speaker == "ai" or not waiting or seen != _Seen(waiting.pop(), "answer"):
+                            return False
+                    case _ if waiting:
+                        return False
+            if waiting and (made or not one.message.parts or one.message.speaker == "ai"):
+                return False
+            waiting += reversed(made)
+        return not waiting
+
+    def put_right(self, turn: list[Placed], start: int) -> list[Placed]:
+        before = self._before(turn, start)
+        out = list[Placed]()
+        for position, one in enumerate(turn, start):
+            rest = self._rest(one, position, behind_model=bool(out) and out[-1].message.speaker == "ai")
+            if rest is not None:
+                out.append(rest)
+            last = ("message", position)
+            for place, part in enumerate(one.message.parts):
+                if isinstance(part, ToolCall):
+                    slot = self._calls[position, place]
+                    out.append(self._answer(part, slot, one, moved=before.get(slot) != last))
+                    if slot in self._answers:
+                        last = ("result", slot)
+        return out
+
+    def _before(self, turn: list[Placed], start: int) -> dict[int, tuple[str, int]]:
+        """For each call that is answered, what stood before the result: its message, another result, or something."""
+        found, last = dict[int, tuple[str, int]](), ("", 0)
+        for position, one in enumerate(turn, start):
+            if one.message.speaker == "ai" or not one.message.parts:
+                last = ("message", position)
+            for place, part in enumerate(one.message.parts):
+                seen = self._results.get((position, place))
+                if seen is not None and seen.fate == "answer":
+                    found[seen.slot], last = last, ("result", seen.slot)
+                elif not isinstance(part, ToolResult) and one.message.speaker != "ai":
+                    last = ("message", position)
+        return found
+
+    def _answer(self, call: ToolCall, slot: int, calling: Placed, *, moved: bool) -> Placed:
+        found = self._answers.get(slot)
+        if found is None:
+            self._tell("result_missing", f"the call of {_tool(call.name)} has no result: one that says so", calling)
+            result = ToolResult(call.id, call.name or None, (Text(UNANSWERED),), is_error=self._marks_errors)
+            return replace(calling, message=Message("tool", (result,)))
+        one, result = found
+        if moved:
+            self._tell("result_moved", f"a result of {_tool(call.name)} belongs directly behind its call", one)
+        alone = one.message.speaker == "tool" and len(one.message.parts) == 1
+        return one if alone else replace(one, message=Message("tool", (result,)))
+
+    def _rest(self, one: Placed, position: int, *, behind_model: bool) -> Placed | None:
+        """The message without the results that stand behind their calls; None when nothing else was in it.
+
+        The first word behind the model's that only repeats a result is a turn all the same, which says nothing.
+        """
+        message, parts, kept, copied = one.message, list[Part](), True, True
+        for place, part in enumerate(message.parts):
+            seen = self._results.get((position, place))
+            if seen is None or not isinstance(part, ToolResult):
+                parts.append(part)
+                continue
+            kept, copied = False, copied and seen.fate == "copy"
+            if seen.fate != "answer":
+                self._tell(f"result_{seen.fate}", _DETAILS[seen.fate].format(tool=_tool(part.name)), one)
+            if seen.fate in _HEADINGS:
+                parts += _as_text(part, _HEADINGS[seen.fate])
+        if kept:
+            return one
+        if not parts:
+            alone = behind_model and copied and not more_follows(message)
+            return replace(one, message=Message("human")) if alone else None
+        if message.speaker == "tool":
+            # What stood beside the result belonged to a tool message.
+            return replace(one, message=Message("human", tuple(parts)))
+        return one.saying(*parts)
+
+    def _tell(self, rule: str, detail: str, one: Placed) -> None:
+        self._changes.append(Change(rule, detail, one.place))
+
+
+def _tool(name: str | None) -> str:
+    return f"tool {name}" if name else "a tool"
+
+
+def _as_text(result: ToolResult, heading: str) -> list[Part]:
+    """A result that has no call, in words: the first text of it goes behind the heading."""
+    said = heading.format(tool=_tool(result.name))
+    first, *others = [part for part in result.parts if part != Text("")] or [Text("")]
+    if isinstance(first, Text):
+        return [Text(f"{said}\n{first.text}" if first.text else said), *others]
+    return [Text(said), first, *others]

@@ -1,0 +1,81 @@
+"""The calls and results of a history -> under the names that the host knows, with arguments that are objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.engine.request.leftovers import fields_of, without_fields
+from moonshim.engine.request.located import Placed
+from moonshim.engine.request.tools.tool_names import ToolNames
+from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
+from moonshim.engine.wire.json_codec import decode_object
+
+__all__ = ["Mend", "condition_calls"]
+
+Mend: TypeAlias = Callable[[str], str | None]
+"""Arguments that are no JSON object -> arguments that are, or None when nothing sensible can be made of them."""
+
+_EMPTY: Final = "{}"
+
+
+def condition_calls(
+    messages: list[Placed], names: ToolNames, declared: Iterable[str], mend: Mend | None, changes: list[Change]
+) -> list[Placed]:
+    """Rename calls and results, and put arguments right that hosts refuse. Valid arguments stay to the letter.
+
+    That a declared tool has another name was told when it was declared.
+    """
+    desk = _Calls(names, mend, changes)
+    desk.told.update(declared)
+    return [one.as_message(desk.made(one.message, one.place)) for one in messages]
+
+
+class _Calls:
+    def __init__(self, names: ToolNames, mend: Mend | None, changes: list[Change]) -> None:
+        self._names, self._mend, self._changes = names, mend, changes
+        self.told: set[str] = set()
+
+    def made(self, message: Message, place: str | None) -> Message:
+        parts = tuple(self._part(part, place) for part in message.parts)
+        if all(one is other for one, other in zip(parts, message.parts, strict=True)):
+            return message
+        if message.speaker == "tool" and "name" in fields_of(message):
+            # The name that came beside the result is the old one.
+            message = without_fields(message, "name")
+        return replace(message, parts=parts)
+
+    def _part(self, part: Part, place: str | None) -> Part:
+        match part:
+            case ToolCall():
+                name, arguments = self._name(part.name, place), self._arguments(part, place)
+                same = name == part.name and arguments == part.arguments
+                return part if same else replace(part, name=name, arguments=arguments)
+            case ToolResult(name=str(old)):
+                name = self._name(old, place)
+                return part if name == old else replace(part, name=name)
+        return part
+
+    def _name(self, name: str, place: str | None) -> str:
+        known = self._names.of(name)
+        if known != name and name not in self.told:
+            self.told.add(name)
+            self._changes.append(Change("tool_name", f"calls of {name!r} are calls of {known!r} here", place))
+        return known
+
+    def _arguments(self, call: ToolCall, place: str | None) -> str:
+        if decode_object(call.arguments.encode("utf-8", "surrogatepass")) is not None:
+            return call.arguments
+        mended = None if self._mend is None else self._mend(call.arguments)
+        if mended is None or decode_object(mended.encode("utf-8", "surrogatepass")) is None:
+            mended = _EMPTY
+        shown = call.arguments if len(call.arguments) <= 40 else call.arguments[:40] + "…"
+        became = "{}" if mended == _EMPTY else "mended"
+        self._changes.append(
+            Change(
+                "arguments", f"the arguments of {call.name} are no JSON object, and became {became}: {shown!r}", place
+            )
+        )
+        return mended

@@ -1,0 +1,162 @@
+"""The identifiers of a history -> those that the host wants to see in it.
+
+| `history_ids` | what a call gets, and its result with it |
+|---|---|
+| `k2` | `functions.name:n`, made anew from its position among all calls |
+| `k2_messages` | `functions_name_n`, from its position too: legal in Messages, and read back where K2 imitates it |
+| `unique` | the one it came with; one that repeats gets `_2`, `_3`, in order |
+| `standard` | the same, if models of other families take it (at most 40 characters), otherwise `call_*` |
+| `anthropic` | the same, if it is legal in Messages, otherwise `toolu_*` |
+| `mistral` | the same, if it is nine letters and digits, otherwise nine others |
+| `keep` | the one it came with, also where it repeats |
+
+One that came without any gets `call_*`. What a call gets depends on it and on those before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.hosts.detect import family_of
+from moonshim.engine.hosts.profile import HistoryIds, Needs
+from moonshim.engine.ids.pairing import Pairing, pair
+from moonshim.engine.ids.spelling import (
+    ANTHROPIC_LIMIT,
+    STANDARD_LIMIT,
+    Distinct,
+    anthropic_id,
+    k2_id,
+    mistral_id,
+    standard_id,
+)
+from moonshim.engine.request.located import Placed
+from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.values.tool_calls import CallSeen
+
+__all__ = ["condition_ids", "policy_of"]
+
+# LiteLLM keeps the thought signature of Gemini in the identifier, and Gemini refuses a call without it.
+_STANDARD: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{STANDARD_LIMIT}}}|.*__thought__.*", re.DOTALL)
+_ANTHROPIC: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{ANTHROPIC_LIMIT}}}")
+_MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
+
+
+def policy_of(options: KimiOptions, needs: Needs, model: str) -> HistoryIds:
+    """The policy that options name, which holds in requests as it does in replies.
+
+    What Messages, or a model that is known to be no Kimi, would refuse is not sent all the same.
+    """
+    policy = needs.history_ids
+    if policy in _SPELLINGS and not (policy == "standard" and family_of(model) == "other"):
+        return policy
+    if options.id_normalization:
+        return "k2"
+    return options.id_policy if options.repair_on_mismatch else "keep"
+
+
+def condition_ids(
+    messages: list[Placed], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
+) -> list[Placed]:
+    """Give calls and results the identifiers of this policy; `prefix` is that of K2's."""
+    pairing = pair(one.message for one in messages)
+    calls = _calls(pairing)
+    ids = _from_position(calls, prefix) if policy == "k2" else _ASSIGN[policy](calls)
+    at = {(seen.position, seen.place): ids[slot] for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True)}
+    if not at:
+        return messages
+    return [one.as_message(_named(one, position, at, changes)) for position, one in enumerate(messages)]
+
+
+def _calls(pairing: Pairing) -> list[ToolCall]:
+    """The call of each slot; a result that has lost its call stands for one."""
+    found: dict[int, ToolCall] = {}
+    for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
+        if slot not in found:
+            value = seen.value
+            if isinstance(seen, CallSeen):
+                found[slot] = value
+            else:
+                found[slot] = ToolCall(value.call_id, value.name or "", "", value.wire_id)
+    return list(found.values())
+
+
+def _named(one: Placed, position: int, at: dict[tuple[int, int], str], changes: list[Change]) -> Message:
+    parts, told = list[Part](), list[str]()
+    for place, part in enumerate(one.message.parts):
+        wire_id = at.get((position, place))
+        if isinstance(part, (ToolCall, ToolResult)) and wire_id is not None and part.wire_id != wire_id:
+            if isinstance(part, ToolCall):
+                told.append(f"{part.wire_id} -> {wire_id}" if part.wire_id else f"none -> {wire_id}")
+            parts.append(replace(part, wire_id=wire_id))
+        else:
+            parts.append(part)
+    if told:
+        changes.append(Change("history_id", f"identifiers as the host wants them: {', '.join(told)}", one.place))
+    if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
+        return one.message
+    return replace(one.message, parts=tuple(parts))
+
+
+def _came(call: ToolCall) -> str:
+    return call.wire_id or standard_id(call.id)
+
+
+def _from_position(calls: list[ToolCall], prefix: str) -> list[str]:
+    return [k2_id(call.name, number, prefix) for number, call in enumerate(calls)]
+
+
+def _as_they_came(calls: list[ToolCall]) -> list[str]:
+    ids, out = Distinct(), list[str]()
+    for call in calls:
+        if call.wire_id:
+            ids.taken.add(call.wire_id)
+            out.append(call.wire_id)
+        else:
+            out.append(ids.take(partial(standard_id, call.id)))
+    return out
+
+
+def _distinct(spell: Callable[[ToolCall, str], str]) -> Callable[[list[ToolCall]], list[str]]:
+    def assign(calls: list[ToolCall]) -> list[str]:
+        ids = Distinct()
+        return [ids.take(partial(spell, call)) for call in calls]
+
+    return assign
+
+
+def _marked(call: ToolCall, mark: str) -> str:
+    return _came(call) + mark
+
+
+def _legal(legal: re.Pattern[str], spell: Callable[[str, str], str]) -> Callable[[list[ToolCall]], list[str]]:
+    """As it came where that is legal, otherwise spelled anew."""
+
+    def one(call: ToolCall, mark: str) -> str:
+        marked = call.wire_id + mark if call.wire_id else ""
+        return marked if legal.fullmatch(marked) else spell(call.wire_id or call.id, mark)
+
+    return _distinct(one)
+
+
+def _readable(calls: list[ToolCall]) -> list[str]:
+    ids = (f"functions_{call.name}_{number}" for number, call in enumerate(calls))
+    return [one if _ANTHROPIC.fullmatch(one) else anthropic_id(one) for one in ids]
+
+
+_SPELLINGS: Final[dict[HistoryIds, Callable[[list[ToolCall]], list[str]]]] = {
+    "standard": _legal(_STANDARD, standard_id),
+    "anthropic": _legal(_ANTHROPIC, anthropic_id),
+    "mistral": _legal(_MISTRAL, mistral_id),
+    "k2_messages": _readable,
+}
+_ASSIGN: Final[dict[HistoryIds, Callable[[list[ToolCall]], list[str]]]] = {
+    "unique": _distinct(_marked),
+    "keep": _as_they_came,
+    **_SPELLINGS,
+}

@@ -1,0 +1,141 @@
+"""Images, sounds and documents -> what the host can see; what it cannot is said as text, or refused."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.request.located import Placed
+from moonshim.engine.values.conversation import Change, Media, Message, Part, Text, ToolResult
+from moonshim.errors import CannotExpress
+
+__all__ = ["condition_media", "move_media"]
+
+_TEXTUAL: Final = re.compile(
+    r"(?:text/[^;]*|application/(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|[^;]*\+(?:json|xml)))(?:;.*)?",
+    re.IGNORECASE,
+)
+
+
+def condition_media(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+    """Say documents of text as text where the host takes no files.
+
+    `CannotExpress` for what the model is shown now and cannot see. What a former turn showed to another model is left
+    out and said to be: a conversation must be able to go on after a switch of models.
+    """
+    desk = _Desk(needs, changes)
+    answered = max((number for number, one in enumerate(messages) if one.message.speaker == "ai"), default=-1)
+    return [
+        one.as_message(desk.seen(one, old=number < answered))
+        if any(isinstance(part, (Media, ToolResult)) for part in one.message.parts)
+        else one
+        for number, one in enumerate(messages)
+    ]
+
+
+class _Desk:
+    def __init__(self, needs: Needs, changes: list[Change]) -> None:
+        self._needs, self._changes = needs, changes
+        self._old = False
+
+    def seen(self, one: Placed, *, old: bool) -> Message:
+        self._old = old
+        parts = tuple(self._part(part, one.place) for part in one.message.parts)
+        if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
+            return one.message
+        return replace(one.message, parts=parts)
+
+    def _part(self, part: Part, place: str | None) -> Part:
+        if isinstance(part, Media):
+            return self._shown(part, place)
+        if isinstance(part, ToolResult) and any(isinstance(inner, Media) for inner in part.parts):
+            inner = tuple(self._shown(p, place) if isinstance(p, Media) else p for p in part.parts)
+            return part if inner == part.parts else replace(part, parts=inner)
+        return part
+
+    def _shown(self, media: Media, place: str | None) -> Text | Media:
+        if media.kind in self._needs.media:
+            return media
+        text = _text_of(media)
+        if text is None:
+            what = "a document that is not text" if media.kind == "file" else f"{_ARTICLES[media.kind]} {media.kind}"
+            if self._old:
+                self._changes.append(
+                    Change("media_left_out", f"this model cannot be shown {what}: a note says so", place)
+                )
+                return Text(f"[{what[0].upper()}{what[1:]} was here, which you cannot see]")
+            raise CannotExpress(
+                f"this model cannot be shown {what} ({self._needs.host}, {self._needs.generation})", field=place
+            )
+        self._changes.append(Change("document_text", "a document is sent as its text: the host takes no files", place))
+        return Text(f"# {media.name}\n\n{text}" if media.name else text)
+
+
+_ARTICLES: Final = {"image": "an", "audio": "an", "video": "a", "file": "a"}
+
+
+def _text_of(media: Media) -> str | None:
+    """The text of a document, when it is one."""
+    if media.kind != "file" or media.data is None or _TEXTUAL.fullmatch(media.media_type or "") is None:
+        return None
+    try:
+        return base64.b64decode(media.data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def move_media(messages: list[Placed], changes: list[Change], *, results: bool) -> list[Placed]:
+    """Media go into a user message where they may not stand themselves, which says where to look.
+
+    Only the user shows things: those in messages of the model and of the system move, and with
+    `results` those in tool results, where Chat has only text. The user message stands directly
+    behind the message that they come from, or behind the results that follow it.
+    """
+    out, waiting = list[Placed](), list[Part]()
+    for number, one in enumerate(messages):
+        if not waiting and one.message.is_one_text:
+            out.append(one)
+            continue
+        parts = list[Part]()
+        for part in one.message.parts:
+            if isinstance(part, ToolResult):
+                part = _pointing(part, waiting) if results else part
+            elif isinstance(part, Media) and one.message.speaker in _BLIND:
+                part = _pointer(part, _BLIND[one.message.speaker], waiting)
+            elif waiting and one.message.speaker not in _BLIND:
+                # Results and words in one message: what the results showed stands between them.
+                parts += waiting
+                waiting = []
+            parts.append(part)
+        if not all(new is old for new, old in zip(parts, one.message.parts, strict=False)):
+            changes.append(Change("media_moved", "media may not stand here: they are in the next message", one.place))
+            one = one.saying(*parts)
+        out.append(one)
+        behind = messages[number + 1].message.parts if number + 1 < len(messages) else ()
+        if waiting and not any(isinstance(part, ToolResult) for part in behind):
+            out.append(Placed(Message("human", tuple(waiting)), one.turn, one.place))
+            waiting = []
+    return out
+
+
+_BLIND: Final = {"ai": "the assistant", "system": "the system prompt"}
+
+
+def _pointing(result: ToolResult, waiting: list[Part]) -> ToolResult:
+    """The result with pointers in the place of its media, which go to those that wait."""
+    if not any(isinstance(part, Media) for part in result.parts):
+        return result
+    whose = f"the result of tool {result.name}" if result.name else "the result"
+    parts = (_pointer(part, whose, waiting) if isinstance(part, Media) else part for part in result.parts)
+    return replace(result, parts=tuple(parts))
+
+
+def _pointer(media: Media, whose: str, waiting: list[Part]) -> Text:
+    number = len(waiting) // 2 + 1
+    waiting += (Text(f"[{media.kind} {number}: from {whose}]"), media)
+    return Text(f"[{media.kind} {number}: see the next message]")

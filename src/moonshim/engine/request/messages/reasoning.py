@@ -1,0 +1,231 @@
+"""The reasoning of former turns -> in the field that the host reads; lost reasoning is put back, or made up for.
+
+What stands in for lost reasoning is the mildest thing that the host accepts: nothing, an empty
+text, a blank. Never words, which the model would read as its own thoughts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.request.leftovers import fields_of, kept_of
+from moonshim.engine.request.located import Placed, Tally
+from moonshim.engine.signing import is_sealed
+from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Text, ToolCall
+
+__all__ = ["condition_reasoning", "put_back"]
+
+_REDACTED: Final = "redacted_thinking"
+_ROUTED: Final = "reasoning."
+"""How the types of OpenRouter's entries begin, to which an index belongs."""
+_TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
+_GROWING: Final = ("text", "summary", "encrypted", "data")
+
+
+def put_back(request: Request, needs: Needs, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
+    """What somebody remembers of a turn stands in its message as if the client had sent it, where the host takes it.
+
+    What the client has sent itself counts more, unless it says nothing to this host.
+    """
+    messages, desk, tally = list(request.messages), _Desk(needs), Tally()
+    for index in sorted(recalled):
+        message = messages[index] if 0 <= index < len(messages) else None
+        if message is None or not _wants(message, needs) or desk.heard(message):
+            continue
+        before = messages[index - 1] if index else message
+        if _only_thinks(before) and desk.heard(before):
+            continue  # Thoughts that stand alone are joined to what comes next.
+        said = (part for part in message.parts if not isinstance(part, Reasoning))
+        messages[index] = replace(message, parts=(recalled[index], *said))
+        place = request.places[index] if index < len(request.places) else None
+        tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", place)
+    changes = list(tally.changes())
+    return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
+
+
+def _wants(message: Message, needs: Needs) -> bool:
+    """Whether the host takes the reasoning of this message."""
+    # In the protocol of 2023 a call is a field.
+    calling = any(isinstance(part, ToolCall) for part in message.parts) or "function_call" in fields_of(message)
+    keeps = needs.keeps_reasoning == "all" or (needs.keeps_reasoning == "calls" and calling)
+    return message.speaker == "ai" and needs.reasoning_in is not None and keeps
+
+
+def _only_thinks(message: Message) -> bool:
+    said = (part for part in message.parts if not isinstance(part, Reasoning))
+    return message.speaker == "ai" and all(part == Text("") for part in said)
+
+
+def condition_reasoning(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+    """Each message depends on itself alone."""
+    desk = _Desk(needs)
+    out = [one.as_message(desk.made(one)) if one.message.speaker == "ai" else one for one in messages]
+    changes.extend(desk.tally.changes())
+    return out
+
+
+class _Desk:
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
+        self._signed = re.compile(needs.signature_pattern or ".*", re.DOTALL)
+        self.tally = Tally()
+
+    def made(self, one: Placed) -> Message:
+        message, needs = one.message, self._needs
+        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+        calling = any(isinstance(part, ToolCall) for part in message.parts)
+        if needs.reasoning_in is None or needs.keeps_reasoning == "none":
+            return self._dropped(one, "the model takes no reasoning of former turns") if thoughts else message
+        if needs.keeps_reasoning == "calls" and not calling:
+            return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
+        # What the host does not take is lost, whoever has lost it.
+        thoughts = [self.taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
+        if needs.signed_reasoning:
+            thoughts = [thought for thought in thoughts if thought.signature or thought.details]
+        if calling and not any(map(_says, thoughts)):
+            thoughts = self._found(one, thoughts)
+        if not thoughts:
+            unsigned = any(isinstance(part, Reasoning) for part in message.parts)
+            return self._dropped(one, "the model takes no reasoning but its own") if unsigned else message
+        named = [self._named(thought, message, one.place) for thought in thoughts]
+        return self._put(message, named, first=calling and needs.lost_reasoning is not None, place=one.place)
+
+    def heard(self, message: Message) -> bool:
+        """Whether a message has reasoning that says anything to this host."""
+        taken = (self.taken(part, None) for part in message.parts if isinstance(part, Reasoning))
+        return any(thought.text.strip() or thought.signature or thought.details for thought in taken)
+
+    def _dropped(self, one: Placed, why: str) -> Message:
+        self.tally.add("reasoning_dropped", f"{why}: not sent", one.place)
+        return replace(one.message, parts=tuple(p for p in one.message.parts if not isinstance(p, Reasoning)))
+
+    def _found(self, one: Placed, thoughts: list[Reasoning]) -> list[Reasoning]:
+        """What was thought before these calls is lost: what the host takes for it."""
+        lost = self._needs.lost_reasoning
+        if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
+            return thoughts
+        shown = {"": "an empty text", " ": "a blank"}[lost]
+        self.tally.add("reasoning_lost", f"the host wants reasoning beside calls, and it is lost: {shown}", one.place)
+        return [Reasoning(lost)]
+
+    def _joined(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
+        """Chat has one text for all reasoning of a message; blocks stay apart, since each may be signed."""
+        if len(thoughts) < 2 or self._needs.reasoning_in == "thinking":
+            return thoughts
+        self.tally.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
+        text = "\n".join(thought.text for thought in thoughts if thought.text)
+        details = tuple(one for thought in thoughts for one in thought.details)
+        return [replace(thoughts[0], text=text, details=details)]
+
+    def taken(self, thought: Reasoning, place: str | None) -> Reasoning:
+        """What the host takes back of a thought."""
+        details = tuple(map(self._unnumbered, self._whole(filter(self._takes, thought.details))))
+        if details != thought.details:
+            self.tally.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
+        signature = thought.signature
+        if signature is not None and not self._reads(signature, detailed=bool(details)):
+            self.tally.add("reasoning_signature", "a signature that says nothing to this host is not sent", place)
+            signature = None
+        if (details, signature) == (thought.details, thought.signature):
+            return thought
+        return replace(thought, details=details, signature=signature)
+
+    def _reads(self, signature: str, *, detailed: bool) -> bool:
+        """Whether a signature has a place and a form that this host knows; Chat has a place in the details."""
+        placed = detailed or self._needs.reasoning_in == "thinking"
+        return placed and not is_sealed(signature) and self._signed.fullmatch(signature) is not None
+
+    def _named(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
+        """The thought under the name that the host reads."""
+        field = self._field(thought, bool(thought.details), message)
+        if field == thought.field:
+            return thought
+        self.tally.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
+        return replace(thought, field=field)
+
+    def _takes(self, entry: dict[str, Any]) -> bool:
+        """Whether an entry of the details is of use to this host, and not one of our own tokens."""
+        if any(is_sealed(entry.get(key)) for key in _TOKENS):
+            return False
+        if self._needs.reasoning_in == "thinking":
+            return entry.get("type") == _REDACTED
+        return self._needs.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
+
+    def _whole(self, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Entries as the host meant them: a client may have kept each piece of one, under the same index."""
+        out: list[dict[str, Any]] = []
+        if self._needs.indexed_details:
+            return list(entries)
+        for entry in entries:
+            last = out[-1] if out else None
+            if last is None or entry.get("index") is None or _which(entry) != _which(last):
+                out.append(entry)
+                continue
+            grown = {key: last[key] + entry[key] for key in _GROWING if _is_text(last, key) and _is_text(entry, key)}
+            out[-1] = {**last, **entry, **grown}
+        return out
+
+    def _unnumbered(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Without the index of the stream, which Kimi refuses to take back."""
+        routed = str(entry.get("type", "")).startswith(_ROUTED)
+        if "index" not in entry or (routed and self._needs.indexed_details):
+            return entry
+        return {key: value for key, value in entry.items() if key != "index"}
+
+    def _field(self, thought: Reasoning, detailed: bool, message: Message) -> str | None:
+        """Under which name it goes; None where the way it came is right."""
+        names = (
+            [thought.field] if thought.field is not None else kept_of(message).get("reasoning", ["reasoning_content"])
+        )
+        match self._needs.reasoning_in:
+            case "reasoning_content" | "reasoning" as wanted:
+                return thought.field if names == [wanted] else wanted
+            case "reasoning_details":
+                if names == ["reasoning"] or (detailed and names in ([], ["reasoning_details"])):
+                    return thought.field
+                return "reasoning_details" if detailed else "reasoning"
+            case "echo" if detailed and names and self._needs.reasoning_out == "reasoning_details":
+                # A text that the entries have too was only written beside them for the client.
+                told = any(one.get(key) == thought.text for one in thought.details for key in ("text", "summary"))
+                return "reasoning_details" if told else thought.field
+            case "echo" if not detailed and "reasoning_content" not in names:
+                # The name that the host itself uses. But a host that wants reasoning beside calls looks for a
+                # placeholder in `reasoning_content`, and one that answers with details never said `reasoning`.
+                wants = self._needs.lost_reasoning is not None
+                foreign = wants and (not thought.text or self._needs.reasoning_out == "reasoning_details")
+                return thought.field if "reasoning" in names and not foreign else "reasoning_content"
+        return thought.field
+
+    def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:
+        """The message with these thoughts where thoughts were, or before everything else."""
+        came = [part for part in message.parts if isinstance(part, Reasoning)]
+        blocks = self._needs.reasoning_in == "thinking"
+        out_of_place = blocks and first and bool(came) and not isinstance(message.parts[0], Reasoning)
+        if out_of_place:
+            self.tally.add("reasoning_first", "reasoning stands before everything else in a message with calls", place)
+        if len(came) == len(thoughts) and not out_of_place:
+            left = iter(thoughts)
+            parts = tuple(next(left) if isinstance(part, Reasoning) else part for part in message.parts)
+        else:
+            others: tuple[Part, ...] = tuple(part for part in message.parts if not isinstance(part, Reasoning))
+            parts = (*thoughts, *others)
+        if all(new is old for new, old in zip(parts, message.parts, strict=False)) and len(parts) == len(message.parts):
+            return message
+        return replace(message, parts=parts)
+
+
+def _which(entry: dict[str, Any]) -> tuple[Any, Any]:
+    return entry.get("index"), entry.get("type")
+
+
+def _is_text(entry: dict[str, Any], key: str) -> bool:
+    return isinstance(entry.get(key), str)
+
+
+def _says(thought: Reasoning) -> bool:
+    return bool(thought.text or thought.signature or thought.details)

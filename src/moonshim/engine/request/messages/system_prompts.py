@@ -1,0 +1,87 @@
+"""System prompts -> without lines that change with every request, in places and under roles that the host accepts."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.request.leftovers import MESSAGES, came, fields_of, only, without, without_fields
+from moonshim.engine.request.located import Placed
+from moonshim.engine.values.conversation import Change, Message, Text
+
+__all__ = ["condition_roles", "strip_billing", "system_as_text"]
+
+_BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*(?:\n|\Z)", re.MULTILINE)
+
+
+def strip_billing(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """Take out the line with which Claude Code begins its prompt: it differs every time, and no prompt cache fits."""
+    out = list[Placed]()
+    for one in messages:
+        message = one.message
+        if message.speaker == "system" and any(_has_billing(part) for part in message.parts):
+            changes.append(
+                Change(
+                    "billing_line", "x-anthropic-billing-header changes with every request: no cache fits", one.place
+                )
+            )
+            parts = tuple(Text(_BILLING.sub("", p.text)) if isinstance(p, Text) else p for p in message.parts)
+            message = only(replace(message, parts=parts), lambda part: part != Text(""))
+        out.append(one.as_message(message))
+    return out
+
+
+def _has_billing(part: object) -> bool:
+    return isinstance(part, Text) and "x-anthropic-billing-header:" in part.text and bool(_BILLING.search(part.text))
+
+
+def condition_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """Roles that only some hosts know become those that all know: `developer` is `system`, an unknown one `user`."""
+    out = list[Placed]()
+    for one in messages:
+        role = fields_of(one.message).get("role")
+        if role is not None:
+            changes.append(
+                Change(
+                    "role", f"role {role!r} is not known everywhere: sent as {_ROLES[one.message.speaker]}", one.place
+                )
+            )
+            one = one.as_message(without_fields(one.message, "role"))
+        out.append(one)
+    return out
+
+
+_ROLES: Final = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
+
+
+def system_as_text(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """System messages behind others become user text in their place, for hosts that know only one prompt at the top."""
+    out, top = list[Placed](), True
+    for one in messages:
+        top = top and one.message.speaker == "system"
+        if not top and one.message.speaker == "system":
+            changes.append(
+                Change(
+                    "system_as_text",
+                    "a system message in the middle is said as user text: the host has no place for it",
+                    one.place,
+                )
+            )
+            one = one.as_message(_said(one.message))
+        elif top and came(one.message):
+            changes.append(
+                Change("system_first", "a system message before the first turn belongs to the system prompt", one.place)
+            )
+            extras = {name: value for name, value in one.message.extras.items() if name != MESSAGES}
+            one = one.as_message(replace(one.message, extras=extras))
+        out.append(one)
+    return out
+
+
+def _said(message: Message) -> Message:
+    text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+    others = tuple(part for part in message.parts if not isinstance(part, Text))
+    bare = without(message, "content", "omit", "fields")
+    return replace(bare, speaker="human", parts=(Text(f"<system>\n{text}\n</system>"), *others))

@@ -1,0 +1,41 @@
+"""Reasoning that a client hands back as `<think>` text -> reasoning."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Text
+
+__all__ = ["read_think_text"]
+
+_THOUGHT: Final = re.compile(r"\s*<think>(.*?)</think>\s*(.*)", re.DOTALL)
+
+
+def read_think_text(request: Request) -> tuple[Request, list[Change]]:
+    """An assistant's message that begins with a whole `<think>…</think>`, and has no reasoning of its own, has it.
+
+    Clients that know no field for reasoning (pydantic-ai over Responses) echo it that way. A
+    model that reads its thought as something it said goes on to say its thoughts.
+    """
+    messages, changes = list[Message](), list[Change]()
+    for number, message in enumerate(request.messages):
+        read = _read(message) if message.speaker == "ai" else None
+        messages.append(message if read is None else read)
+        if read is not None:
+            place = request.places[number] if number < len(request.places) else None
+            changes.append(Change("think_text", "a thought that was told as text is sent as reasoning", place))
+    return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
+
+
+def _read(message: Message) -> Message | None:
+    parts = message.parts
+    if not parts or not isinstance(parts[0], Text) or "<think>" not in parts[0].text:
+        return None
+    found = _THOUGHT.fullmatch(parts[0].text)
+    if found is None or any(isinstance(part, Reasoning) for part in parts):
+        return None
+    said: tuple[Part, ...] = (Text(found[2]),) if found[2] else ()
+    return replace(message, parts=(Reasoning(found[1].strip("\n")), *said, *parts[1:]))

@@ -1,0 +1,124 @@
+"""Tool messages without an identifier, without content, without a word of failure -> refused, or mended."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.request.leftovers import lacks, only_said
+from moonshim.engine.request.located import Placed
+from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
+from moonshim.errors import InvalidInput
+
+__all__ = ["FAILED", "check_results", "mend_results", "say_failures"]
+
+FAILED: Final = "[The tool failed.]"
+
+
+def check_results(messages: list[Placed]) -> None:
+    """`acceptRoleTool`: a tool message needs `tool_call_id`, and `content`, which may be empty."""
+    for number, one in enumerate(messages):
+        for part in one.message.parts:
+            if not isinstance(part, ToolResult):
+                continue
+            missing = [
+                field
+                for field, has in (("tool_call_id", _has_id), ("content", _has_content))
+                if not has(one.message, part)
+            ]
+            if missing:
+                place = f"messages[{number}]" if one.place is None else one.place
+                raise InvalidInput("Tool messages must have tool_call_id and content", field=f"{place}.{missing[0]}")
+
+
+def mend_results(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """What is missing is filled in: empty content, and the identifier of a call of the same turn that nobody answers.
+
+    Among several such calls the one with the result's name goes first, then the one that was made first.
+    """
+    out = list[Placed]()
+    for _, turn in groupby(messages, key=attrgetter("turn")):
+        out += _mended_turn(list(turn), changes)
+    return out
+
+
+def _mended_turn(turn: list[Placed], changes: list[Change]) -> list[Placed]:
+    if not any(_odd(one.message) for one in turn):
+        return turn
+    parts = [(one.message, part) for one in turn for part in one.message.parts]
+    claimed = {part.call_id for message, part in parts if isinstance(part, ToolResult) and _has_id(message, part)}
+    unclaimed = _Unclaimed([part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed])
+    return [_mended(one, unclaimed, changes) if _odd(one.message) else one for one in turn]
+
+
+class _Unclaimed:
+    """The calls of a turn that no result names, each to be taken once."""
+
+    def __init__(self, calls: list[ToolCall]) -> None:
+        self._queues: dict[str | None, deque[ToolCall]] = {None: deque(calls)}
+        for call in calls:
+            self._queues.setdefault(call.name, deque()).append(call)
+        self._taken: set[int] = set()
+
+    def take(self, name: str | None) -> ToolCall | None:
+        for queue in (self._queues.get(name), self._queues[None]):
+            while queue:
+                call = queue.popleft()
+                if id(call) not in self._taken:
+                    self._taken.add(id(call))
+                    return call
+        return None
+
+
+def _odd(message: Message) -> bool:
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    return any(not _has_id(message, part) or not _has_content(message, part) for part in results)
+
+
+def _mended(one: Placed, unclaimed: _Unclaimed, changes: list[Change]) -> Placed:
+    message, parts = one.message, list(one.message.parts)
+    for number, part in enumerate(parts):
+        if not isinstance(part, ToolResult):
+            continue
+        if not _has_content(message, part):
+            changes.append(Change("result_content", "a tool result came without content: it is empty", one.place))
+            part = replace(part, parts=(Text(""),))
+        if not _has_id(message, part):
+            changes.append(Change("result_id", "a tool result came without an id: it gets that of its call", one.place))
+            call = unclaimed.take(part.name)
+            if call is not None:
+                part = replace(part, call_id=call.id, name=call.name)
+            part = replace(part, wire_id=None)
+        parts[number] = part
+    said = only_said(message, "content", "tool_call_id")
+    return one.as_message(replace(said, parts=tuple(parts)))
+
+
+def _has_id(message: Message, result: ToolResult) -> bool:
+    return not lacks(message, "tool_call_id") if result.wire_id is None else result.wire_id != ""
+
+
+def _has_content(message: Message, result: ToolResult) -> bool:
+    return bool(result.parts) or not lacks(message, "content")
+
+
+def say_failures(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+    """Chat has no mark for a tool that failed: a result that says nothing else says that."""
+    return [_failing(one, changes) if any(map(_fails_silently, one.message.parts)) else one for one in messages]
+
+
+def _failing(one: Placed, changes: list[Change]) -> Placed:
+    changes.append(Change("result_failed", "a failed result says nothing, not even that: it says so", one.place))
+    said = (
+        replace(p, parts=(Text(FAILED),)) if isinstance(p, ToolResult) and _fails_silently(p) else p
+        for p in one.message.parts
+    )
+    return one.saying(*said)
+
+
+def _fails_silently(part: Part) -> bool:
+    return isinstance(part, ToolResult) and part.is_error and all(inner == Text("") for inner in part.parts)

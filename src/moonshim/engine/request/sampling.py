@@ -1,0 +1,97 @@
+"""Sampling as a client asks for it -> sampling that this host accepts. Left out is always accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.values.conversation import Change, Sampling
+
+__all__ = ["fit_sampling"]
+
+Note: TypeAlias = Callable[[str, Any, str, str], None]
+
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "temperature": (0.0, 2.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+    "top_p": (0.0, 1.0),
+}
+_POSITIVE: Final = ("top_p", "n", "max_tokens")
+"""What cannot be nothing, and is left out when it is."""
+_GREEDY: Final = 0.01
+_HUGE: Final = 10**15
+
+
+def fit_sampling(sampling: Sampling, needs: Needs, *, thinking: bool) -> tuple[Sampling, list[Change]]:
+    """The sampling that is sent, and each change. Of a model that is not a Kimi only the limit of tokens is kept.
+
+    >>> from moonshim.engine.hosts.detect import needs_for
+    >>> row = needs_for(host="moonshot", model="kimi-k3")
+    >>> fit_sampling(Sampling(temperature=0.2, top_p=0.95), row, thinking=True)[0] == Sampling(top_p=0.95)
+    True
+    """
+    new: dict[str, Any] = {}
+    changes: list[Change] = []
+
+    def change(field: str, value: Any, rule: str, why: str) -> None:
+        new[field] = value
+        changes.append(Change(rule, why, field))
+
+    kimi = needs.generation != "other"
+    for name, fixed in needs.fixed_sampling.items():
+        value, allowed = getattr(sampling, name), fixed.thinking if thinking else fixed.plain
+        if value is not None and value not in allowed:
+            only = " or ".join(f"{each:g}" for each in allowed) or "none"
+            change(name, None, "fixed_sampling", f"{name} {_shown(value)} is refused here (only {only}): left out")
+    for field, (least, most) in _RANGES.items() if kimi else ():
+        value = getattr(sampling, field)
+        most = needs.temperature_max or most if field == "temperature" else most
+        if value is not None and field not in new and not least <= value <= most:
+            near = min(max(value, least), most)
+            change(field, near, "sampling_range", f"{field} {_shown(value)} is outside of {least:g} to {most:g}")
+    for field in _POSITIVE if kimi else ():
+        value = new.get(field, getattr(sampling, field))
+        if value is not None and value <= 0:
+            change(field, None, "sampling_range", f"{field} must be more than 0: left out")
+    heat, count = new.get("temperature", sampling.temperature), new.get("n", sampling.n)
+    if needs.one_when_greedy and heat is not None and heat < _GREEDY and count is not None and count > 1:
+        change("n", None, "fixed_sampling", "a temperature near 0 goes only with n 1 here: left out")
+    _fit_tokens(new.get("max_tokens", sampling.max_tokens), needs, change)
+    _fit_stop(sampling.stop, needs, change)
+    return (replace(sampling, **new) if new else sampling), changes
+
+
+def _shown(value: float) -> str:
+    """A number for people; one with hundreds of digits, which Python refuses to write, in words."""
+    return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
+
+
+def _fit_tokens(tokens: int | None, needs: Needs, change: Note) -> None:
+    window, limit, usual = needs.context_window, needs.output_limit, needs.default_max_tokens
+    if limit is not None and usual is not None:
+        usual = min(limit, usual)
+    if tokens is None:
+        if usual is not None:
+            change("max_tokens", usual, "max_tokens", "this host wants a limit of output tokens")
+        return
+    fitting = tokens if limit is None else min(tokens, limit)
+    if not needs.clips_output and window is not None and fitting >= window:
+        why = f"{_shown(tokens)} output tokens leave no room for the prompt in a window of {window}"
+        change("max_tokens", usual, "max_tokens", why)
+    elif fitting != tokens:
+        change("max_tokens", fitting, "max_tokens", f"{_shown(tokens)} is over the limit of {limit}")
+
+
+def _fit_stop(stop: tuple[str, ...], needs: Needs, change: Note) -> None:
+    if needs.stop_limit is None or not stop:
+        return
+    count, size = needs.stop_limit
+    fitting = [text for text in stop if text and len(text.encode("utf-8", "surrogatepass")) <= size]
+    if tuple(fitting[:count]) != stop:
+        lost = [text for text in stop if text not in fitting[:count]]
+        why = f"at most {count} stop sequences of at most {size} bytes are taken here; left out: "
+        change("stop", tuple(fitting[:count]), "stop", why + ", ".join(map(repr, lost)))

@@ -1,0 +1,1 @@
+"""JSON Schema as clients write it -> Moonshot's flavour of it."""

@@ -1,0 +1,271 @@
+"""A schema in Moonshot's flavour -> the same one once it keeps Moonshot's limits and can come to an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moonshim.engine.request.schema.merge import Json
+from moonshim.engine.request.schema.weight import LARGEST, own_weight, stepped
+
+__all__ = ["TOO_LARGE", "TooMuch", "bounded"]
+
+TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {LARGEST} bytes"
+_DEPTH: Final = 30
+_KEYS: Final = 3000
+_STEPS: Final = 20_000
+"""How many references are followed through circles before the depth counts as too deep."""
+_ANYTHING: Final = ["string", "number", "boolean", "null", "object", "array"]
+_NESTED: Final = 100
+_PREFIX: Final = "#/$defs/"
+
+
+class TooMuch(Exception):
+    """What Moonshot would not take, and where."""
+
+    def __init__(self, message: str, path: str = "root") -> None:
+        super().__init__(f"At path '{path}': {message}")
+
+
+def bounded(schema: Json, changes: list[str]) -> Json:
+    """Raises `TooMuch` for what no rewriting helps against."""
+    schema = _without_slashes(schema, changes)
+    _check_keys(schema)
+    _check_size(schema)
+    ending = _ending(schema, changes)
+    _check_depth(ending)
+    if ending is not schema:
+        _check_size(ending)
+    return ending
+
+
+def _check_size(schema: Json) -> None:
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    # Counted as Moonshot does, which escapes these three to six characters each.
+    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > LARGEST:
+        raise TooMuch(TOO_LARGE)
+
+
+def _below(schema: Json) -> Iterator[tuple[bool, Json]]:
+    """Each schema right below, and whether it is that of a property."""
+    for below in schema.get("properties", {}).values():
+        yield True, below
+    for word in ("items", "additionalProperties"):
+        if isinstance(schema.get(word), dict):
+            yield False, schema[word]
+    for branch in schema.get("anyOf", ()):
+        yield False, branch
+
+
+def _everywhere(schema: Json) -> Iterator[Json]:
+    waiting = [schema, *schema.get("$defs", {}).values()]
+    while waiting:
+        level = waiting.pop()
+        yield level
+        waiting += (below for _, below in _below(level))
+
+
+def _check_keys(schema: Json) -> None:
+    total = sum(len(level.get("properties", ())) for level in _everywhere(schema))
+    if total > _KEYS:
+        raise TooMuch(f"{total} properties are more than the maximum of {_KEYS}")
+
+
+def _check_depth(schema: Json) -> None:
+    """Levels of properties, those behind references too, each definition entered once on the way."""
+    levels = {"#": schema, **{f"{_PREFIX}{name}": each for name, each in schema.get("$defs", {}).items()}}
+    reach = {name: _reach(level) for name, level in levels.items()}
+    known = _known_depths(reach)
+    steps = 0
+    for start in levels:
+        # What the root says of itself is not entered again; a definition may still lead back to it.
+        waiting = [(start, 0, frozenset() if start == "#" else frozenset({start}))]
+        while waiting:
+            name, depth, entered = waiting.pop()
+            own, edges = reach[name]
+            steps += name not in known
+            if steps > _STEPS or depth + known.get(name, own) > _DEPTH:
+                raise TooMuch(
+                    f"schema depth exceeds maximum limit of {_DEPTH}",
+                    "root" if start == "#" else start[2:].replace("/", "."),
+                )
+            if name not in known:
+                waiting += (
+                    (target, depth + offset, entered | {target})
+                    for target, offset in edges.items()
+                    if target not in entered and (name, target) != ("#", "#")
+                )
+
+
+def _reach(level: Json) -> tuple[int, dict[str, int]]:
+    """How deep one level goes by itself, and how deep in it each reference stands."""
+    deepest, edges = 0, dict[str, int]()
+    waiting = [(level, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if "$ref" in part:
+            edges[part["$ref"]] = max(depth, edges.get(part["$ref"], 0))
+        waiting += ((below, depth + is_property) for is_property, below in _below(part))
+    return deepest, edges
+
+
+def _known_depths(reach: dict[str, tuple[int, dict[str, int]]]) -> dict[str, int]:
+    """The depth of all that leads into no circle, each computed once."""
+    users: dict[str, list[str]] = {}
+    for name, (_, edges) in reach.items():
+        for target in edges:
+            users.setdefault(target, []).append(name)
+    missing = {name: len(edges) for name, (_, edges) in reach.items()}
+    ready = [name for name, count in missing.items() if not count]
+    known: dict[str, int] = {}
+    while ready:
+        name = ready.pop()
+        own, edges = reach[name]
+        known[name] = max([own, *(offset + known[target] for target, offset in edges.items())])
+        for user in users.get(name, ()):
+            missing[user] -= 1
+            if not missing[user]:
+                ready.append(user)
+    return known
+
+
+def _target(schema: Json, reference: str) -> Json:
+    found: Json = schema if reference == "#" else schema["$defs"][reference.removeprefix(_PREFIX)]
+    return found
+
+
+# --- an end ----------------------------------------------------------------------------------------------------------
+
+
+def _ending(schema: Json, changes: list[str]) -> Json:
+    if _all_end(schema):
+        return schema
+    # Moonshot does not see that a list can be empty, nor that a level without a type can be anything.
+    helped: Json = _helped(schema)
+    if not _all_end(helped):
+        raise TooMuch("detected infinite recursion without termination condition")
+    changes.append("At path 'root': the ends of recursive lists and of levels without a type were made explicit")
+    return helped
+
+
+def _all_end(schema: Json) -> bool:
+    if _ends(schema, schema):
+        return True
+    waiting = [schema]
+    while waiting:
+        level = waiting.pop()
+        if "$ref" in level and not _ends(schema, level):
+            return False
+        waiting += (below for _, below in _below(level))
+    return True
+
+
+def _ends(root: Json, start: Json) -> bool:
+    """Whether Moonshot finds one level below that ends for certain."""
+    entered: set[str] = set()
+    waiting = [start]
+    while waiting:
+        level = waiting.pop()
+        types = level.get("type", [])
+        names = types if isinstance(types, list) else [types]
+        if not level or any(name not in ("object", "array") for name in names):
+            return True
+        if "array" in names:
+            if not level.get("items"):
+                return True
+            waiting.append(level["items"])
+        elif "object" in names:
+            properties, required = level.get("properties"), level.get("required")
+            if not properties or not required:
+                return True
+            waiting += (properties[name] for name in required if name in properties)
+        waiting += level.get("anyOf", ())
+        reference = level.get("$ref")
+        if reference is not None and reference not in entered:
+            entered.add(reference)
+            waiting.append(_target(root, reference))
+    return False
+
+
+def _helped(value: Any) -> Any:
+    """The same schema with an empty list as an alternative to each list, and with all types where none was said."""
+    out = dict(value)
+    for word in ("properties", "$defs"):
+        if word in out:
+            out[word] = {name: _helped(below) for name, below in out[word].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(out.get(word), dict):
+            out[word] = _helped(out[word])
+    if "anyOf" in out:
+        out["anyOf"] = [_helped(branch) for branch in out["anyOf"]]
+    if out and out.keys() <= {"title", "description"}:
+        return {"type": _ANYTHING, **out}
+    if out.get("type") in ("array", ["array"]) and out.get("items") and not out.get("minItems") and "$defs" not in out:
+        notes = {word: out.pop(word) for word in ("title", "description") if word in out}
+        return {"anyOf": [{"type": "array", "maxItems": 0}, out], **notes}
+    return out
+
+
+# --- definitions whose names Moonshot does not take -------------------------------------------------------------------
+
+
+def _without_slashes(schema: Json, changes: list[str]) -> Json:
+    """A definition with a slash in the name of a property is written out where it is used."""
+    definitions = schema.get("$defs", {})
+    slashed = [name for name, each in definitions.items() if _has_slash(each)]
+    if not slashed:
+        return schema
+    room, names = [LARGEST], {*slashed}
+    out: Json = _inlined(schema, names, definitions, (), room)
+    kept = {
+        name: _inlined(each, names, definitions, (), room) for name, each in definitions.items() if name not in names
+    }
+    del out["$defs"]
+    if kept:
+        out["$defs"] = kept
+    changes += [
+        f"At path '{stepped('', '$defs', name)}': was written out where it is used, since a name in it has a slash"
+        for name in slashed
+    ]
+    return _without_slashes(out, changes)
+
+
+def _has_slash(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case dict() as level:
+                if any("/" in key for key in level):
+                    return True
+                waiting += level.values()
+            case list() as level:
+                waiting += level
+    return False
+
+
+def _inlined(
+    level: Json, names: set[str], definitions: Json, inside: tuple[str, ...], room: list[int], nested: int = 0
+) -> Json:
+    room[0] -= own_weight(level)
+    if room[0] < 0:
+        raise TooMuch(TOO_LARGE)
+    reference = str(level.get("$ref", "")).removeprefix(_PREFIX)
+    if reference in inside or nested > _NESTED:
+        raise TooMuch("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
+    if reference in names:
+        return _inlined(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
+
+    def deeper(below: Json) -> Json:
+        return _inlined(below, names, definitions, inside, room, nested + 1)
+
+    out = dict(level)
+    if "properties" in out:
+        out["properties"] = {name: deeper(below) for name, below in out["properties"].items()}
+    for word in ("items", "additionalProperties"):
+        if isinstance(out.get(word), dict):
+            out[word] = deeper(out[word])
+    if "anyOf" in out:
+        out["anyOf"] = [deeper(branch) for branch in out["anyOf"]]
+    return out

@@ -1,0 +1,88 @@
+"""References inside a schema -> the schemas that they name, and names for these that Moonshot takes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moonshim.engine.request.schema.merge import Json
+
+__all__ = ["Definitions"]
+
+_DIGITS: Final = 10
+"""A position with as many is beyond every list."""
+
+
+class Definitions:
+    """Gives each target of a reference one name in `$defs`, and each to the caller once, to be rewritten."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._names: dict[str, str] = {"#": ""}
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        self._used: set[str] = set()
+        self._waiting: list[tuple[str, Any, str]] = []
+        self._targets: dict[str, Any] = {}
+
+    def has(self, reference: str) -> bool:
+        """Whether the reference leads to a schema of this document."""
+        if reference not in self._targets:
+            self._targets[reference] = self._found(reference)
+        return isinstance(self._targets[reference], dict | bool)
+
+    def target(self, reference: str) -> Any:
+        return self._targets[reference] if self.has(reference) else None
+
+    def name_of(self, reference: str) -> str:
+        """The reference as Moonshot takes it; its target will be handed out by `next_waiting`."""
+        if reference in ("#", "#/"):
+            return "#"
+        if reference not in self._names:
+            tokens = reference[2:].split("/")
+            if tokens[0] == "$defs":
+                self._used.add(_unescaped(tokens[1]))
+            plain = tokens[1] if len(tokens) == 2 and tokens[0] in ("$defs", "definitions") else "_".join(tokens)
+            name = self._free(_unescaped(plain).replace("/", "_") or "definition", own=tokens == ["$defs", plain])
+            self._names[reference] = name
+            self._waiting.append((name, self.target(reference), ".".join(tokens)))
+        return f"#/$defs/{self._names[reference]}"
+
+    def next_waiting(self) -> tuple[str, Any, str] | None:
+        """Name, schema and place of a definition that was named and not handed out yet."""
+        return self._waiting.pop(0) if self._waiting else None
+
+    def unused(self) -> list[str]:
+        """Definitions that no reference names."""
+        given = self._root.get("$defs")
+        return [name for name in given if name not in self._used] if isinstance(given, dict) else []
+
+    def _free(self, name: str, *, own: bool) -> str:
+        """A name that no other definition has; a definition that has it from the start keeps it."""
+        given = self._root.get("$defs")
+        declared = given.keys() if isinstance(given, dict) else ()
+        free, number = name, self._numbers.get(name, 2)
+        while free in self._taken or (free in declared and not own):
+            free, number = f"{name}_{number}", number + 1
+        self._numbers[name] = number
+        self._taken.add(free)
+        return free
+
+    def _found(self, reference: str) -> Any:
+        if reference == "#":
+            return self._root
+        if not reference.startswith("#/"):
+            return None
+        found: Any = self._root
+        for token in reference[2:].split("/"):
+            token = _unescaped(token)
+            if isinstance(found, dict):
+                found = found.get(token)
+            elif isinstance(found, list) and token.isdecimal() and len(token) < _DIGITS and int(token) < len(found):
+                found = found[int(token)]
+            else:
+                return None
+        return found
+
+
+def _unescaped(token: str) -> str:
+    return token.replace("~1", "/").replace("~0", "~")

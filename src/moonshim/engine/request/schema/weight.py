@@ -1,0 +1,67 @@
+"""How much a schema says, before and while it is rewritten: what can never fit is refused before it is copied."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["LARGEST", "MOST_READ", "own_weight", "stepped", "weight"]
+
+LARGEST: Final = 120_000
+"""Bytes of JSON that Moonshot takes for one schema."""
+MOST_READ: Final = 4 * LARGEST
+"""What is larger than this, notes and unused definitions included, is not looked at any closer."""
+_HOLD_SCHEMAS: Final = frozenset(
+    {
+        "properties", "patternProperties", "items", "prefixItems", "additionalProperties", "additionalItems",
+        "anyOf", "allOf", "oneOf", "$defs", "definitions",
+    }
+)  # fmt: skip
+_LONGEST_NAME: Final = 80
+_LONGEST_PATH: Final = 400
+
+
+def weight(value: Any) -> int:
+    """The length of a value as compact JSON at the least: no character counts for more than one.
+
+    >>> weight({"type": "string", "enum": ["a", 1]})
+    32
+    """
+    total = 0
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            total += len(part) + 2
+        elif isinstance(part, dict):
+            total += 1 + sum(len(key) + 4 for key in part)
+            waiting += part.values()
+        elif isinstance(part, list):
+            total += 1 + len(part)
+            waiting += part
+        else:
+            total += 1
+    return total
+
+
+def own_weight(schema: dict[str, Any]) -> int:
+    """The same for one level, without the schemas below it: of those only their names count."""
+    total = 1
+    for word, value in schema.items():
+        total += len(word) + 4
+        if word in _HOLD_SCHEMAS and isinstance(value, dict | list):
+            total += sum(len(name) + 4 for name in value) if isinstance(value, dict) else len(value)
+        else:
+            total += weight(value)
+    return total
+
+
+def stepped(path: str, word: str, name: str | None = None) -> str:
+    """The place below another one; of a very long one the end is kept.
+
+    >>> stepped("", "items"), stepped("items", "properties", "a")
+    ('items', 'items.properties.a')
+    """
+    if name is not None:
+        word = f"{word}.{name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + '…'}"
+    below = f"{path}.{word}" if path else word
+    return below if len(below) <= _LONGEST_PATH else f"…{below[-_LONGEST_PATH:]}"

@@ -1,0 +1,215 @@
+"""How much a client wants the model to think -> the words in which this host hears it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.values.conversation import Change, Request, Thinking
+
+__all__ = ["spell_thinking", "thinks"]
+
+Json: TypeAlias = dict[str, Any]
+
+_OFF: Final = frozenset({"none", "off", "disabled"})
+_SPELLINGS: Final = {
+    "openai_chat": ("thinking", "reasoning_effort", "chat_template_kwargs", "reasoning", "enable_thinking"),
+    "anthropic": ("thinking",),
+}
+"""By dialect: the fields in which clients say it. `output_config` says more than effort, and is the dialect's own."""
+_TEMPLATE_WORDS: Final = frozenset({"thinking", "enable_thinking", "preserve_thinking", "thinking_effort"})
+_REASONING_WORDS: Final = frozenset({"enabled", "effort", "max_tokens"})
+# KIMI 3: K3 documents no thinking object, but accepts these, which its own clients send.
+_ACCEPTED: Final[tuple[Json, ...]] = ({"type": "enabled"}, {"type": "enabled", "keep": "all"})
+_PLACE: Final = "thinking"
+_MESSAGES_STYLES: Final = ("anthropic", "output_config")
+"""Messages has no word for keeping the reasoning of former turns."""
+
+
+class Wanted(Struct, frozen=True):
+    """What is left of the client's wish when everything that the host cannot do is taken out."""
+
+    enabled: bool | None
+    effort: str | None
+    """The host's own word."""
+    budget: int | None
+    keep: bool
+
+
+def thinks(request: Request, needs: Needs) -> bool:
+    """Whether the model will think, before and after the request was conditioned for its host.
+
+    >>> from moonshim.engine.hosts.detect import needs_for
+    >>> row = needs_for(host="moonshot", model="kimi-k2.6")
+    >>> thinks(Request(model="kimi-k2.6"), row), thinks(Request(model="", thinking=Thinking(enabled=False)), row)
+    (True, False)
+    """
+    said = request.thinking.enabled
+    if said is None and request.thinking.effort in _OFF:
+        said = False
+    if said is None:
+        said = False if _put_off(request.put) else None
+    if needs.thinking is None or said is None or (said is False and not needs.can_disable):
+        return needs.thinking_default == "on"
+    return said
+
+
+def _put_off(put: Json) -> bool:
+    match put:
+        case (
+            {"thinking": {"type": "disabled"}}
+            | {"chat_template_kwargs": {"thinking": False}}
+            | {"reasoning": {"enabled": False}}
+            | {"enable_thinking": False}
+            | {"reasoning_effort": "none"}
+        ):
+            return True
+    return False
+
+
+def spell_thinking(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+    """The request in the host's own spelling, through `Request.put`; what was right already stays as it came."""
+    if needs.thinking == "passed":
+        return request, []
+    said = _said(request, needs)
+    # An object that says nothing (`thinking: {}`) is refused, the other fields are not even looked at.
+    if request.thinking == Thinking() and "thinking" not in said:
+        return request, []
+    changes: list[Change] = []
+    wanted = _wanted(request.thinking, needs, changes)
+    fresh = _STYLES[needs.thinking](wanted, said) if needs.thinking else {}
+    left = Thinking(effort=wanted.effort) if needs.thinking == "output_config" else Thinking()
+    right = _without_accepted(said, needs) == fresh and (bool(said) or left == request.thinking)
+    if right and not changes and left in (Thinking(), request.thinking):
+        return request, []
+    if said and not changes and fresh != said:
+        shown = ", ".join(sorted(fresh)) or "nothing, which means the same"
+        changes.append(Change("thinking", f"{', '.join(sorted(said))} is said to this host as {shown}", _PLACE))
+    put: Json = dict.fromkeys(_SPELLINGS[needs.dialect]) | fresh
+    return replace(request, thinking=left, put=request.put | put), changes
+
+
+def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
+    def cannot(what: str) -> None:
+        changes.append(Change("thinking", what, _PLACE))
+
+    enabled, effort = thinking.enabled, thinking.effort
+    if effort in _OFF:
+        enabled, effort = False if enabled is None else enabled, None
+    if enabled is False:
+        if effort is not None:
+            cannot(f"effort {effort!r} is left out: thinking is switched off")
+            effort = None
+        if needs.thinking is None and needs.thinking_default != "on":
+            return Wanted(None, None, None, False)
+        if not needs.can_disable or needs.thinking is None:
+            enabled = None if needs.thinking is None else True
+            effort = "none" if "none" in needs.efforts else None
+            instead = f"it thinks with effort {needs.efforts['none']!r}" if effort else "it thinks"
+            cannot(f"thinking cannot be switched off for this model here: {instead}")
+    elif enabled and needs.thinking is None and needs.thinking_default == "off":
+        cannot("this model does not think")
+        return Wanted(None, None, None, False)
+    word = needs.efforts.get(effort) if effort is not None else None
+    if effort is not None and word is None:
+        cannot(f"effort {effort!r} cannot be said to this host: left out")
+    elif word != effort and effort != "none":
+        cannot(f"effort {effort!r} is called {word!r} here")
+    keep = thinking.keep == "all" and enabled is not False
+    sayable = needs.keep_all and needs.thinking not in _MESSAGES_STYLES
+    if keep and not sayable and not needs.always_keeps:
+        cannot("keep 'all' is refused here, or cannot be said: left out")
+        keep = False
+    budget = thinking.budget if enabled is not False else None
+    if budget is not None and needs.thinking != "anthropic":
+        cannot("a budget of tokens cannot be said to this host: left out")
+    return Wanted(enabled, word, budget, keep)
+
+
+def _said(request: Request, needs: Needs) -> Json:
+    """The client's own fields, when it speaks the dialect of the host, less those that were put right already."""
+    kept = request.extras.get(needs.dialect)
+    fields = kept.get("fields") if isinstance(kept, dict) else None
+    came = fields if isinstance(fields, dict) else {}
+    return {key: came[key] for key in _SPELLINGS[needs.dialect] if came.get(key) is not None and key not in request.put}
+
+
+def _without_accepted(said: Json, needs: Needs) -> Json:
+    """The client's fields, less a thinking object that does no harm."""
+    if needs.thinking == "reasoning_effort" and needs.keep_all and said.get("thinking") in _ACCEPTED:
+        return {key: value for key, value in said.items() if key != "thinking"}
+    return said
+
+
+# --- one function for each spelling: what is wanted, and the client's own fields -> fields of the body ----------------
+
+
+def _thinking_object(wanted: Wanted, said: Json) -> Json:
+    if wanted.enabled is None and not wanted.keep:
+        return {}
+    kind = "disabled" if wanted.enabled is False else "enabled"
+    return {"thinking": {"type": kind} | ({"keep": "all"} if wanted.keep else {})}
+
+
+def _reasoning_effort(wanted: Wanted, said: Json) -> Json:
+    if wanted.enabled is False:
+        return {"reasoning_effort": "none"}
+    return {} if wanted.effort is None else {"reasoning_effort": wanted.effort}
+
+
+def _template_kwargs(wanted: Wanted, said: Json) -> Json:
+    words: Json = {} if wanted.enabled is None else {"thinking": wanted.enabled}
+    if wanted.keep:
+        words["preserve_thinking"] = True
+    if wanted.effort is not None:
+        words["thinking_effort"] = wanted.effort
+    words = _beside(said.get("chat_template_kwargs"), _TEMPLATE_WORDS) | words
+    return {"chat_template_kwargs": words} if words else {}
+
+
+def _openrouter(wanted: Wanted, said: Json) -> Json:
+    words: Json = {}
+    if wanted.effort is not None:
+        words = {"effort": wanted.effort}
+    elif wanted.enabled is not None:
+        words = {"enabled": wanted.enabled}
+    words = _beside(said.get("reasoning"), _REASONING_WORDS) | words
+    return {"reasoning": words} if words else {}
+
+
+def _enable_thinking(wanted: Wanted, said: Json) -> Json:
+    return {} if wanted.enabled is None else {"enable_thinking": wanted.enabled}
+
+
+def _anthropic(wanted: Wanted, said: Json) -> Json:
+    if wanted.enabled is None:
+        return {}
+    if wanted.enabled is False:
+        return {"thinking": {"type": "disabled"}}
+    budget = {} if wanted.budget is None else {"budget_tokens": wanted.budget}
+    return {"thinking": {"type": "enabled"} | budget}
+
+
+def _output_config(wanted: Wanted, said: Json) -> Json:
+    """The dialect writes the effort itself, beside what else `output_config` says; there is no thinking field."""
+    return {}
+
+
+def _beside(given: Any, words: frozenset[str]) -> Json:
+    """What else the client's object says."""
+    return {key: value for key, value in given.items() if key not in words} if isinstance(given, dict) else {}
+
+
+_STYLES: Final[dict[str, Callable[[Wanted, Json], Json]]] = {
+    "thinking_object": _thinking_object,
+    "reasoning_effort": _reasoning_effort,
+    "template_kwargs": _template_kwargs,
+    "openrouter_reasoning": _openrouter,
+    "enable_thinking": _enable_thinking,
+    "anthropic": _anthropic,
+    "output_config": _output_config,
+}

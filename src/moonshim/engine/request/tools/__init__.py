@@ -1,0 +1,1 @@
+"""Tool definitions and tool choice -> those that the host accepts."""

@@ -1,0 +1,174 @@
+"""The tools that a client declares -> tools that the host accepts, in the same order, and the way back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.request.leftovers import MESSAGES
+from moonshim.engine.request.schema.flavour import moonshot_schema
+from moonshim.engine.request.tools.tool_names import ToolNames
+from moonshim.engine.values.conversation import Change, Tool, ToolChoice
+from moonshim.errors import CannotExpress, InvalidInput
+
+__all__ = ["ToolDesk"]
+
+_CUSTOM: Final = "custom"
+_CHATS: Final = "function.parameters"
+_SCHEMA_FIELDS: Final = {"openai_chat": _CHATS, "anthropic": "input_schema", "openai_responses": "parameters"}
+"""What each client calls the schema of a tool; the tools in a message, and those of nobody, are Chat's."""
+_SEARCHES: Final = ("web_search", "$web_search")
+
+
+class ToolDesk:
+    """Where every declared tool of one request passes.
+
+    `names` knows how the host sees each name, `by_name` which tool of the client stands
+    behind a name of the host. What a tool becomes depends on those that are declared with it, which
+    are the same in every turn, and on those declared before.
+    """
+
+    def __init__(self, needs: Needs, changes: list[Change]) -> None:
+        self.names = ToolNames(needs.tool_name_pattern, needs.tool_name_limit)
+        self.by_name: dict[str, Tool] = {}
+        self._needs = needs
+        self._changes = changes
+        self.declared: dict[str, Tool] = {}
+        self._left_out: set[str] = set()
+
+    def declare(self, tools: tuple[Tool, ...], where: str = "tools") -> tuple[Tool, ...]:
+        """The tools as the host accepts them; the very same where nothing has to change."""
+        for tool in tools:
+            # A name that the host accepts is nobody else's, wherever in the list it stands.
+            if not _is_hosts(tool) and self.names.accepts(tool.name):
+                self.names.of(tool.name)
+        made = map(self._made, tools, _places(tools, where))
+        out = tuple(tool for tool in made if tool is not None)
+        limit = self._needs.tool_limit
+        if limit is not None and len(self.by_name) > limit:
+            raise InvalidInput(
+                f"{len(self.by_name)} tools are declared, and {self._needs.host} takes {limit} at most", field=where
+            )
+        return tools if len(out) == len(tools) and all(map(_same, out, tools)) else out
+
+    def choose(self, choice: ToolChoice | None) -> ToolChoice | None:
+        """The choice under the names that the host knows; `InvalidInput` for a tool that it cannot run."""
+        if choice is None:
+            return None
+        if choice.mode == "tool" and choice.name in self._left_out:
+            raise InvalidInput(f"{self._needs.host} cannot run the tool {choice.name!r}", field="tool_choice")
+        if self._left_out and not self.by_name:
+            # Nothing is left to choose from; hosts refuse a choice without tools.
+            if choice.mode == "required":
+                raise InvalidInput(f"{self._needs.host} can run none of the tools", field="tool_choice")
+            return None
+        name = None if choice.name is None else self.name_of(choice.name)
+        allowed = choice.allowed
+        if allowed is not None:
+            allowed = tuple(self.name_of(one) for one in allowed if one not in self._left_out)
+        return (
+            choice if (name, allowed) == (choice.name, choice.allowed) else replace(choice, name=name, allowed=allowed)
+        )
+
+    def name_of(self, name: str) -> str:
+        """How the host knows a tool that was declared; any other word stays."""
+        return self.names.of(name) if name in self.declared else name
+
+    def _made(self, tool: Tool, place: str) -> Tool | None:
+        first = self.declared.setdefault(tool.name, tool)
+        if first is not tool:
+            if not _alike(first, tool):
+                raise InvalidInput(f"function name {tool.name} is duplicated, with two definitions", field=place)
+            self._tell("tool_merged", f"{tool.name} is declared twice, in the same way", place)
+            return None
+        if _is_hosts(tool):
+            return self._searching(tool, place)
+        made = tool
+        if tool.kind == "custom":
+            made = replace(made, kind="function", parameters=tool.parameters or FREE_TEXT_SCHEMA, extras={})
+            self._tell("tool_custom", f"{tool.name} takes one free text: said as a function of one string", place)
+        if self._is_typed(tool):
+            made = replace(made, extras={})
+            self._tell("tool_typed", f"{tool.name} is known by its type to Anthropic alone: said as any other", place)
+        if tool.deferred:
+            made = replace(made, deferred=False)
+            self._tell("tool_deferred", f"{tool.name} is declared at once: nothing can search for it here", place)
+        made = self._written(made, place)
+        name = self.names.of(tool.name)
+        if name != tool.name:
+            made = replace(made, name=name)
+            self._tell("tool_name", f"{tool.name!r} is called {name!r} here, which the host accepts", place)
+        self.by_name[name] = tool
+        return made
+
+    def _is_typed(self, tool: Tool) -> bool:
+        """Whether Messages would declare it by a type that the host does not know."""
+        came = tool.extras.get(self._needs.dialect)
+        typed = isinstance(came, dict) and (came.get("type") or _CUSTOM) != _CUSTOM
+        return typed and self._needs.dialect == MESSAGES and not self._needs.typed_tools
+
+    def _searching(self, tool: Tool, place: str) -> Tool | None:
+        """A tool that the host runs itself: there is one at most, the search."""
+        name = self._needs.web_search
+        if name is None or not tool.name.startswith(_SEARCHES):
+            self._left_out.add(tool.name)
+            self._tell("tool_left_out", f"{tool.name} is run by the host, and {self._needs.host} has none", place)
+            return None
+        if name in self.by_name:
+            self._tell("tool_merged", f"{tool.name} is the same search that was declared before", place)
+            self.names.call(tool.name, name)
+            return None
+        self.names.call(tool.name, name)
+        self.by_name[name] = tool
+        if tool.name == name:
+            return tool
+        self._tell("tool_search", f"{tool.name} is the host's own {name}", place)
+        return Tool(name, kind="server")
+
+    def _written(self, tool: Tool, place: str) -> Tool:
+        """The tool with its schema in the flavour of the host."""
+        if tool.parameters is None or self._needs.schema_flavour is None:
+            return tool
+        try:
+            schema, told = moonshot_schema(tool.parameters, tool=tool.name)
+        except CannotExpress as error:
+            known = place.endswith("]")
+            raise CannotExpress(str(error), field=f"{place}.{_schema_field(tool)}" if known else place) from None
+        for detail in told:
+            self._tell("tool_schema", f"{tool.name}: {detail}", place)
+        return replace(tool, parameters=schema) if told else tool
+
+    def _tell(self, rule: str, detail: str, place: str) -> None:
+        self._changes.append(Change(rule, detail, place))
+
+
+def _is_hosts(tool: Tool) -> bool:
+    """Whether the host would have to run it."""
+    return tool.kind == "server" or tool.name.startswith("$")
+
+
+def _places(tools: tuple[Tool, ...], where: str) -> list[str]:
+    """Where the client declares each tool; the list alone from where on nobody can tell."""
+    plain = next((number for number, tool in enumerate(tools) if not _is_entry(tool)), len(tools))
+    return [f"{where}[{number}]" if number < plain else where for number in range(len(tools))]
+
+
+def _is_entry(tool: Tool) -> bool:
+    """Whether it is an entry of the client's list: in Responses a namespace has several tools, and items load some."""
+    kept = tool.extras.get("openai_responses")
+    return tool.namespace is None and not (isinstance(kept, dict) and kept.get("loaded"))
+
+
+def _schema_field(tool: Tool) -> str:
+    return next((field for dialect, field in _SCHEMA_FIELDS.items() if dialect in tool.extras), _CHATS)
+
+
+def _same(one: Tool, other: Tool) -> bool:
+    return one is other
+
+
+def _alike(one: Tool, other: Tool) -> bool:
+    return (one.kind, one.description, one.parameters) == (other.kind, other.description, other.parameters)

@@ -1,0 +1,62 @@
+"""Tools that a system message declares (`messages[].tools`, K3) -> as the host accepts them, or among the others."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moonshim.engine.formats import format_tools, parse_tools
+from moonshim.engine.request.leftovers import CHAT, fields_of, kept_of, only_said, without_fields
+from moonshim.engine.request.located import Placed
+from moonshim.engine.request.tools.declared import ToolDesk
+from moonshim.engine.values.conversation import Change, Message, Text, Tool
+from moonshim.errors import InvalidInput
+
+__all__ = ["declare_in_messages"]
+
+
+def declare_in_messages(
+    messages: list[Placed], desk: ToolDesk, changes: list[Change], *, accepted: bool
+) -> tuple[list[Placed], tuple[Tool, ...]]:
+    """The messages, and the tools that have to be declared beside them because the host reads none in a message."""
+    out, besides = list[Placed](), list[Tool]()
+    for number, one in enumerate(messages):
+        given = fields_of(one.message).get("tools")
+        if given is None:
+            out.append(one)
+            continue
+        where = f"{one.place or f'messages[{number}]'}.tools"
+        if one.message.speaker != "system":
+            changes.append(Change("dynamic_tools", "only a system message can declare tools: left out", where))
+            out.append(one.as_message(without_fields(one.message, "tools")))
+            continue
+        came = _read(given, where)
+        tools = desk.declare(came, where)
+        if accepted:
+            out += _declaring(one, tools if tools is not came else None)
+        else:
+            changes.append(
+                Change("dynamic_tools", "the host reads no tools in messages: declared with the others", where)
+            )
+            besides += tools
+            out.append(one.as_message(without_fields(one.message, "tools")))
+    return out, tuple(besides)
+
+
+def _read(given: object, where: str) -> tuple[Tool, ...]:
+    try:
+        return tuple(parse_tools(given, "openai"))  # type: ignore[arg-type]
+    except InvalidInput as error:
+        raise InvalidInput(str(error), field=where + (error.field or "").removeprefix("tools")) from None
+
+
+def _declaring(one: Placed, tools: tuple[Tool, ...] | None) -> list[Placed]:
+    """The message that declares tools; what it says besides goes into one of its own, before it."""
+    message = one.message
+    if tools is not None:
+        fields = fields_of(message) | {"tools": format_tools(tools, "kimi")}
+        message = replace(message, extras=message.extras | {CHAT: kept_of(message) | {"fields": fields}})
+    if not any(isinstance(part, Text) and part.text for part in message.parts):
+        return [one.as_message(message)]
+    said = without_fields(one.message, "tools")
+    silent = Message("system", (Text(""),), only_said(message, "content").extras)
+    return [one.as_message(said), one.as_message(silent)]

@@ -1,0 +1,61 @@
+"""The choice among tools as a client makes it -> the nearest one that this host takes and obeys."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.values.conversation import Change, Request, ToolChoice
+from moonshim.errors import InvalidOption
+
+__all__ = ["fit_choice"]
+
+_PLACE = "tool_choice"
+
+
+def fit_choice(request: Request, needs: Needs, *, thinking: bool, default: str) -> tuple[Request, list[Change]]:
+    """The request with a choice that is accepted. The list of tools is never narrowed: it is part of the prompt."""
+    changes: list[Change] = []
+    choice = request.tool_choice
+    if not request.tools and not _declares_later(request):
+        if choice is None:
+            return request, []
+        return replace(request, tool_choice=None), [Change("tool_choice", "there are no tools: left out", _PLACE)]
+    if choice is None and default:
+        choice = _default(default, request)
+        changes.append(Change("tool_choice_default", f"{default!r}, since the client chose nothing", _PLACE))
+    if choice is None:
+        return request, []
+    if choice.allowed is not None and not needs.allowed_tools:
+        changes.append(Change("tool_choice", "no host of Kimi can be told that only some tools are allowed", _PLACE))
+        choice = replace(choice, allowed=None)
+    if choice.mode == "tool" and not needs.named_choice:
+        changes.append(Change("tool_choice", f"a choice by name ({choice.name}) is ignored here: required", _PLACE))
+        choice = ToolChoice("required")
+    if thinking and choice.mode not in needs.tool_choice_with_thinking:
+        word = f"the tool {choice.name}" if choice.mode == "tool" else repr(choice.mode)
+        changes.append(Change("tool_choice", f"{word} cannot be forced while this model thinks: auto", _PLACE))
+        choice = ToolChoice("auto")
+    return (replace(request, tool_choice=choice) if changes else request), changes
+
+
+def _default(word: str, request: Request) -> ToolChoice:
+    match word:
+        case "auto" | "none" | "required":
+            return ToolChoice(word)
+    if any(tool.name == word for tool in request.tools or ()):
+        return ToolChoice("tool", word)
+    raise InvalidOption(
+        f"toolChoiceDefault must be auto, none, required or the name of a tool, not {word!r}",
+        field="toolChoiceDefault",
+    )
+
+
+def _declares_later(request: Request) -> bool:
+    """Whether a system message declares tools (K3)."""
+    for message in request.messages:
+        kept = message.extras.get("openai_chat") if message.speaker == "system" else None
+        fields = kept.get("fields") if isinstance(kept, dict) else None
+        if isinstance(fields, dict) and fields.get("tools"):
+            return True
+    return False

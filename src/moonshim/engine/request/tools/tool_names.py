@@ -1,0 +1,70 @@
+"""The names of tools as clients give them -> names that the host accepts, each its own."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Final
+
+from moonshim.engine.ids.spelling import NAMELESS, Distinct, digest
+from moonshim.errors import CannotExpress
+
+__all__ = ["ToolNames"]
+
+_OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class ToolNames:
+    """Knows for every name the one that the host sees.
+
+    A name that the host accepts stays. What another gets depends on itself and on the
+    names asked about before it, so that tools and calls that come later change nothing.
+
+    >>> names = ToolNames(r"[A-Za-z][A-Za-z0-9_-]*", 16)
+    >>> [names.of(name) for name in ("read", "fs.read file", "fs_read_file", "7zip", "")]
+    ['read', 'fs_read_file', 'fs_read_file_2', 'tool_7zip', 'unknown']
+    """
+
+    def __init__(self, pattern: str | None, limit: int | None) -> None:
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._limit = limit
+        self._distinct = Distinct()
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """The name that the host sees. `CannotExpress` when the host's pattern fits nothing that could stand for it."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = self._distinct.take(partial(self._spelled, name))
+        return known
+
+    def call(self, name: str, known_as: str) -> None:
+        """The host has a name of its own for this one."""
+        self._known[name] = known_as
+        self._distinct.taken.add(known_as)
+
+    def accepts(self, name: str) -> bool:
+        """Whether the host takes the name as it is."""
+        if not name or (self._limit is not None and len(name) > self._limit):
+            return False
+        return self._pattern is None or self._pattern.fullmatch(name) is not None
+
+    def _spelled(self, name: str, mark: str) -> str:
+        if self.accepts(name + mark):
+            return name + mark
+        # Without a pattern only the length is wrong, or nothing is there.
+        plain = (name if self._pattern is None else _OTHER.sub("_", name)) or NAMELESS
+        tail = f"_{digest(name)}{mark}"
+        for candidate in (
+            plain + mark,
+            f"tool_{plain}{mark}",
+            f"{self._cut(plain, tail)}{tail}",
+            f"{self._cut('tool_' + plain, tail)}{tail}",
+            f"t{digest(name, mark)}",
+        ):
+            if self.accepts(candidate):
+                return candidate
+        raise CannotExpress(f"no name that the host accepts can stand for tool {name!r}", field="tools")
+
+    def _cut(self, name: str, tail: str) -> str:
+        return name if self._limit is None else name[: max(self._limit - len(tail), 0)]

@@ -1,0 +1,220 @@
+"""Learns the shape of a host's chunks: where in the bytes the only text stands, so that the rest need not be parsed.
+
+Most chunks of a stream differ in one string alone. If a chunk begins and ends with
+the very bytes of one that was parsed before, and what is between is one JSON
+string, then it says the same with another text: that is not a guess but follows
+from the grammar of JSON. Everything else goes the long way. The same holds for the
+name of the model, where the client's is written over the host's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moonshim.engine.dialects.openai_chat.delta import has_index, only_text
+from moonshim.engine.dialects.openai_chat.patch import ChoicePart, patch_chunk
+from moonshim.engine.dialects.openai_chat.segments import Segment
+from moonshim.engine.grammar.protocol import Channel
+from moonshim.engine.response.chunk_mender import Choice
+from moonshim.engine.upstream_events import OnlyText
+from moonshim.engine.values.events import CallPiece
+from moonshim.engine.wire.json_codec import decode_object, encode
+from moonshim.engine.wire.sse import Frame
+
+__all__ = ["PlainShape", "Renamer", "Shape", "learn_shape", "plain_shape"]
+
+_PROBE: Final = "\u2400moonshim\u2400"
+_PROBE_TEXT: Final = msgspec.json.encode(_PROBE)
+_FIELDS: Final = {
+    field: re.compile(rb'"%b"[ \t]*:[ \t]*(?=("(?:[^"\\]++|\\.)*+"))' % field.encode())
+    for field in ("content", "reasoning_content", "reasoning", "arguments", "text", "thinking", "partial_json")
+}
+_NAME: Final = b'"model"'
+_NAMED: Final = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*(?=("(?:[^"\\]++|\\.)*+"))')
+
+
+class Shape:
+    """One shape: `head`, a JSON string, `tail`. `channel` is None for the arguments of a native call."""
+
+    __slots__ = (
+        "_choice",
+        "_chunk",
+        "_frame",
+        "_grown",
+        "_sent",
+        "channel",
+        "head",
+        "index",
+        "renames",
+        "state",
+        "tail",
+    )
+
+    def __init__(
+        self, head: bytes, tail: bytes, frame: tuple[int, int], chunk: Mapping[str, Any], state: Choice
+    ) -> None:
+        self.head = head
+        """The bytes up to and with the opening quote."""
+        self.tail = tail
+        """The bytes from the closing quote on."""
+        self.state = state
+        self.channel: Channel | None = None
+        self.index = -1
+        self._sent = (head, tail)
+        self.renames = False
+        """Whether frames leave with another name of the model than they come with."""
+        self._frame = frame
+        self._chunk = chunk
+        self._choice: Mapping[str, Any] = chunk["choices"][0]
+        self._grown: dict[int, tuple[bytes, bytes]] = {}
+
+    def comes_as(self, raw: bytes, sent: bytes) -> bool:
+        """A frame of this shape came as `raw`, with another name of the model in it: later ones come like that."""
+        head, tail = self._sent
+        longer = len(raw) - len(sent)
+        text = sent[len(head) : len(sent) - len(tail)]
+        if raw.startswith(head):
+            tail = raw[len(head) + len(text) :]
+        else:
+            head = raw[: len(head) + longer]
+        self.head, self.tail, self.renames = head, tail, True
+        return head + text + tail == raw
+
+    def sent(self, raw: bytes) -> bytes:
+        """A frame that came, as it leaves: with the client's name of the model."""
+        head, tail = self._sent
+        if tail is self.tail:
+            return head + raw[len(self.head) :]
+        return raw[: len(raw) - len(self.tail)] + tail
+
+    def payload(self, raw: bytes) -> bytes:
+        """The JSON text in a frame of this shape, as it leaves."""
+        before, behind = self._frame
+        return raw[before : len(raw) - behind]
+
+    def grown(self, number: int) -> tuple[bytes, bytes]:
+        """The payload that tells in this chunk's place that a call's arguments grew, around their text."""
+        known = self._grown.get(number)
+        if known is None:
+            segment = Segment(calls=[CallPiece(number, None, None, _PROBE)])
+            part = ChoicePart(self._choice, [segment], reasoning=self.state.reasoning)
+            (patched,) = patch_chunk(self._chunk, [part], self._chunk.get("usage"))
+            before, _, after = encode(patched).partition(_PROBE_TEXT)
+            known = self._grown[number] = (before, after)
+        return known
+
+
+def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> Shape | None:
+    """The shape of this chunk, if all it tells is one text in one place."""
+    only = only_text(chunk)
+    around = None if only is None else _around(raw, data, chunk, only.path)
+    if only is None or around is None or not has_index(chunk["choices"][0]):
+        return None
+    head, tail, frame = around
+    shape = Shape(head, tail, frame, chunk, state)
+    shape.channel, shape.index = only.channel, only.index
+    return shape
+
+
+class PlainShape:
+    """A shape of which only the text is ever of use: the bytes before and behind it, and what it is."""
+
+    __slots__ = ("_around", "_line", "channel", "head", "index", "only", "start", "stop", "tail")
+
+    def __init__(self, head: bytes, tail: bytes, only: OnlyText, line: bytes, around: tuple[int, int]) -> None:
+        self.head = head
+        """The bytes up to and with the opening quote."""
+        self.tail = tail
+        """The bytes from the closing quote on."""
+        self.only = only
+        self.channel, self.index = only.channel, only.index
+        self.start, self.stop = len(head) - 1, 1 - len(tail)
+        """From where to where a frame of this shape has its text, with the quotes."""
+        self._line = line
+        self._around = around
+
+    def frame(self, raw: bytes) -> Frame:
+        """What a framer would make of this frame."""
+        before, behind = self._around
+        return Frame(raw, raw[before : len(raw) - behind], self._line)
+
+
+def plain_shape(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainShape | None:
+    """The shape of a frame, of whose payload somebody knows that it says `only` this text."""
+    around = None if frame.data is None else _around(frame.raw, frame.data, payload, only.path)
+    return None if around is None else PlainShape(around[0], around[1], only, frame.head, around[2])
+
+
+def _around(
+    raw: bytes, data: bytes, value: Mapping[str, Any], path: tuple[str | int, ...]
+) -> tuple[bytes, bytes, tuple[int, int]] | None:
+    """The bytes before and behind the text at this path, with its quotes; and those around the payload, counted."""
+    pattern = _FIELDS.get(str(path[-1]))
+    body = raw.rstrip(b"\n")
+    if pattern is None or not body.endswith(data):
+        return None
+    offset = len(body) - len(data)
+    wanted = _with_probe(value, path)
+    for found in pattern.finditer(data):
+        start, end = found.span(1)
+        if decode_object(data[:start] + _PROBE_TEXT + data[end:]) == wanted:
+            around = (offset, len(raw) - len(body))
+            return raw[: offset + start + 1], raw[offset + end - 1 :], around
+    return None
+
+
+def _with_probe(value: Any, path: tuple[str | int, ...]) -> Any:
+    if not path:
+        return _PROBE
+    first, rest = path[0], path[1:]
+    if isinstance(value, list):
+        return [_with_probe(one, rest) if at == first else one for at, one in enumerate(value)]
+    return {**value, first: _with_probe(value[first], rest)}
+
+
+class Renamer:
+    """Writes the client's name of the model into frames that say another one. Every other byte stays."""
+
+    __slots__ = ("_before", "_name", "_render", "_sent", "_text")
+
+    def __init__(self, name: str, render: Callable[[bytes, bytes], bytes]) -> None:
+        self._name = name
+        self._text = encode(name)
+        self._render = render
+        self._before = b"\n"
+        """How a frame began that was renamed, up to the end of the name; at first what no payload begins with."""
+        self._sent = b""
+
+    def rename(self, frame: Frame, chunk: dict[str, Any]) -> Frame:
+        """The frame of this chunk as it leaves, should nothing else have to change; the chunk says the same then."""
+        if frame.data is None or chunk.get("model", self._name) == self._name:
+            return frame
+        try:
+            data = self._written(frame.data, chunk)
+        except RecursionError:
+            return frame  # Nested too deep to be written again.
+        chunk["model"] = self._name
+        at = frame.raw.find(frame.data)
+        if at >= 0:
+            raw = frame.raw[:at] + data + frame.raw[at + len(frame.data) :]
+        else:
+            raw = self._render(data.replace(b"\n", b""), frame.head)
+        return Frame(raw, data, frame.head, frame.fault)
+
+    def _written(self, data: bytes, chunk: dict[str, Any]) -> bytes:
+        """By the grammar of JSON, what begins alike is named alike; a name that comes twice is looked at closely."""
+        end = len(self._before)
+        if data.startswith(self._before) and data.find(_NAME, end) < 0:
+            return self._sent + data[end:]
+        wanted = {**chunk, "model": self._name}
+        for found in _NAMED.finditer(data):
+            start, end = found.span(1)
+            written = data[:start] + self._text + data[end:]
+            if decode_object(written) == wanted:
+                self._before, self._sent = data[:end], data[:start] + self._text
+                return written
+        return encode(wanted)

@@ -1,0 +1,427 @@
+"""The answer of a host, whatever it comes as -> the answer to the client, whatever that must leave as."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.engine.dialects.protocol import Encoder
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.hosts.errors.classify import read_problem
+from moonshim.engine.plan import Plan
+from moonshim.engine.repair.finish import STREAM_ENDED
+from moonshim.engine.response.body import Mended, mend_response
+from moonshim.engine.response.pipeline import EventCollector
+from moonshim.engine.response.stream import Framing, Mender
+from moonshim.engine.stages import TransformerFailed
+from moonshim.engine.values.conversation import Message, Usage
+from moonshim.engine.values.events import Failed, Finished, Repaired
+from moonshim.engine.wire.json_codec import decode_object, encode
+from moonshim.engine.wire.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES, merge_comments
+from moonshim.errors import InvalidInput, Problem, ProblemKind
+
+__all__ = ["MAX_ANSWER_BYTES", "Form", "Reading", "form_of", "read_reply"]
+
+Form: TypeAlias = Literal["sse", "ndjson", "json"]
+
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_FORMS: Final[dict[str, Form]] = {
+    "text/event-stream": "sse",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+}
+_STATUSES: Final[dict[ProblemKind, int]] = {
+    "invalid_request": 400,
+    "authentication": 401,
+    "quota": 402,
+    "permission": 403,
+    "not_found": 404,
+    "too_large": 413,
+    "rate_limit": 429,
+    "overloaded": 503,
+    "timeout": 504,
+}
+"""The status that an error has whose host said 200."""
+_EVENTS: Final = (b"data:", b"event:", b":")
+
+
+class Reading(Protocol):
+    """One answer on its way to the client. One object for each response."""
+
+    def feed(self, data: bytes) -> bytes:
+        """More bytes of the host came; the bytes that may leave."""
+
+    def flush(self) -> bytes:
+        """The host is done; the rest. A stream that failed ends in an error, a whole answer that failed is empty."""
+
+    def fail(self, problem: Problem) -> bytes:
+        """The host is gone; how that is told in the middle of a stream. Nothing comes after it."""
+
+    def again(self) -> None:
+        """The host was asked once more, since all that it said was reasoning: another answer of it follows."""
+
+    @property
+    def only_reasoning(self) -> bool:
+        """Whether the answer, all of whose bytes have come, has ended well and said nothing but reasoning."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the host has said how its answer ends; what may still come is its usage."""
+
+    @property
+    def message(self) -> Message:
+        """What was said so far."""
+
+    @property
+    def ending(self) -> Finished | Failed | None:
+        """How the answer ended, once it has."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it cost, in numbers that mean the same for every host."""
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        """How often each rule acted."""
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        """What was put right, in order: the first few hundred."""
+
+    @property
+    def reasoning_field(self) -> str | None:
+        """The field in which a Chat host tells its reasoning; None: none yet, or in copies."""
+
+    @property
+    def problem(self) -> Problem | None:
+        """What went wrong, if the answer failed; once it is set, what the host still says is of no use."""
+
+
+def form_of(content_type: str | None) -> Form:
+    """What an answer comes as.
+
+    >>> form_of("text/event-stream; charset=utf-8"), form_of(None)
+    ('sse', 'json')
+    """
+    return _FORMS.get((content_type or "").partition(";")[0].strip().lower(), "json")
+
+
+def read_reply(
+    plan: Plan,
+    *,
+    comes: Form,
+    goes: Form,
+    hold_empty: bool = False,
+    limit: int = MAX_ANSWER_BYTES,
+    encoder: Encoder | None = None,
+    collect: bool = True,
+) -> Reading:
+    """One way to read an answer: as a stream, as lines or whole, and to send it as any of these.
+
+    `limit` bounds the bytes of an answer; one with more ends in an error. With `hold_empty`, `again` can follow an
+    answer of nothing but reasoning. `encoder` is who writes a stream, where that is not the client's dialect; one that
+    only listens hears the events of the answer. Without `collect`, the `message` of a stream stays empty.
+    """
+    if goes == "ndjson" and plan.client is not None and plan.client.done is None:
+        raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
+    if comes == "json":
+        return _WholeReading(plan, goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
+    if goes == "json":
+        return _GatheredReading(plan, comes, hold_empty=hold_empty, limit=limit)
+    mender = Mender(
+        plan=plan,
+        framing=comes,
+        goes=goes,
+        hold_empty=hold_empty,
+        limit=min(limit, MAX_EVENT_BYTES),
+        encoder=encoder,
+        collect=collect,
+    )
+    return _StreamReading(mender, limit, comes)
+
+
+class _StreamReading:
+    """From stream to stream: the mender does it all, up to a number of bytes."""
+
+    def __init__(self, mender: Mender, limit: int, comes: Framing) -> None:
+        self._mender, self._mend = mender, mender.feed
+        self._limit, self._room = limit, limit
+        self._sse = comes == "sse"
+        self._flushed = False
+        self.again = mender.again
+
+    def feed(self, data: bytes) -> bytes:
+        out = self._mend(merge_comments(data) if self._sse else data)
+        self._room -= len(data)
+        if self._room < 0 and self._mender.problem is None:
+            out += self._mender.fail(_too_large(self._limit))
+        return out
+
+    def flush(self) -> bytes:
+        self._flushed = True
+        return self._mender.flush()
+
+    def fail(self, problem: Problem) -> bytes:
+        return self._mender.fail(problem)
+
+    @property
+    def only_reasoning(self) -> bool:
+        return self._mender.only_reasoning
+
+    @property
+    def complete(self) -> bool:
+        return self._mender.complete
+
+    @property
+    def message(self) -> Message:
+        return self._mender.message
+
+    @property
+    def ending(self) -> Finished | Failed | None:
+        return self._mender.ending
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._mender.counted
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        return self._mender.repair_counts
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        return self._mender.repairs
+
+    @property
+    def reasoning_field(self) -> str | None:
+        return self._mender.reasoning_field
+
+    @property
+    def problem(self) -> Problem | None:
+        return self._mender.problem or _problem_of(self._mender.ending, over=self._flushed)
+
+
+class _GatheredReading(_StreamReading):
+    """From stream to whole answer: nothing leaves before the end, and nothing at all if that is an error."""
+
+    def __init__(self, plan: Plan, comes: Framing, *, hold_empty: bool, limit: int) -> None:
+        self._plan, self._collector = plan, EventCollector()
+        mender = Mender(plan=plan, framing=comes, encoder=self._collector, hold_empty=hold_empty, limit=limit)
+        super().__init__(mender, limit, comes)
+
+    def feed(self, data: bytes) -> bytes:
+        super().feed(data)
+        if self._mender.problem is not None:
+            self._collector.events.clear()
+        return b""
+
+    def flush(self) -> bytes:
+        super().flush()
+        if self.problem is not None:
+            return b""
+        assert self._plan.client is not None, "the mender has an encoder"
+        return encode(self._plan.client.encode_response(self._collector.events, self._plan.reply))
+
+    def fail(self, problem: Problem) -> bytes:
+        super().fail(problem)
+        return b""
+
+
+class _Outcome(Struct, frozen=True):
+    """What became of a whole answer."""
+
+    message: Message = Message("ai")
+    ending: Finished | Failed | None = None
+    usage: Usage | None = None
+    repair_counts: dict[str, int] = {}
+    repairs: list[Repaired] = []
+    problem: Problem | None = None
+    reasoning_field: str | None = None
+
+
+class _WholeReading:
+    """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once."""
+
+    def __init__(self, plan: Plan, goes: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None) -> None:
+        self._plan, self._goes, self._limit, self._hold_empty = plan, goes, limit, hold_empty
+        self._encoder = encoder
+        self._data = bytearray()
+        self._problem: Problem | None = None
+        self._outcome = _Outcome()
+        self._collector = EventCollector()
+        self._mender: Mender | None = None
+        """Who writes the answer anew: as a stream, or with one before it that was only reasoning."""
+        self._mended: Mended | None = None
+        self._out = b""
+
+    # -- what comes ------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> bytes:
+        if self._problem is None:
+            self._data += data
+            if len(self._data) > self._limit:
+                self._data.clear()
+                self._problem = _too_large(self._limit)
+        return b""
+
+    def flush(self) -> bytes:
+        data, self._data = self._text(), bytearray()
+        if self._problem is None:
+            if data.startswith(_EVENTS):
+                return self._pass_on(data)
+            body = decode_object(data)
+            self._problem = _told_problem(data, body)
+            if body is not None and self._problem is None:
+                return self._write(body, data)
+        return b"" if self._problem is None else self.fail(self._problem)
+
+    def _pass_on(self, data: bytes) -> bytes:
+        """A stream after all, whatever its host calls it."""
+        reading = read_reply(self._plan, comes="sse", goes=self._goes, limit=self._limit, encoder=self._encoder)
+        out = reading.feed(data) + reading.flush()
+        self._outcome = _outcome(reading, reading.usage, reading.problem)
+        return out
+
+    def fail(self, problem: Problem) -> bytes:
+        if self._outcome.ending is not None:
+            return b""
+        self._problem = problem
+        if self._goes == "json":
+            self._outcome = _Outcome(ending=Failed(problem.code or problem.kind, problem.message), problem=problem)
+            return b""
+        mender = self._writer()
+        out, self._out = self._out + mender.fail(problem), b""
+        self._outcome = _outcome(mender, mender.counted, problem)
+        return out
+
+    def again(self) -> None:
+        body = decode_object(self._text())
+        if body is None or not self._hold_empty or not self.only_reasoning:
+            raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
+        mender = self._writer()
+        self._out += mender.whole(body)
+        mender.again()
+        self._data.clear()
+        self._mended = None
+
+    # -- what leaves -----------------------------------------------------------------
+
+    def _write(self, body: dict[str, Any], data: bytes) -> bytes:
+        if self._goes == "json" and self._mender is None:
+            mended = self._patched(body)
+            self._outcome = _outcome(mended, mended.usage, _problem_of(mended.ending, over=True))
+            if self._outcome.problem is not None:
+                return b""
+            return data if mended.body is body else encode(mended.body)
+        mender = self._writer()
+        out = self._out + mender.whole(body) + mender.flush()
+        self._outcome = _outcome(mender, mender.counted, _problem_of(mender.ending, over=True))
+        if self._goes != "json":
+            return out
+        if self._outcome.problem is not None:
+            return b""
+        assert self._plan.client is not None, "the mender has an encoder"
+        return encode(self._plan.client.encode_response(self._collector.events, self._plan.reply))
+
+    def _writer(self) -> Mender:
+        if self._mender is None:
+            client = self._plan.client or dialect_named("openai_chat")
+            encoder = self._encoder or (self._collector if self._goes == "json" else client.encoder(self._plan.reply))
+            goes: Framing = "ndjson" if self._goes == "ndjson" else "sse"
+            self._mender = Mender(plan=self._plan, goes=goes, encoder=encoder, hold_empty=self._hold_empty)
+        return self._mender
+
+    def _patched(self, body: dict[str, Any]) -> Mended:
+        if self._mended is None:
+            self._mended = mend_response(body, plan=self._plan)
+        return self._mended
+
+    def _text(self) -> bytes:
+        return bytes(self._data).strip().removeprefix(BYTE_ORDER_MARK)
+
+    # -- what people ask for ---------------------------------------------------------
+
+    @property
+    def only_reasoning(self) -> bool:
+        if self._mender is not None and self._outcome.ending is not None:
+            return self._mender.only_reasoning
+        if self._mended is None and (body := decode_object(self._text())) is not None:
+            self._patched(body)
+        return self._mended is not None and "empty_answer" in self._mended.repair_counts
+
+    @property
+    def complete(self) -> bool:
+        return self._outcome.ending is not None
+
+    @property
+    def message(self) -> Message:
+        return self._outcome.message
+
+    @property
+    def ending(self) -> Finished | Failed | None:
+        return self._outcome.ending
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._outcome.usage
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        return self._outcome.repair_counts
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        return self._outcome.repairs
+
+    @property
+    def reasoning_field(self) -> str | None:
+        return self._outcome.reasoning_field
+
+    @property
+    def problem(self) -> Problem | None:
+        return self._problem or self._outcome.problem
+
+
+def _outcome(source: Reading | Mender | Mended, usage: Usage | None, problem: Problem | None) -> _Outcome:
+    return _Outcome(
+        source.message, source.ending, usage, source.repair_counts, source.repairs, problem, source.reasoning_field
+    )
+
+
+# --- what went wrong --------------------------------------------------------------------------------------------
+
+
+def _told_problem(data: bytes, body: dict[str, Any] | None) -> Problem | None:
+    """What is wrong with a body that was to be an answer, though its host said 200."""
+    if body is None and data.startswith(b"{"):
+        message = "The host's answer is not whole: it is no JSON. Send the request again."
+        return Problem(status=502, kind="server", message=message, code="not_json")
+    if body is not None and not body.get("error") and ("choices" in body or "content" in body):
+        return None
+    return _read(data)
+
+
+def _problem_of(ending: Finished | Failed | None, *, over: bool) -> Problem | None:
+    """Why an answer failed; one that is over and has not ended did."""
+    if isinstance(ending, Finished) or (ending is None and not over):
+        return None
+    failed = ending or STREAM_ENDED
+    if failed.code == TransformerFailed.code:
+        return Problem(
+            status=TransformerFailed.status, kind="server", message=failed.message, code=failed.code, permanent=True
+        )
+    return _read(encode({"error": {"message": failed.message, "code": failed.code}}))
+
+
+def _read(body: bytes) -> Problem:
+    """An error under the status that it should have come with."""
+    problem = read_problem(200, body, {})
+    status = _STATUSES.get(problem.kind, 502)
+    return problem if problem.status != 502 or status == 502 else read_problem(status, body, {})
+
+
+def _too_large(limit: int) -> Problem:
+    message = f"The host's answer has more than {limit:,} bytes."
+    return Problem(status=502, kind="server", message=message, code="answer_too_large", permanent=True)

@@ -1,0 +1,504 @@
+"""The mender: bytes of a stream in, mended bytes out, of the same framing or of another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_chat.continuation import Sequel, without_ending
+from moonshim.engine.dialects.openai_chat.decode import error_in
+from moonshim.engine.dialects.protocol import Dialect, Encoder
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.plan import Plan, Tools, plan_for
+from moonshim.engine.response.chunk_mender import ChunkMender, Released
+from moonshim.engine.response.fast_path import ShortCrossing, ShortWay
+from moonshim.engine.response.frame_templates import Renamer
+from moonshim.engine.response.pipeline import Translator
+from moonshim.engine.values.conversation import Message, Usage
+from moonshim.engine.values.events import Failed, Finished, Repaired, failed_by
+from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.wire.json_codec import decode_object, encode
+from moonshim.engine.wire.ndjson import NdjsonFramer, render_ndjson
+from moonshim.engine.wire.sse import MAX_EVENT_BYTES, Frame, SseFramer, event_line, render_sse
+from moonshim.errors import InvalidInput, Problem
+
+__all__ = ["Framing", "Mender"]
+
+Framing: TypeAlias = Literal["sse", "ndjson"]
+_FRAMINGS: Final = ("sse", "ndjson")
+_EVENT: Final = re.compile(rb"^event: ?([^\n]*)$", re.MULTILINE)
+_DONE: Final = b"[DONE]"
+
+
+class Mender:
+    """Mends one stream while it flows. One object for each response.
+
+    With the `plan` of `prepare_request` the answer comes from the host's dialect and leaves
+    in the client's, under the name of the model that the client asked for; an event of more
+    than `limit` bytes ends it with an error. Without a plan, both sides speak Chat.
+
+    A frame that needs nothing leaves byte for byte as it came; one that needs a repair
+    keeps all its other fields. What can be decided goes out at once. With `hold_empty` the
+    ending of an answer that is only reasoning waits: see `again`.
+
+    >>> mender = Mender(model="kimi-k2.5")
+    >>> mender.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n')
+    b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n'
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Plan | None = None,
+        model: str | None = None,
+        tools: Tools | None = None,
+        tool_choice: Any = None,
+        history: Iterable[Mapping[str, Any] | Message] | None = None,
+        options: KimiOptions | None = None,
+        framing: Framing = "sse",
+        collect: bool = True,
+        goes: Framing | None = None,
+        encoder: Encoder | None = None,
+        hold_empty: bool = False,
+        limit: int = MAX_EVENT_BYTES,
+    ) -> None:
+        """`goes`: how the stream leaves, if not as it comes. `encoder`: who writes the answer anew, if it must be."""
+        for name, value in (("framing", framing), ("goes", goes or framing)):
+            if value not in _FRAMINGS:
+                raise InvalidInput(f"{name} must be 'sse' or 'ndjson', not {value!r}", field=name)
+        plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
+        self._plan, self._collect, self._comes, self._limit = plan, collect, framing, limit
+        self._client: Dialect | None = plan.client if plan.translates or encoder is not None else None
+        # Nobody reads other dialects than Chat as NDJSON.
+        chat = self._client is None or self._client.done is not None
+        self._goes: Framing = (goes or framing) if chat else "sse"
+        self._render_frame = render_sse if self._goes == "sse" else render_ndjson
+        self._hold_empty = hold_empty
+        self._held: list[Released[Frame]] = []
+        """What is kept back behind an answer of only reasoning."""
+        self._pending = b""
+        self._over = False
+        self.problem: Problem | None = None
+        """Why the answer was broken off, if it was, by `fail` or for its size: nothing comes after that."""
+        self._chunks: ChunkMender[Frame] | Translator[Frame]
+        self._short: ShortWay | ShortCrossing | None = None
+        self._renamer: Renamer | None = None
+        self._sequel: Sequel | None = None
+        if self._client is not None:
+            self._chunks = Translator(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
+            names_events = self._client.names_events
+            self._short = ShortCrossing(self._chunks, self._render_frame, names_events=names_events)
+        else:
+            self._chunks = ChunkMender(plan, collect=collect)
+            if plan.client is not None:
+                self._renamer = Renamer(plan.reply.model, self._render_frame)
+            if self._goes == framing:
+                self._short = ShortWay(self._chunks, self._render_frame)
+        self._begin()
+
+    def _begin(self) -> None:
+        """One answer of the host begins."""
+        self._framer: SseFramer | NdjsonFramer = (
+            SseFramer(self._limit) if self._comes == "sse" else NdjsonFramer(self._limit)
+        )
+        self._done = False
+        self._faults: set[str] = set()
+        self._passed = 0
+        self._ended = False
+
+    def feed(self, data: bytes) -> bytes:
+        """More bytes came; the bytes that may leave."""
+        short = self._short
+        shape = short.shape if short is not None else None
+        if (
+            short is not None
+            and shape is not None
+            and type(data) is bytes
+            and data.startswith(shape.head)
+            and data.endswith(shape.tail)
+            and self._framer.idle
+            and len(data) <= self._limit
+        ):
+            taken = short.take(shape, data)  # type: ignore[arg-type]
+            if type(taken) is bytes:
+                return taken
+            if taken is not None:
+                out = bytearray()
+                self._send(taken, out)  # type: ignore[arg-type]
+                return bytes(out)
+        data = _as_bytes(data)
+        if self.problem is not None:
+            return b""
+        out = self._out() if self._pending else bytearray()
+        for frame in self._framer.feed(data):
+            if short is None:
+                self._take(frame, out)
+            elif not self._take_at_a_glance(short, frame, out):
+                short.hand_over()
+                self._take(frame, out)
+                short.settle(calm=not self._done and self.problem is None)
+        return bytes(out)
+
+    def _take_at_a_glance(self, short: ShortWay | ShortCrossing, frame: Frame, out: bytearray) -> bool:
+        """A frame that did not come alone, or not in one piece: whether nothing more is to be done with it."""
+        shape, raw = short.shape, frame.raw
+        if shape is None or frame.fault is not None or not raw.startswith(shape.head) or not raw.endswith(shape.tail):
+            return False
+        taken = short.take(shape, raw)  # type: ignore[arg-type]
+        if type(taken) is bytes:
+            out += taken
+        elif taken is not None:
+            self._send(taken, out)  # type: ignore[arg-type]
+        return taken is not None
+
+    def whole(self, body: dict[str, Any]) -> bytes:
+        """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
+        if not isinstance(self._chunks, Translator):
+            raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
+        out = self._out()
+        self._send(self._chunks.whole(body), out)
+        return bytes(out)
+
+    def flush(self) -> bytes:
+        """The input is over; the rest. A stream that just ended gets an error event, never a `tool_calls`."""
+        out = self._out()
+        if self.problem is None:
+            self._take_rest(out)
+        if self.problem is None:
+            self._end(out)
+        self._over = True
+        return bytes(out)
+
+    def fail(self, problem: Problem) -> bytes:
+        """The host broke off, or fell silent: what was held back, open blocks closed, and the error, for the client.
+
+        Nothing comes after that. An answer that had said how it ends needs no error.
+        """
+        out = self._out()
+        if self.problem is None and not self._over:
+            self._take_rest(out)
+            if self._chunks.complete:
+                self._end(out)
+            else:
+                self._break_off(problem, out)
+        self._over = True
+        return bytes(out)
+
+    def again(self) -> None:
+        """The host was asked once more, since all that it said was reasoning: another answer of it follows.
+
+        What it said before stays, its ending is forgotten, and the client sees one answer.
+        """
+        if not (self._hold_empty and self.only_reasoning) or self._over:
+            raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
+        out = self._out()
+        self._take_rest(out)
+        if isinstance(self._chunks, Translator):
+            self._send(self._chunks.again(), out)
+            assert isinstance(self._short, ShortCrossing)
+            self._short.restart()
+        else:
+            held, self._held = self._held, []
+            for chunk in (one for released in held for one in _chunks_of(released)):
+                if (said := without_ending(chunk)) is not None:
+                    out += self._render_frame(encode(said))
+            self._sequel, self._short = self._chunks.sequel(), None
+            self._chunks = ChunkMender(self._plan, collect=self._collect, after=self._chunks)
+        self._pending = bytes(out)
+        self._begin()
+
+    @property
+    def only_reasoning(self) -> bool:
+        """Whether the answer has ended well, and said nothing but reasoning."""
+        return self._chunks.only_reasoning
+
+    @property
+    def complete(self) -> bool:
+        """Whether the host has said how its answer ends; what may still come is its usage."""
+        return self._chunks.complete
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        """What was put right, in order: the first few hundred."""
+        return list(self._chunks.log.repairs)
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        """How often each rule acted, all of them counted."""
+        return dict(self._chunks.log.counts)
+
+    @property
+    def message(self) -> Message:
+        """The assembled answer so far (of the first choice); empty with `collect=False`."""
+        return self._chunks.message(0)
+
+    def message_of(self, choice: int) -> Message:
+        """The assembled answer of another choice (`n > 1`)."""
+        return self._chunks.message(choice)
+
+    @property
+    def ending(self) -> Finished | Failed | None:
+        """How the first choice ended, once it has."""
+        return self._chunks.ending(0)
+
+    @property
+    def reasoning_field(self) -> str | None:
+        """The field in which a Chat host tells its reasoning: where it wants it back. None: none yet, or in copies."""
+        return self._chunks.reasoning_field
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The usage as the host told it."""
+        return self._chunks.usage
+
+    @property
+    def counted(self) -> Usage | None:
+        """The usage in numbers that mean the same for every host."""
+        return self._chunks.counted
+
+    # -- how it ends -----------------------------------------------------------------
+
+    def _out(self) -> bytearray:
+        """What goes out next begins with what had to wait for it."""
+        out = bytearray(self._pending)
+        self._pending = b""
+        return out
+
+    def _take_rest(self, out: bytearray) -> None:
+        """No more bytes come: what is left of the last frame."""
+        if self._short is not None:
+            self._short.hand_over()
+        for frame in self._framer.flush():
+            if not self._is_half(frame):
+                self._take(frame, out)
+        if self._short is not None:
+            self._short.settle(calm=False)
+
+    def _end(self, out: bytearray) -> None:
+        self._hold_empty = False
+        if isinstance(self._chunks, Translator):
+            self._send(self._chunks.end(), out)
+        else:
+            self._send([], out)
+            # What is no chunk may be something that both sides understand, unless we know better.
+            silent = not self._passed or self._plan.client is not None
+            if not self._done and (self._chunks.saw_chunks or silent):
+                self._send(self._chunks.end(), out)
+                if self._goes == "sse" and self._chunks.finished:
+                    if self._comes == "sse":
+                        self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
+                    out += render_sse(_DONE)
+        self._done = True
+
+    def _break_off(self, problem: Problem, out: bytearray) -> None:
+        self.problem, self._hold_empty = problem, False
+        client = self._plan.client or dialect_named("openai_chat")
+        told = client.render_problem(problem)
+        released = self._chunks.fail(replace(failed_by(problem), message=told["error"]["message"]))
+        if released and released[-1].chunks:
+            _tell(problem, told, released[-1].chunks[-1])
+        self._send(released, out)
+
+    def _is_half(self, frame: Frame) -> bool:
+        """Whether the input ended inside a chunk: half of one would break the client before it sees the error."""
+        if frame.fault is None or frame.data is None:
+            return False
+        begun = frame.data.strip()
+        half_done = begun != _DONE and _DONE.startswith(begun)
+        if not half_done and (not begun.startswith(b"{") or decode_object(frame.data) is not None):
+            return False
+        self._chunks.log.add(Repaired("cut_off_frame", frame.data.decode("utf-8", "replace")), 0)
+        return True
+
+    # -- one frame -------------------------------------------------------------------
+
+    def _take(self, frame: Frame, out: bytearray) -> None:
+        if self.problem is not None:
+            return
+        if frame.fault is not None:
+            if frame.fault not in self._faults:
+                self._faults.add(frame.fault)
+                self._chunks.log.add(Repaired("framing", frame.fault), 0)
+            if frame.fault == "oversized" and self._plan.client is not None:
+                # Half of an event is nothing, and behind the end of an answer it would be nothing, too.
+                if not self._chunks.complete:
+                    self._break_off(_too_large(self._limit), out)
+                return
+        if frame.head and self._plan.client is not None:
+            frame = self._without_id(frame)
+        data = frame.data
+        if self._done and data is not None and "after_done" not in self._faults:
+            self._faults.add("after_done")
+            self._chunks.log.add(Repaired("after_done", data[:200].decode("utf-8", "replace")), 0)
+        if isinstance(self._chunks, Translator):
+            self._translate(self._chunks, frame, out)
+        elif data is None or self._done:
+            # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
+            readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
+            if self._goes == self._comes and readable and (data is None or data.strip() != _DONE):
+                self._send(self._chunks.passing(frame), out)
+        elif data.strip() == _DONE:
+            if data != _DONE or self._goes != self._comes:
+                frame = Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
+            # Lines of JSON need no such word.
+            self._send(self._chunks.done(frame if self._goes in ("sse", self._comes) else None), out)
+            self._done = True
+        else:
+            self._patch(self._chunks, frame, data, out)
+
+    def _without_id(self, frame: Frame) -> Frame:
+        """The frame without `id:` lines: the openai package fails on any comment after one."""
+        lines = frame.head.splitlines(keepends=True)
+        kept = [line for line in lines if line.partition(b":")[0].rstrip(b"\n") != b"id"]
+        if len(kept) == len(lines):
+            return frame
+        if "id" not in self._faults:
+            self._faults.add("id")
+            self._chunks.log.add(Repaired("framing", "id"), 0)
+        head = b"".join(kept)
+        if frame.data is None:
+            return Frame(head + b"\n" if head else b"", None, head, frame.fault)
+        return Frame(render_sse(frame.data, head), frame.data, head, frame.fault)
+
+    def _patch(self, chunks: ChunkMender[Frame], frame: Frame, data: bytes, out: bytearray) -> None:
+        sent = frame
+        if self._goes != self._comes:
+            # Between the tokens of JSON a line feed is white space.
+            sent = Frame(self._render_frame(data.replace(b"\n", b" ")), data)
+        chunk: dict[str, Any] | None = decode_object(data)
+        self._passed += 1
+        if chunk is None:
+            chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
+            if self._plan.client is None:
+                self._send(chunks.passing(sent), out)
+            # Else there is a client, which would fail on it, and would not even see the error that may follow.
+            return
+        if self._plan.client is not None and "choices" not in chunk and (error := error_in(chunk)) is chunk:
+            # The shapes of older servers: OpenAI's clients raise only what stands under `error`.
+            chunk, sent = {"error": error}, Frame(self._render_frame(encode({"error": error})), data)
+        if self._sequel is not None:
+            chunk = self._sequel.joined(chunk)
+            if chunk is None:
+                return
+            data = encode(chunk)
+            sent = Frame(self._render_frame(data, frame.head), data, frame.head)
+        elif self._renamer is not None:
+            sent = self._renamer.rename(sent, chunk)
+        self._send(chunks.feed(chunk, sent), out)
+        if isinstance(self._short, ShortWay):
+            self._short.learn(frame, chunk, sent)
+
+    def _translate(self, translator: Translator[Frame], frame: Frame, out: bytearray) -> None:
+        data = frame.data
+        if data is None:
+            # A comment means the same in every dialect: that somebody is still there.
+            if frame.raw.startswith(b":") and self._goes == "sse":
+                self._send(translator.passing(frame), out)
+            return
+        if data.strip() == _DONE:
+            self._send(translator.done(None), out)
+            self._done = True
+            return
+        payload = decode_object(data)
+        if payload is None:
+            translator.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
+            return
+        found = _EVENT.search(frame.head) if frame.head else None
+        event = found[1] if found is not None else None
+        if event is not None and "type" not in payload:
+            payload = {"type": event.decode("utf-8", "replace"), **payload}
+            event = None
+        if translator.same_dialect:
+            line = event_line(payload.get("type"))
+            frame = frame if event is not None and line == b"event: %b\n" % event else self._named(frame, payload, line)
+        released = translator.feed(payload, frame)
+        if isinstance(self._short, ShortCrossing):
+            self._short.learn(frame, payload)
+        self._send(released, out)
+
+    def _named(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:
+        """The frame with its event's name and type, should it leave as it came: clients of Messages go by both."""
+        try:
+            return Frame(self._render_frame(encode(payload), head), frame.data, head)
+        except RecursionError:
+            return frame
+
+    def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
+        if self._hold_empty and isinstance(self._chunks, ChunkMender):
+            released = self._without_held(released, self._chunks)
+        elif self._held:
+            released, self._held = [*self._held, *released], []
+        for one in released:
+            if one.chunks is None:
+                if one.origin is not None:
+                    out += one.origin.raw
+                continue
+            head = one.origin.head if one.origin is not None else b""
+            for chunk in one.chunks:
+                if self._client is not None and self._client.names_events:
+                    head = event_line(chunk.get("type"))
+                try:
+                    out += self._render_frame(encode(chunk), head)
+                except RecursionError:
+                    # Nested too deep to write again: as it came is the best there is.
+                    out += one.origin.raw if one.origin is not None else b""
+                head = b""
+        if isinstance(self._chunks, Translator) and self._chunks.is_over and not self._ended:
+            self._ended = True
+            if self._client is not None and self._client.done is not None and self._goes == "sse":
+                out += render_sse(self._client.done)
+
+    def _without_held(self, released: list[Released[Frame]], chunks: ChunkMender[Frame]) -> list[Released[Frame]]:
+        """What need not wait: all, or, of an answer that was only reasoning, what is before its ending."""
+        if not chunks.only_reasoning:
+            released, self._held = [*self._held, *released], []
+            return released
+        first = 0
+        if not self._held:
+            ends = (place for place, one in enumerate(released) if any(map(_ends, _chunks_of(one))))
+            first = next(ends, len(released))
+        self._held += released[first:]
+        return released[:first]
+
+
+def _tell(problem: Problem, told: dict[str, Any], last: dict[str, Any]) -> None:
+    """The payload that a stream breaks off with says what the body of an error says, and its status."""
+    response = last.get("response")
+    if isinstance(response, dict):
+        # Responses has words of its own for an answer that broke off.
+        response["error"]["status"] = problem.status
+        return
+    error = last["error"] | {key: value for key, value in told["error"].items() if value is not None}
+    last |= told | {"error": error | {"status": problem.status}}
+    if problem.code is not None:
+        last["error"].setdefault("code", problem.code)
+
+
+def _chunks_of(released: Released[Frame]) -> list[dict[str, Any]]:
+    """The chunks that leave, read again if they leave as they came."""
+    if released.chunks is not None:
+        return released.chunks
+    data = released.origin.data if released.origin is not None else None
+    chunk = decode_object(data) if data is not None else None
+    return [] if chunk is None else [chunk]
+
+
+def _ends(chunk: dict[str, Any]) -> bool:
+    choices = chunk.get("choices")
+    return isinstance(choices, list) and any(isinstance(one, dict) and one.get("finish_reason") for one in choices)
+
+
+def _too_large(limit: int) -> Problem:
+    message = f"The host sent an event of more than {limit:,} bytes."
+    return Problem(status=502, kind="server", message=message, code="event_too_large", permanent=True)
+
+
+def _as_bytes(data: object) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise InvalidInput(f"feed takes bytes, not {type(data).__name__}", field="data")

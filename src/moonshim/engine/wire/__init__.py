@@ -1,0 +1,1 @@
+"""Bytes <-> frames and JSON values, bounded in size."""

@@ -1,0 +1,1 @@
+"""A client's request -> authenticated, within its limits, read and decoded."""

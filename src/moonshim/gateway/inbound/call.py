@@ -1,0 +1,117 @@
+"""One request of a client, as far as the routes have read it: what an exchange works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from moonshim.config import GatewayKey
+from moonshim.engine.dialects.protocol import Dialect
+from moonshim.engine.wire.json_codec import encode
+from moonshim.errors import MoonshimError
+from moonshim.gateway.client_stream import Outlet
+from moonshim.gateway.inbound.admission import LargeWork, Reservation, large_contents
+from moonshim.gateway.inbound.large_json import encode_large_json
+from moonshim.gateway.observe.record import Record
+
+__all__ = ["LARGE_BYTES", "ClientCall"]
+
+T = TypeVar("T")
+
+LARGE_BYTES: Final = 256 * 1024
+"""Above this, work on a body takes so long that other requests would notice: a thread does it."""
+
+
+class ClientCall:
+    """Who asks, what, in which dialect, and the way back. One object for each request."""
+
+    __slots__ = (
+        "_contents",
+        "body",
+        "dialect",
+        "headers",
+        "held",
+        "keeps_response",
+        "key",
+        "outlet",
+        "query",
+        "record",
+        "tenant",
+        "threads",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        *,
+        dialect: Dialect,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+        record: Record,
+        outlet: Outlet,
+        key: GatewayKey | None,
+        tenant: str,
+        held: Reservation,
+        threads: LargeWork,
+    ) -> None:
+        self.dialect = dialect
+        self.headers = headers
+        """By lower-case names."""
+        self.body: dict[str, Any] = {}
+        self.key = key
+        self.query = query
+        """What stands behind the `?`."""
+        self.record = record
+        self.outlet = outlet
+        self.tenant = tenant
+        """Whose state this request reads and writes: nobody sees another's."""
+        self.held = held
+        """The bytes that its body, and what that refers to, hold in memory."""
+        self.threads = threads
+        self._contents: list[list[Any]] = []
+        """What the results of work on a large body consist of."""
+        self.tokens = 0
+        """What the answer counts for its key."""
+        self.keeps_response = False
+        """The whole answer is to be kept, for clients that go on from it (Responses)."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether work on its body would keep other requests waiting."""
+        return self.held.size > LARGE_BYTES
+
+    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The result of work on the body: at once when that is small, in a thread when it is large."""
+        return await self.in_thread(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
+
+    async def encoded(self, value: Any) -> bytes:
+        """A value as large as the body, as JSON."""
+        return await self.in_thread(encode_large_json, value) if self.is_large else encode(value)
+
+    async def grow(self, size: int) -> None:
+        """So many bytes more belong to this request: what it refers to in the store."""
+        await self.held.grow(size)
+
+    async def in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        return await self.threads.run(self.tenant, self.held.limits, self._done, work, *args, **kwargs)
+
+    def _done(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        try:
+            result = work(*args, **kwargs)
+        except MoonshimError as error:
+            error.__context__ = None
+            raise error.with_traceback(None)  # noqa: B904  (its frames hold what the work has made so far)
+        self._contents += large_contents(result)
+        return result
+
+    def release(self) -> None:
+        """The request is over: let go of what it holds, of a large one in steps."""
+        self.body = {}
+        if self._contents:
+            self.threads.free(self._contents, then=self.held.release)
+        else:
+            self.held.release()
+
+    @property
+    def request_id(self) -> str:
+        return self.record.request_id

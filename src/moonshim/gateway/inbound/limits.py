@@ -1,0 +1,240 @@
+"""A key and its limits -> a request admitted or refused; counted in the store, so that several gateways count as one.
+
+Requests and tokens are counted in minutes by the clock. What was used in the last sixty seconds is taken as all of
+this minute and the part of the last one that is still within sixty seconds: two numbers instead of a list of times, and
+nobody gets twice the limit around the turn of a minute.
+
+When the store is away nothing is counted and nobody is refused: a gateway that cannot count should still answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable
+from math import ceil
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.config.model import GatewayKey
+from moonshim.engine.tokens import estimate_text, estimate_tokens
+from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
+from moonshim.errors import Problem, Refused
+from moonshim.gateway.memory.reasoning import key_space
+from moonshim.gateway.observe.record import Record
+from moonshim.store import Store, StoreUnavailable
+
+__all__ = ["LEASE_SECONDS", "Limiter", "Used", "tokens_of"]
+
+Counted: TypeAlias = Literal["requests", "tokens"]
+
+MINUTE: Final = 60.0
+LEASE_SECONDS: Final = 60.0
+"""How long a place is taken that nobody renews: its gateway may have died. Renew it three times as often."""
+_LOST: Final = "limits"
+
+
+class Used(Struct, frozen=True):
+    """How much of a limit is used at one moment."""
+
+    before: int
+    """In the last whole minute by the clock."""
+    now: int
+    """In this one."""
+    elapsed: float
+    """How much of this one is over, in seconds."""
+
+    def total(self) -> float:
+        return self.before * (1 - self.elapsed / MINUTE) + self.now
+
+    def seconds_until(self, fewer_than: int) -> float:
+        """Until less than this is used, if nothing is added: a client that waits so long is served.
+
+        >>> Used(before=0, now=10, elapsed=20.0).seconds_until(10)   # all of it moves out of sight in the next minute
+        46.0
+        >>> Used(before=10, now=2, elapsed=30.0).seconds_until(7)
+        6.0
+        """
+        room = fewer_than - 1
+        if self.now <= room:
+            return max(0.0, _faded(self.before, room - self.now) - self.elapsed)
+        return MINUTE - self.elapsed + _faded(self.now, room)
+
+
+def _faded(count: int, room: int) -> float:
+    """When in a minute so many of the minute before count for no more than `room`."""
+    return MINUTE * (1 - max(0, room) / count) if count > room else 0.0
+
+
+class Limiter:
+    """Keeps every key within its limits. What is refused counts for nothing, so that asking again is never punished."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        """`clock` is one that all gateways share: the wall clock."""
+        self._store = store
+        self._clock = clock
+        self._process = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
+        self._streams: dict[int, str] = {}
+        """By the identity of a request's record: how the store knows its place."""
+        self._last_minutes: dict[tuple[Counted, str], tuple[int, int]] = {}
+        """How much each key used in the last minute, which no longer changes: asked of the store once."""
+
+    async def admit(self, key: GatewayKey, request_id: str, *, record: Record) -> list[tuple[bytes, bytes]]:
+        """Count a request. Returns headers that tell how much is left; raises `Refused` (429) when nothing is."""
+        try:
+            return await self._admit(key, request_id, record)
+        except StoreUnavailable:
+            _tell_lost(record)
+            return []
+
+    async def _admit(self, key: GatewayKey, request_id: str, record: Record) -> list[tuple[bytes, bytes]]:
+        headers: list[tuple[bytes, bytes]] = []
+        if key.tokens_per_minute is not None:
+            used = await self._count("tokens", key, 0)
+            if used.total() >= key.tokens_per_minute:
+                raise _refused(key, "tokens", key.tokens_per_minute, used)
+            headers += _headers("tokens", key.tokens_per_minute, used)
+        if key.requests_per_minute is not None:
+            used = await self._count("requests", key, 1)
+            if used.total() > key.requests_per_minute:
+                used = await self._count("requests", key, -1)
+                raise _refused(key, "requests", key.requests_per_minute, used)
+            headers += _headers("requests", key.requests_per_minute, used)
+        # A place is taken last: whoever is refused before holds none. A whole answer takes one as well: its host works
+        # as long for it as for a stream.
+        if key.concurrent_streams is not None:
+            # Not by the request's id alone: clients may choose it, and one for all of them would be one place.
+            holder = self._streams[id(record)] = f"{request_id}.{self._process}.{next(self._numbers)}"
+            if not await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS):
+                del self._streams[id(record)]
+                if key.requests_per_minute is not None:
+                    await self._count("requests", key, -1)
+                raise _too_many_streams(key)
+        return headers
+
+    async def spend(self, key: GatewayKey, tokens: int, *, record: Record) -> None:
+        """Count the tokens of an answer. They are known when it is over, so that one answer may go over the limit."""
+        if key.tokens_per_minute is not None and tokens > 0:
+            try:
+                await self._count("tokens", key, tokens)
+            except StoreUnavailable:
+                _tell_lost(record)
+
+    async def renew(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
+        """An answer is still running. One that lost its place meanwhile is not cut off."""
+        holder = self._streams.get(id(record))
+        if holder is not None and key.concurrent_streams is not None:
+            try:
+                await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS)
+            except StoreUnavailable:
+                _tell_lost(record)
+
+    async def release(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
+        """A request is over. Harmless where it held no place, and when it is said twice."""
+        holder = self._streams.pop(id(record), None)
+        if holder is not None:
+            try:
+                await self._store.release(_streams(key), holder)
+            except StoreUnavailable:
+                _tell_lost(record)
+
+    async def _count(self, what: Counted, key: GatewayKey, amount: int) -> Used:
+        minute, elapsed = divmod(self._clock(), MINUTE)
+        number = int(minute)
+        now = await self._store.add(_counter(what, number, key), amount, 2 * MINUTE)
+        known = self._last_minutes.get((what, key.name))
+        if known is None or known[0] != number:
+            before = await self._store.add(_counter(what, number - 1, key), 0, MINUTE)
+            known = self._last_minutes[what, key.name] = number, before
+        return Used(before=max(0, known[1]), now=max(0, now), elapsed=elapsed)
+
+
+def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: bool) -> int:
+    """What an answer is charged: as its host counted, and by our estimate what that did not say.
+
+    `whole`: the answer came to its end. Of one that did not, what its host had counted until then is not all.
+
+    >>> asked, said = Request(model="kimi-k2.5"), Message("ai", (Text("The quick brown fox jumps."),))
+    >>> tokens_of(Usage(10, 5), asked, said, whole=True), tokens_of(None, asked, Message("ai", ()), whole=True) > 0
+    (15, True)
+    """
+    read = usage.input_tokens if usage is not None else None
+    written = usage.output_tokens if usage is not None else None
+    if read is None:
+        read = estimate_tokens(request)
+    if written is None or not whole:
+        written = max(written or 0, estimate_text("\n".join(map(_said, answer.parts))))
+    return read + written
+
+
+def _said(part: object) -> str:
+    match part:
+        case Text(text=text) | Reasoning(text=text):
+            return text
+        case ToolCall(name=name, arguments=arguments):
+            return f"{name} {arguments}"
+    return ""
+
+
+def _counter(what: Counted, minute: int, key: GatewayKey) -> str:
+    return f"limits:{_space(key)}:{what}:{minute}"
+
+
+def _streams(key: GatewayKey) -> str:
+    return f"limits:{_space(key)}:streams"
+
+
+def _space(key: GatewayKey) -> str:
+    return key_space(f"key:{key.name}")
+
+
+def _tell_lost(record: Record) -> None:
+    if _LOST not in record.lost:
+        record.lost.append(_LOST)
+
+
+def _headers(what: Counted, limit: int, used: Used) -> list[tuple[bytes, bytes]]:
+    """As OpenAI tells it; `reset` is when nothing is used any more."""
+    left = max(0, int(limit - used.total()))
+    told = {"limit": str(limit), "remaining": str(left), "reset": _duration(used.seconds_until(1))}
+    return [(f"x-ratelimit-{word}-{what}".encode(), value.encode()) for word, value in told.items()]
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(0.0), _duration(0.4), _duration(90.2)
+    ('0s', '1s', '1m31s')
+    """
+    minutes, rest = divmod(ceil(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def _refused(key: GatewayKey, what: Counted, limit: int, used: Used) -> Refused:
+    # In whole seconds, as the header tells it, and rounded up: who comes back then must not be refused again.
+    wait = max(1, ceil(used.seconds_until(limit)))
+    return Refused(
+        Problem(
+            status=429,
+            kind="rate_limit",
+            message=f"the key {key.name!r} may use {limit:,} {what} per minute, and has; try again in {wait} s",
+            code=f"{what}_per_minute",
+            retry_after=float(wait),
+        )
+    )
+
+
+def _too_many_streams(key: GatewayKey) -> Refused:
+    return Refused(
+        Problem(
+            status=429,
+            kind="rate_limit",
+            message=f"the key {key.name!r} may have {key.concurrent_streams} answers under way at once, and has; "
+            "try again when one of them is over",
+            code="concurrent_streams",
+            # Nobody knows when an answer ends: soon enough to ask, seldom enough to be no burden.
+            retry_after=2.0,
+        )
+    )

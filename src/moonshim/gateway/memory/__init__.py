@@ -1,0 +1,1 @@
+"""What outlives a request: reasoning that clients drop, and stored Responses."""

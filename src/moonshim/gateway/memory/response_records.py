@@ -1,0 +1,224 @@
+"""Responses that were answered <-> the store: each with its own items and a link to the one before it.
+
+A conversation of a hundred responses is stored once, not a hundred times: a response keeps
+what its request added and what was answered. It also keeps the names of the nearest
+responses before it, so that a chain is read in steps of so many, not one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from moonshim.engine.wire.json_codec import decode_object
+from moonshim.gateway.inbound.call import LARGE_BYTES
+from moonshim.gateway.inbound.large_json import TooManyValues, encode_large_json, parse_large_json
+from moonshim.gateway.memory.reasoning import key_space
+from moonshim.store import Store
+
+__all__ = [
+    "HERE",
+    "LARGEST_INPUT",
+    "LINKS",
+    "LONGEST_CHAIN",
+    "BodyWork",
+    "ChainBroken",
+    "ChainTooLong",
+    "KeptResponses",
+    "Turn",
+    "response_of",
+]
+
+T = TypeVar("T")
+
+LONGEST_CHAIN: Final = 2000
+LARGEST_INPUT: Final = 64 * 1024 * 1024
+"""Bytes: what the largest request may have, unless somebody says otherwise."""
+_LARGEST: Final = 32 * 1024 * 1024
+MOST_ITEMS: Final = 200_000
+"""In a whole chain: small items cost far more memory than bytes."""
+_MOST_VALUES: Final = 2_000_000
+"""JSON values in one response: an item that was sent with three is kept with its type, identifier and status."""
+LINKS: Final = 64
+"""How many of the responses before it a response names."""
+_ID: Final = re.compile(r"resp_[a-zA-Z0-9_-]{1,250}")
+_ITEM: Final = re.compile(r"[a-z]+_([a-zA-Z0-9_-]{1,250})_i?[0-9]{1,9}")
+
+
+class Turn(Struct, frozen=True, array_like=True):
+    """What one response added to its conversation."""
+
+    input: list[dict[str, Any]]
+    output: list[dict[str, Any]]
+    before: list[str]
+    """The responses that it goes on from, nearest first, as many as are told."""
+
+    def items(self) -> Iterable[dict[str, Any]]:
+        """All that can be referred to."""
+        return self.input + self.output
+
+
+class ChainBroken(Exception):
+    """A response that others go on from is not there: deleted, over, or never kept."""
+
+
+class ChainTooLong(Exception):
+    """More responses, or more bytes, than one request may have."""
+
+
+_TURN: Final = msgspec.json.Decoder(Turn)
+
+
+def response_of(item_id: str) -> str | None:
+    """The response that an item belongs to, by the identifier that we gave it.
+
+    >>> response_of("rs_chatcmpl-1_a_0"), response_of("msg_7f_i3"), response_of("something")
+    ('resp_chatcmpl-1_a', 'resp_7f', None)
+    """
+    found = _ITEM.fullmatch(item_id)
+    return None if found is None else f"resp_{found[1]}"
+
+
+class BodyWork(Protocol):
+    """Where the work on what a request refers to is done, within the limits of the request."""
+
+    async def grow(self, size: int) -> None:
+        """Reserve memory for so many bytes more."""
+
+    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """The result of work that takes as long as the request is large."""
+
+
+class _Here:
+    """No limits, no threads."""
+
+    async def grow(self, size: int) -> None:
+        pass
+
+    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        return work(*args, **kwargs)
+
+
+HERE: Final[BodyWork] = _Here()
+
+
+class KeptResponses:
+    """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`.
+
+    What cannot be read (another version has kept it, or nobody knows what it is) is not there.
+    """
+
+    def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
+        self._store = store
+        self._ttl = ttl
+        self._limit = limit
+        """How many bytes may be read for one request."""
+
+    async def put(
+        self,
+        tenant: str,
+        id: str,
+        turn: Turn,
+        about: dict[str, Any],
+        rests_on: Sequence[str] = (),
+        work: BodyWork = HERE,
+    ) -> bool:
+        """Keep a response, and those that it rests on for as long. False: it is too large, or has no own name."""
+        if _ID.fullmatch(id) is None or id in rests_on:
+            return False
+        space = key_space(tenant)
+        said = await work.worked(encode_large_json, [turn.input, turn.output, turn.before], msgspec.json.encode)
+        answered = msgspec.json.encode(about)
+        if len(said) + len(answered) > _LARGEST:
+            return False
+        await asyncio.gather(
+            self._store.put(_turn_key(space, id), said, self._ttl),
+            self._store.put(_about_key(space, id), answered, self._ttl),
+            self._store.touch([_turn_key(space, one) for one in rests_on], self._ttl),
+        )
+        return True
+
+    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> tuple[Turn, dict[str, Any]] | None:
+        """A response: its own items, and everything else that was said of it."""
+        if _ID.fullmatch(id) is None:
+            return None
+        space = key_space(tenant)
+        said, answered = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
+        await work.grow(len(said or b"") + len(answered or b""))
+        turn, about = await work.worked(_turn, said), decode_object(answered or b"")
+        return None if turn is None or about is None else (turn, about)
+
+    async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, Turn]:
+        """Those of some responses that are there."""
+        names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
+        turns, size = dict[str, Turn](), 0
+        if len(names) > LONGEST_CHAIN:
+            raise ChainTooLong
+        for start in range(0, len(names), LINKS):
+            asked = names[start : start + LINKS]
+            found = await self._store.get_many([_turn_key(space, id) for id in asked])
+            added = sum(map(len, filter(None, found)))
+            size += added
+            if size > self._limit:
+                raise ChainTooLong
+            await work.grow(added)
+            read = zip(asked, await work.worked(_turns, found), strict=True)
+            turns |= {id: turn for id, turn in read if turn is not None}
+        return turns
+
+    async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, Turn]:
+        """A response and all that it goes on from, the newest first."""
+        space, chain, size, items = key_space(tenant), dict[str, Turn](), 0, 0
+        asked = [id] if _ID.fullmatch(id) is not None else []
+        if not asked:
+            raise ChainBroken
+        while asked:
+            found = await self._store.get_many([_turn_key(space, one) for one in asked])
+            added = sum(map(len, filter(None, found)))
+            size += added
+            if len(chain) + len(found) > LONGEST_CHAIN or size > self._limit:
+                raise ChainTooLong
+            await work.grow(added)
+            for one, turn in zip(asked, await work.worked(_turns, found), strict=True):
+                if turn is None or one in chain:
+                    raise ChainBroken
+                chain[one] = turn
+                items += len(turn.input) + len(turn.output)
+            if items > MOST_ITEMS:
+                raise ChainTooLong
+            asked = chain[asked[-1]].before
+        return chain
+
+    async def delete(self, tenant: str, id: str) -> bool:
+        if _ID.fullmatch(id) is None:
+            return False
+        space = key_space(tenant)
+        gone = await asyncio.gather(self._store.delete(_turn_key(space, id)), self._store.delete(_about_key(space, id)))
+        return any(gone)
+
+
+def _turns(found: Sequence[bytes | None]) -> list[Turn | None]:
+    return list(map(_turn, found))
+
+
+def _turn(said: bytes | None) -> Turn | None:
+    try:
+        if said is None or len(said) <= LARGE_BYTES:
+            return None if said is None else _TURN.decode(said)
+        # The lists are what this program wrote; checking all of them again would take the time that this saves.
+        return Turn(*parse_large_json([said], _MOST_VALUES))
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
+        return None
+
+
+def _turn_key(space: str, id: str) -> str:
+    return f"turn:{space}:{id}"
+
+
+def _about_key(space: str, id: str) -> str:
+    return f"response:{space}:{id}"

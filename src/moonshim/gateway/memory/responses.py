@@ -1,0 +1,342 @@
+"""What a Responses client refers to -> what was said, and answers -> what can be referred to later."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from moonshim.engine.dialects.openai_responses import continued, resolve_references, said_items
+from moonshim.engine.dialects.openai_responses.request import CONTINUES
+from moonshim.engine.wire.json_codec import encode
+from moonshim.errors import Refused
+from moonshim.gateway.memory.response_errors import (
+    refused,
+    refused_conversation,
+    refused_for_now,
+    refused_response,
+    refused_size,
+    shown,
+)
+from moonshim.gateway.memory.response_records import (
+    HERE,
+    LARGEST_INPUT,
+    LINKS,
+    LONGEST_CHAIN,
+    BodyWork,
+    ChainBroken,
+    ChainTooLong,
+    KeptResponses,
+    Turn,
+    response_of,
+)
+from moonshim.gateway.observe.record import Record
+from moonshim.store import Store, StoreUnavailable
+
+__all__ = ["ResponsesState"]
+
+Json: TypeAlias = dict[str, Any]
+Order: TypeAlias = Literal["asc", "desc"]
+
+_REFERENCE: Final = "item_reference"
+_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+"""What the identifiers of items begin with; the others with `item`."""
+_MOST_LISTED: Final = 100
+
+
+class ResponsesState:
+    """What was answered, as long as it is kept. No tenant meets what is another's.
+
+    No request becomes larger than `limit` bytes by what it goes on from and refers to, however
+    often it names an item: its size is counted before it is made.
+
+    A request that cannot do without the store is refused when the store is down; one whose
+    answer cannot be kept is answered, and `record.lost` says `responses`.
+    """
+
+    def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
+        self._kept = KeptResponses(store, ttl, limit)
+        self._limit = limit
+
+    # --- a request ---------------------------------------------------------------------------------------------
+
+    async def resolve(self, tenant: str, body: Json, record: Record, work: BodyWork = HERE) -> Json:
+        """The body that says everything itself: the items before it, and those that it only names.
+
+        `instructions` of earlier requests are not carried over, as in OpenAI's API.
+        References to thoughts that nobody knows stay; they are left out later, and told.
+        """
+        body = {key: value for key, value in body.items() if key != CONTINUES}
+        previous, named = body.get("previous_response_id"), await work.worked(_references, body.get("input"))
+        if body.get("conversation") is not None:
+            raise refused_conversation(body["conversation"], both=previous is not None)
+        if previous is None and not named:
+            return body
+        if previous is not None and not isinstance(previous, str):
+            raise refused("previous_response_id must be a string.", param="previous_response_id")
+        try:
+            chain = {} if previous is None else await self._chain(tenant, previous, work)
+            turns = await self._with_named(tenant, chain, named, work)
+        except StoreUnavailable:
+            record.lost.append("responses")
+            if previous is None and all(id.startswith("rs_") for id in named):
+                return body
+            raise refused_for_now() from None
+        except ChainTooLong:
+            raise refused_size(self._limit) from None
+        return await work.worked(_resolved_body, body, chain, turns, self._limit)
+
+    async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, Turn]:
+        try:
+            return await self._kept.chain(tenant, previous, work)
+        except ChainBroken:
+            raise refused(
+                f"Previous response with id {shown(previous)} not found.",
+                param="previous_response_id",
+                code="previous_response_not_found",
+            ) from None
+        except ChainTooLong:
+            raise refused(
+                f"This conversation is too long to go on from: more than {LONGEST_CHAIN} responses, or too many bytes."
+                " Compact it, or send what matters of it as input.",
+                param="previous_response_id",
+            ) from None
+
+    async def _with_named(
+        self, tenant: str, chain: dict[str, Turn], named: Iterable[str], work: BodyWork
+    ) -> dict[str, Turn]:
+        """The chain, and the responses that items are named from: by the request, or by those before it."""
+        more = await work.worked(_missing, chain, named)
+        return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
+
+    # --- an answer ---------------------------------------------------------------------------------------------
+
+    async def keep(self, tenant: str, body: Json, response: Json, record: Record, work: BodyWork = HERE) -> None:
+        """Keep the answer to a body that was resolved, unless its client wants nothing kept."""
+        id, output = response.get("id"), response.get("output")
+        if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
+            return
+        rests_on = (body.get(CONTINUES) or {}).get("rests_on", ())
+        about = {key: value for key, value in response.items() if key != "output"}
+        try:
+            turn = await work.worked(_turn, body, id, output)
+            kept = await self._kept.put(tenant, id, turn, about, rests_on, work)
+        except (Refused, StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+            kept = False
+        if not kept:
+            record.lost.append("responses")
+
+    # --- what a client asks for by name ------------------------------------------------------------------------
+
+    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> Json:
+        """The response object as it was answered."""
+        turn, about = await self._found(tenant, id, work)
+        return {**about, "output": turn.output}
+
+    async def delete(self, tenant: str, id: str) -> Json:
+        try:
+            gone = await self._kept.delete(tenant, id)
+        except StoreUnavailable:
+            raise refused_for_now() from None
+        if not gone:
+            raise refused_response(id)
+        return {"id": id, "object": "response", "deleted": True}
+
+    async def input_items(
+        self,
+        tenant: str,
+        id: str,
+        *,
+        limit: int = 20,
+        order: Order = "desc",
+        after: str | None = None,
+        work: BodyWork = HERE,
+    ) -> Json:
+        """The items that a response was made from, those of the responses before it too, a page at a time.
+
+        What was referred to again and again is listed once.
+        """
+        if not 1 <= limit <= _MOST_LISTED:
+            raise refused(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
+        turn, _ = await self._found(tenant, id, work)
+        try:
+            chain = await self._kept.chain(tenant, turn.before[0], work) if turn.before else {}
+            turns = await self._with_named(tenant, {id: turn, **chain}, (), work)
+        except StoreUnavailable:
+            raise refused_for_now() from None
+        except (ChainBroken, ChainTooLong):  # then what is known
+            chain, turns = {}, {id: turn}
+        items = await work.worked(_listed_items, turn, chain, turns)
+        if order == "desc":
+            items.reverse()
+        start = 0
+        if after is not None:
+            start = next((place + 1 for place, item in enumerate(items) if item.get("id") == after), len(items))
+        page = [_listed(item) for item in items[start : start + limit]]
+        return {
+            "object": "list",
+            "data": page,
+            "first_id": page[0].get("id") if page else None,
+            "last_id": page[-1].get("id") if page else None,
+            "has_more": start + limit < len(items),
+        }
+
+    async def _found(self, tenant: str, id: str, work: BodyWork) -> tuple[Turn, Json]:
+        try:
+            found = await self._kept.get(tenant, id, work)
+        except StoreUnavailable:
+            raise refused_for_now() from None
+        if found is None:
+            raise refused_response(id)
+        return found
+
+
+def _missing(chain: Mapping[str, Turn], named: Iterable[str]) -> list[str]:
+    """The responses outside a chain that items are named from."""
+    wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
+    wanted |= {response_of(id) for id in named}
+    return [id for id in wanted if id is not None and id not in chain]
+
+
+def _turn(body: Json, id: str, output: list[Json]) -> Turn:
+    """What a response adds to the conversation that its request continues."""
+    beside = body.get(CONTINUES) or {}
+    given = body.get("input")
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    own = [] if not isinstance(items, list) else items[len(items) - beside.get("own", len(items)) :]
+    for place, named in beside.get("references", {}).items():
+        own[int(place)] = {"type": _REFERENCE, "id": named}  # what is kept once is enough
+    return Turn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
+
+
+def _resolved_body(body: Json, chain: dict[str, Turn], turns: dict[str, Turn], limit: int) -> Json:
+    """The body with everything that it refers to in it."""
+    known = _known(turns)
+    _check_known(_references(body.get("input")), known)
+    before, given = _unresolved(chain), body.get("input")
+    if not _fits(itertools.chain(before, given if isinstance(given, list) else (given,)), known, limit):
+        raise refused_size(limit)
+    whole = resolve_references(body, known.get)
+    given = whole.get("input")
+    return continued(
+        whole,
+        _resolved(before, known),
+        own=len(given) if isinstance(given, list) else int(isinstance(given, str)),
+        references={str(place): id for place, id in _places(body.get("input"))},
+        chain=list(chain),
+        rests_on=list(turns),
+    )
+
+
+# --- items ------------------------------------------------------------------------------------------------------
+
+
+def _named_by(item: Any) -> str | None:
+    """The item that a reference stands for; None for what is no reference."""
+    if not isinstance(item, dict) or not isinstance(id := item.get("id"), str):
+        return None
+    return id if item.get("type") == _REFERENCE or (item.get("type") is None and "role" not in item) else None
+
+
+def _places(items: Any) -> list[tuple[int, str]]:
+    """Where references stand, and to what."""
+    named = enumerate(map(_named_by, items if isinstance(items, list) else ()))
+    return [(place, id) for place, id in named if id is not None]
+
+
+def _references(items: Any) -> list[str]:
+    return [id for _, id in _places(items)]
+
+
+def _known(turns: Mapping[str, Turn]) -> dict[str, Json]:
+    return {
+        item["id"]: item
+        for turn in turns.values()
+        for item in turn.items()
+        if isinstance(item.get("id"), str) and item.get("type") != _REFERENCE
+    }
+
+
+def _check_known(named: Iterable[str], known: Mapping[str, Json]) -> None:
+    """An item that is said or called, and that nobody knows, is a 404."""
+    for id in named:
+        if id not in known and not id.startswith("rs_"):
+            raise refused(
+                f"Item with id {shown(id)} not found. Items are not persisted when `store` is set to false. Try again"
+                " with `store` set to true, or remove this item from your input.",
+                status=404,
+                param="input",
+            )
+
+
+def _unresolved(chain: Mapping[str, Turn]) -> list[Json]:
+    """All that was said in a chain (the newest first), in the order in which it was said, as it is kept."""
+    return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *said_items(turn.output))]
+
+
+def _resolved(items: list[Json], known: Mapping[str, Json]) -> list[Json]:
+    resolved: list[Json] = resolve_references({"input": items}, known.get)["input"]
+    return resolved
+
+
+def _fits(items: Iterable[Any], known: Mapping[str, Json], limit: int) -> bool:
+    """Whether items have at most so many bytes once their references are resolved; an item is measured once."""
+    sizes, size = dict[str, int](), 0
+    for item in items:
+        id = _named_by(item)
+        if id is None or id not in known:
+            size += _size(item)
+        else:
+            if id not in sizes:
+                sizes[id] = _size(known[id])
+            size += sizes[id]
+        if size > limit:
+            return False
+    return True
+
+
+def _size(item: Any) -> int:
+    try:
+        return len(encode(item))
+    except RecursionError:
+        raise refused("input is nested too deeply.", param="input") from None
+
+
+def _listed_items(turn: Turn, chain: Mapping[str, Turn], turns: Mapping[str, Turn]) -> list[Json]:
+    return _each_once(_resolved([*_unresolved(chain), *turn.input], _known(turns)))
+
+
+def _each_once(items: Sequence[Json]) -> list[Json]:
+    """A page goes on behind an identifier, so each may stand in a list only once."""
+    listed, seen = list[Json](), set[str]()
+    for item in items:
+        id = item.get("id")
+        if isinstance(id, str):
+            if id in seen:
+                continue
+            seen.add(id)
+        listed.append(item)
+    return listed
+
+
+def _listed(item: Json) -> Json:
+    """As clients read it: text that was sent as a string is listed as a part, whatever it was sent as."""
+    text = item.get("content")
+    if not isinstance(text, str) or item.get("type", "message") != "message":
+        return item
+    if item.get("role") == "assistant":
+        return item | {"content": [{"type": "output_text", "text": text, "annotations": []}]}
+    return item | {"content": [{"type": "input_text", "text": text}]}
+
+
+def _with_ids(items: list[Any], response_id: str) -> list[Any]:
+    """Items by which they can be referred to: those without an identifier get one that says where they are kept."""
+    tail = response_id.removeprefix("resp_")
+    return [
+        {"type": "message", **item, "id": f"{_PREFIXES.get(item.get('type', 'message'), 'item')}_{tail}_i{place}"}
+        if isinstance(item, dict) and item.get("id") is None
+        else item
+        for place, item in enumerate(items)
+    ]

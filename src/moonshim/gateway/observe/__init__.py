@@ -1,0 +1,1 @@
+"""What happens in the gateway -> logs, metrics and stream logs."""

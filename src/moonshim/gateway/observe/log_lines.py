@@ -1,0 +1,188 @@
+"""A finished request of the gateway -> the fields of its log line, and these -> the line that a person reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moonshim.gateway.observe.record import Record
+from moonshim.http_server import log_lines as plain_lines
+from moonshim.http_server.log_lines import painter, safe, seconds_shown
+
+__all__ = ["REQUEST", "WORDS", "fields_of", "human_line"]
+
+REQUEST: Final = "request"
+"""The name of the event that a finished request is."""
+
+WORDS: Final = {
+    "marker_call": "markers",
+    "stray_marker": "markers",
+    "unreadable_call": "markers",
+    "bare_call": "markers",
+    "id_missing": "ids",
+    "id_invalid": "ids",
+    "id_repeated": "ids",
+    "id_normalized": "ids",
+    "tool_name": "names",
+    "tool_name_inferred": "names",
+    "undeclared_tool": "undeclared",
+    "tool_delta": "deltas",
+    "tool_index": "deltas",
+    "duplicate_call": "twins",
+    "call_field": "arguments",
+    "value_as_string": "arguments",
+    "unreadable_argument": "arguments",
+    "python_value_missing": "arguments",
+    "python_key_without_value": "arguments",
+    "k3_untagged_json": "arguments",
+    "k3_argument_without_key": "arguments",
+    "k3_value_as_string": "arguments",
+    "arguments_empty": "arguments",
+    "arguments_leading_empty": "arguments",
+    "arguments_leading_null": "arguments",
+    "arguments_leading_junk": "arguments",
+    "arguments_doubled": "arguments",
+    "arguments_trailing": "arguments",
+    "arguments_stringified": "arguments",
+    "arguments_control_character": "arguments",
+    "arguments_invalid_escape": "arguments",
+    "arguments_lone_surrogate": "arguments",
+    "arguments_trailing_comma": "arguments",
+    "arguments_python_literal": "arguments",
+    "arguments_single_quotes": "arguments",
+    "arguments_cumulative": "arguments",
+    "arguments_schema": "arguments",
+    "arguments_unclosed": "arguments",
+    "arguments_invalid": "invalid arguments",
+    "arguments_unfinished": "cut arguments",
+    "arguments_truncated": "cut arguments",
+    "finish_reason": "finish",
+    "role_missing": "deltas",
+    "role_repeated": "deltas",
+    "choices_missing": "deltas",
+    "choice_shape": "deltas",
+    "error_shape": "framing",
+    "event_repeated": "framing",
+    "input_repeated": "arguments",
+    "input_conflict": "arguments",
+    "input_joined": "arguments",
+    "failed": "failed",
+    "empty_answer": "empty",
+    "channel_by_tags": "thoughts",
+    "reasoning_conflict": "thoughts",
+    "signature_dropped": "thoughts",
+    "usage_moved": "usage",
+    "usage_repeated": "usage",
+    "lone_surrogate": "characters",
+    "buffer_limit": "limit",
+    "framing": "framing",
+    "cut_off_frame": "framing",
+    "missing_done": "framing",
+    "after_done": "framing",
+    "not_json": "unread",
+    "not_a_chunk": "unread",
+    "not_said": "unsaid",
+}
+"""What a person calls the repairs of `docs/repairs.md`: several rules share a word, so that the line stays short."""
+
+_ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
+
+
+def fields_of(record: Record) -> dict[str, Any]:
+    """What the log says of a request; what is not known is not there.
+
+    >>> record = Record(request_id="r1", path="/v1/messages", dialect="anthropic", status=200, seconds=3.21875)
+    >>> fields_of(record)["seconds"], "model" in fields_of(record)
+    (3.219, False)
+    """
+    said = {
+        "request_id": record.request_id,
+        "client": record.client,
+        "key": record.key,
+        "path": record.path,
+        "dialect": record.dialect,
+        "asked_model": record.asked_model,
+        "provider": record.provider,
+        "model": record.model,
+        "streamed": record.streamed,
+        "status": record.status,
+        "outcome": record.outcome,
+        "error": record.error,
+        "attempts": record.attempts,
+        "first_token_seconds": None if record.first_byte_seconds is None else round(record.first_byte_seconds, 4),
+        "seconds": round(record.seconds, 4) if record.seconds < 1 else round(record.seconds, 3),
+        "input_tokens": record.input_tokens,
+        "output_tokens": record.output_tokens,
+        "cached_tokens": record.cached_tokens,
+        "repairs": record.repairs,
+        "changes": record.changes,
+        "lost": record.lost,
+    }
+    # A number, and a `False`, says something; an empty text, list or table does not.
+    return {name: value for name, value in said.items() if value or name in _ALWAYS or isinstance(value, (int, float))}
+
+
+def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
+    """One line for a person: a request in the form that the README shows, everything else as everywhere.
+
+    >>> human_line({"event": "request", "client": "curl", "model": "k3", "status": 200, "seconds": 1.5}, colour=False)
+    'curl → k3 200 1.5s'
+    """
+    if fields.get("event") != REQUEST:
+        return plain_lines.human_line(fields, colour=colour)
+    return _request_line(fields, painter(colour))
+
+
+def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
+    status, provider = fields.get("status", 0), fields.get("provider")
+    model = fields.get("model") or fields.get("asked_model") or fields.get("path", "")
+    where = f"{provider}/{model}" if provider else str(model)
+    shade = "green" if 200 <= status < 400 else "yellow" if 400 <= status < 500 else "red"
+    parts = [
+        safe(f"{fields.get('client')} → {where}"),
+        paint(shade, str(status)),
+        seconds_shown(fields.get("seconds", 0)),
+    ]
+    tokens, output = fields.get("input_tokens"), fields.get("output_tokens")
+    if tokens is not None or output is not None:
+        parts.append(f"{_short(tokens)}/{_short(output)} tok")
+    if tokens and (cached := fields.get("cached_tokens")) is not None:
+        parts.append(f"cache {round(100 * cached / tokens)}%")
+    line = " ".join(parts)
+    for shade, note in _notes(fields):
+        line += f" · {paint(shade, safe(note))}"
+    return line
+
+
+def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was out of the ordinary, each with its colour."""
+    notes: list[tuple[str, str]] = []
+    if fields.get("attempts", 0) > 1:
+        notes.append(("yellow", f"{fields['attempts']} attempts"))
+    if fields.get("outcome") == "client_gone":
+        notes.append(("dim", "client gone"))
+    if repairs := fields.get("repairs"):
+        words: Counter[str] = Counter()
+        for rule, count in repairs.items():
+            words[WORDS.get(rule, rule)] += count
+        notes.append(("yellow", "mended: " + " ".join(f"{word}×{count}" for word, count in words.items())))
+    if lost := fields.get("lost"):
+        notes.append(("red", "store down: " + " ".join(lost)))
+    if error := fields.get("error"):
+        notes.append(("red", str(error)))
+    return notes
+
+
+def _short(number: int | None) -> str:
+    """
+    >>> [_short(value) for value in (None, 830, 1234, 12_345, 999_999, 1_234_567)]
+    ['?', '830', '1.2k', '12k', '1.0M', '1.2M']
+    """
+    if number is None:
+        return "?"
+    for unit, name in ((1_000_000, "M"), (1000, "k")):
+        if number >= unit * 0.9995:
+            value = number / unit
+            return f"{value:.1f}{name}" if value < 9.95 else f"{value:.0f}{name}"
+    return str(number)

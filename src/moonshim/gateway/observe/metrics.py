@@ -1,0 +1,150 @@
+"""Finished requests and what happens between them -> numbers that Prometheus reads at /metrics."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, Final
+
+from moonshim.engine.formats import is_kimi_model, kimi_generation
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.record import Record
+
+__all__ = ["Metrics", "model_family"]
+
+_DURATIONS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_FIRST_BYTES: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60, 120, 600)
+_PROBES: Final = frozenset({"/", "/health", "/ready", "/metrics"})
+"""Asked for by machines, every few seconds: not what anybody wants counted as requests."""
+_NOBODY: Final = "none"
+_MOST: Final = 2**53
+"""What is more than this no float adds up, and nobody has counted."""
+
+
+class Metrics:
+    """Counts what the gateway does. `render` tells of all workers, whichever of them is asked.
+
+    With several workers each writes to a file of its own in PROMETHEUS_MULTIPROC_DIR, which the
+    supervisor names, and `render` adds them up: what a worker counted before it died still counts,
+    what it had open does not. Labels have few values each: what a client makes up is never one.
+    """
+
+    content_type: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+    def __init__(self) -> None:
+        # Loaded here, not above: it chooses between memory and files by the environment when it is imported.
+        import prometheus_client as prometheus
+
+        self._registry = registry = prometheus.CollectorRegistry()
+        self._several = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
+        if not self._several:
+            prometheus.ProcessCollector(registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Any:
+            return prometheus.Counter(f"moonshim_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str, together: Any) -> Any:
+            return prometheus.Gauge(f"moonshim_{name}", text, labels, registry=registry, multiprocess_mode=together)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Any:
+            return prometheus.Histogram(f"moonshim_{name}", text, labels, buckets=buckets, registry=registry)
+
+        self._requests = counter(
+            "requests", "Requests that are over", "dialect", "provider", "model", "status", "outcome"
+        )
+        self._seconds = histogram("request_seconds", "From request to end of answer", _DURATIONS, "dialect", "provider")
+        self._first_byte = histogram(
+            "first_byte_seconds", "From request to first byte of answer", _FIRST_BYTES, "dialect", "provider"
+        )
+        self._tokens = counter("tokens", "Tokens as hosts counted them", "provider", "model", "direction")
+        self._repairs = counter("repairs", "What was put right in answers", "rule")
+        self._changes = counter("changes", "What was sent otherwise than it came", "rule")
+        self._retries = counter("retries", "Hosts that failed before they answered", "provider")
+        self._lost = counter("store_failures", "What the store could not do", "what")
+        self._reloads = counter("reloads", "Configurations loaded again", "result")
+        self._open = gauge("requests_open", "Requests that are being answered", together="livesum")
+        self._breakers = gauge("breaker_open", "1 while a provider is left alone", "provider", together="livemax")
+        self._open.set(0)
+        self._children: dict[tuple[Any, ...], Any] = {}
+        self._failed = False
+
+    def begun(self, record: Record) -> None:
+        """A request has come; `observe` is told when it is over."""
+        if record.path not in _PROBES:
+            self._open.inc()
+
+    def observe(self, record: Record) -> None:
+        """A request is over. Never raises: what cannot be counted is left out."""
+        if record.path in _PROBES:
+            return
+        self._open.dec()
+        try:
+            self._count(record)
+        except Exception as error:  # the answer is out, and its line in the log still to come
+            if not self._failed:
+                self._failed = True
+                logs.fault(record, error)
+
+    def _count(self, record: Record) -> None:
+        provider, dialect = record.provider or _NOBODY, record.dialect
+        model = model_family(record.model or record.asked_model)
+        self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()
+        for histogram, seconds in ((self._seconds, record.seconds), (self._first_byte, record.first_byte_seconds)):
+            # A clock that was put back makes seconds that never were.
+            if seconds is not None and math.isfinite(seconds):
+                self._child(histogram, dialect, provider).observe(max(0.0, seconds))
+        for direction, tokens in (
+            ("input", record.input_tokens),
+            ("output", record.output_tokens),
+            ("cached", record.cached_tokens),
+        ):
+            if tokens and 0 < tokens <= _MOST:
+                self._child(self._tokens, provider, model, direction).inc(tokens)
+        for rule, count in record.repairs.items():
+            self._child(self._repairs, rule).inc(count)
+        for rule, count in record.changes.items():
+            self._child(self._changes, rule).inc(count)
+        for what in record.lost:
+            self._child(self._lost, what).inc()
+
+    def retried(self, provider: str) -> None:
+        """A host failed before anything of its answer was sent."""
+        self._child(self._retries, provider).inc()
+
+    def breaker(self, provider: str, *, is_open: bool) -> None:
+        self._child(self._breakers, provider).set(1 if is_open else 0)
+
+    def reloaded(self, succeeded: bool) -> None:
+        self._child(self._reloads, "loaded" if succeeded else "kept").inc()
+
+    def render(self) -> bytes:
+        """The text that Prometheus reads."""
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        if not self._several:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+        return generate_latest(together)
+
+    def _child(self, metric: Any, *labels: str) -> Any:
+        """The metric with these labels; looking it up in the library costs as much as counting does."""
+        key = (metric, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child
+
+
+def model_family(model: str) -> str:
+    """A word for the model that nobody can make up.
+
+    >>> [model_family(name) for name in ("moonshotai/Kimi-K2.5", "k3", "kimi-latest", "gpt-9", "")]
+    ['kimi-k2', 'kimi-k3', 'kimi', 'other', 'none']
+    """
+    if not model:
+        return _NOBODY
+    if generation := kimi_generation(model):
+        return f"kimi-{generation}"
+    return "kimi" if is_kimi_model(model) else "other"

@@ -1,0 +1,28 @@
+"""The headers of a client, and a key -> the headers that a host is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from moonshim.config import Provider, Secret, Target
+from moonshim.gateway.inbound.auth import client_key
+from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.outbound.response_headers import to_host
+from moonshim.http_client.headers import headers_for
+
+__all__ = ["headers_for_host", "host_headers"]
+
+
+def headers_for_host(call: ClientCall, target: Target, key: Secret | None, *, streams: bool) -> dict[str, str]:
+    """The headers of one client's request."""
+    provider = target.provider
+    if provider.passes_client_key and call.key is None and (own := client_key(call.headers)) is not None:
+        key = Secret(own)
+    accept = "text/event-stream" if streams else "application/json"
+    return host_headers(provider, key, to_host(call.headers, provider.dialect), accept=accept)
+
+
+def host_headers(provider: Provider, key: Secret | None, said: Mapping[str, str], *, accept: str) -> dict[str, str]:
+    """What somebody says, then what we say, then what the configuration says."""
+    revealed = key.reveal() if key is not None else None
+    return headers_for(provider.dialect, revealed, said, provider.headers, accept=accept)

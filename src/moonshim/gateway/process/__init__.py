@@ -1,0 +1,1 @@
+"""Settings -> the processes that serve the gateway, and their reloads."""

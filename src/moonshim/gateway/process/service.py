@@ -1,0 +1,70 @@
+"""Settings -> the gateway that is served: its configuration, its gate, its application, and what watches the file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from moonshim.config import Config, FoundConfig, Limits, config_from_environment, load_found, warnings_of
+from moonshim.config.trust import record_of_trust
+from moonshim.gateway.app import build_app
+from moonshim.gateway.observe import logs
+from moonshim.gateway.process.reload import Reloader, keys_lost, watch
+from moonshim.gateway.process.settings import ServeSettings, refusal
+from moonshim.gateway.state import Gate
+
+__all__ = ["GatewayService", "open_service"]
+
+
+async def open_service(
+    settings: ServeSettings, worker: int, *, load: Callable[[], Config] | None = None
+) -> GatewayService:
+    """What `moonshim serve` serves, in this process. `load`: where the configuration is, when it is in no file."""
+    load = load or (lambda: _load(settings))
+    config = load()
+    if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
+        config = replace(config, require_keys=True)
+        logs.event("configuration_kept", level="error", why="a worker started", problem=keys_lost(config, Config()))
+    gate = await Gate.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
+    for warning in warnings_of(config) if worker <= 1 else ():
+        logs.event("configuration_warning", level="warning", problem=warning)
+    return GatewayService(settings, gate, config, load)
+
+
+class GatewayService:
+    """A gate that is open, and its application. A change of the file reaches it within two seconds."""
+
+    def __init__(self, settings: ServeSettings, gate: Gate, config: Config, load: Callable[[], Config]) -> None:
+        self._gate = gate
+        self.app: Any = build_app(gate)
+        self.limits: Limits = config.limits
+        self._reloader = Reloader(
+            config, load, gate.reload, refuse=lambda new: refusal(new, settings), tell=gate.metrics.reloaded
+        )
+        self._watching: asyncio.Task[None] | None = None
+        if settings.config is not None:
+            trust = record_of_trust(os.environ) if settings.needs_trust else None
+            changed = watch(Path(settings.config), lambda: self._reloader.reload("the file changed"), also=trust)
+            self._watching = asyncio.create_task(changed)
+
+    def drain(self) -> None:
+        self._gate.draining = True
+
+    async def reload(self) -> None:
+        await self._reloader.reload("SIGHUP")
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._gate.close()
+
+
+def _load(settings: ServeSettings) -> Config:
+    if settings.config is not None:
+        return load_found(FoundConfig(Path(settings.config), settings.needs_trust), os.environ)
+    return config_from_environment(os.environ) or Config()

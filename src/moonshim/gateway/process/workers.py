@@ -1,0 +1,194 @@
+"""Settings -> several processes that serve one port, kept alive, told of signals, and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from moonshim.errors import MoonshimError
+from moonshim.gateway.observe import logs
+from moonshim.gateway.process.settings import ServeSettings
+from moonshim.http_server.hangup import StartingTerminal
+from moonshim.http_server.server import reachable, until_it_answers
+from moonshim.http_server.sockets import bind, free_port
+
+__all__ = ["ENVIRONMENT", "READY", "WorkerOrders", "WorkersFailed", "supervise"]
+
+ENVIRONMENT: Final = "MOONSHIM_WORKER"
+"""The variable in which a worker finds its orders."""
+METRICS_DIR: Final = "PROMETHEUS_MULTIPROC_DIR"
+READY: Final = b"ready"
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 10.0
+STEADY_SECONDS: Final = 30.0
+"""Who has run for so long was well: what ends it now is something new, and the pause begins anew."""
+_START: Final = (
+    "-P",  # without the current folder in the path of modules: files there may be somebody else's
+    "-c",
+    "import sys; sys.path.append(sys.argv[1]); from moonshim.gateway.process.worker import main; sys.exit(main())",
+    str(Path(__file__).parents[2]),
+)
+"""What Python runs in a worker. Its argument is where this package lies, which need not be installed."""
+KILL_SECONDS: Final = 5.0
+"""How long a worker may take after it was told to end at once."""
+
+
+class WorkersFailed(MoonshimError):
+    """A worker could not even start; its own line says why."""
+
+    code = "workers_failed"
+
+
+class WorkerOrders(msgspec.Struct, frozen=True):
+    """What a worker is told."""
+
+    settings: ServeSettings
+    number: int
+    """From 1 on."""
+    lifeline: int
+    """The descriptor of a socket to the supervisor: the worker says here that it serves, and ends when it closes."""
+
+
+def supervise(settings: ServeSettings, ready: Callable[[int], None]) -> int:
+    """Run the workers until a signal; the exit code. `ready` is called with the port when all of them serve."""
+    port = free_port(settings.host, settings.port)
+    # Bound and never listening: it gets no connections, and the port stays ours while workers come and go.
+    reserved = bind(settings.host, port, shared=True)
+    folder = tempfile.mkdtemp(prefix="moonshim-metrics-")
+    try:
+        supervisor = _Supervisor(msgspec.structs.replace(settings, port=port), reserved, Path(folder), ready)
+        return asyncio.run(supervisor.run())
+    finally:
+        for one in reserved:
+            one.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Supervisor:
+    """Every worker that ends before its time is started again; the whole ends when all have ended."""
+
+    def __init__(
+        self, settings: ServeSettings, reserved: list[socket.socket], metrics: Path, ready: Callable[[int], None]
+    ) -> None:
+        self._settings, self._reserved, self._metrics, self._ready = settings, reserved, metrics, ready
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._serving: dict[int, asyncio.Event] = {}
+        self._stopping = asyncio.Event()
+        self._stops = 0
+        self._failed = False
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        terminal = StartingTerminal()
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: self._stop() if terminal.is_gone() else self._tell(signal.SIGHUP)
+        )
+        numbers = range(1, self._settings.workers + 1)
+        self._serving = {number: asyncio.Event() for number in numbers}
+        announcing = asyncio.create_task(self._announce())
+        try:
+            codes = await asyncio.gather(*(self._keep(number) for number in numbers))
+        finally:
+            announcing.cancel()
+            terminal.close()
+        if self._failed:
+            raise WorkersFailed("the workers could not start; the lines above say why")
+        return max(codes)
+
+    # -- signals ---------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self._stops += 1
+        self._stopping.set()
+        self._tell(signal.SIGTERM)
+        if self._stops > 1:
+            asyncio.get_running_loop().call_later(KILL_SECONDS, self._tell, signal.SIGKILL)
+
+    def _tell(self, number: signal.Signals) -> None:
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    # -- one worker ------------------------------------------------------------------
+
+    async def _keep(self, number: int) -> int:
+        """Keep one worker alive until everything stops; the exit code of the last."""
+        pause, code = FIRST_PAUSE, 0
+        while not self._stopping.is_set():
+            began = asyncio.get_running_loop().time()
+            code = await self._run_once(number)
+            if self._stopping.is_set():
+                break
+            if not self._serving[number].is_set():
+                # It never served: a second attempt would fail in the same way.
+                self._failed = True
+                self._stop()
+                break
+            lived = asyncio.get_running_loop().time() - began
+            pause = FIRST_PAUSE if lived >= STEADY_SECONDS else pause
+            logs.event("worker_ended", level="error", worker=number, code=code, again_in_seconds=pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        return code
+
+    async def _run_once(self, number: int) -> int:
+        ours, theirs = socket.socketpair()
+        orders = WorkerOrders(self._settings, number, theirs.fileno())
+        environment = os.environ | {
+            ENVIRONMENT: msgspec.json.encode(orders).decode(),
+            METRICS_DIR: str(self._metrics),
+        }
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *_START,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                # A group of its own: Ctrl-C reaches the supervisor, which passes it on once.
+                process_group=0,
+            )
+        finally:
+            theirs.close()
+        self._running[number] = process
+        if self._stopping.is_set():  # the signal came while it was being started
+            process.terminate()
+        listening = asyncio.create_task(self._listen(ours, number))
+        try:
+            return await process.wait()
+        finally:
+            listening.cancel()
+            ours.close()
+            del self._running[number]
+            self._forget(process.pid)
+
+    async def _listen(self, ours: socket.socket, number: int) -> None:
+        ours.setblocking(False)
+        if await asyncio.get_running_loop().sock_recv(ours, 64) == READY:
+            self._serving[number].set()
+            logs.event("worker_serves", level="debug", worker=number)
+
+    def _forget(self, pid: int) -> None:
+        """What a dead worker had open is open no longer; what it counted still counts."""
+        for file in self._metrics.glob(f"gauge_live*_{pid}.db"):
+            file.unlink(missing_ok=True)
+
+    async def _announce(self) -> None:
+        for serving in self._serving.values():
+            await serving.wait()
+        host, port = reachable(self._reserved[0])
+        await until_it_answers(host, port)
+        self._ready(port)

@@ -1,0 +1,222 @@
+"""A configuration -> everything that requests share: routes to hosts, the store, keys, limits, what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from moonshim.config import Config, GatewayKey, Target
+from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.hosts.learned import LearnedCells
+from moonshim.engine.plan import Plan
+from moonshim.engine.prepare import Prepared
+from moonshim.engine.response.reply import Form, Reading
+from moonshim.engine.values.conversation import Reasoning, Text
+from moonshim.errors import Problem, Refused
+from moonshim.gateway.inbound.admission import BodyMemory, LargeWork, RefusalPace
+from moonshim.gateway.inbound.auth import KeyRing, client_key
+from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.inbound.limits import Limiter
+from moonshim.gateway.memory.reasoning import Recollections
+from moonshim.gateway.memory.responses import ResponsesState
+from moonshim.gateway.memory.secret import minting_secret
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.metrics import Metrics
+from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.stream_log import StreamLog, StreamLogs
+from moonshim.gateway.outbound.attempts import Attempt, Breakers, RetryBudget
+from moonshim.gateway.outbound.provider_keys import ProviderKeys
+from moonshim.gateway.outbound.routing import Router
+from moonshim.http_client import Upstream
+from moonshim.store import Store, open_store
+from moonshim.transformers import Chain, load_chain
+
+__all__ = ["Gate", "View"]
+
+_RENEW_SECONDS: Final = 20.0
+"""A lease of a stream lives a minute: it is renewed well before that."""
+
+
+class View:
+    """What follows from one configuration. A request keeps the one it began with, whatever is loaded meanwhile."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.router = Router(config)
+        self.keyring = KeyRing(config.keys, required=config.require_keys)
+        self.learned = LearnedCells()
+        """What hosts have shown of themselves since this configuration was loaded, by provider and model."""
+        self._passes_keys = any(provider.passes_client_key for provider in config.providers)
+        self._chains: dict[tuple[str, str], Chain] = {}
+        # A plug-in that cannot be loaded is an error of the configuration, not of a request.
+        for provider in config.providers:
+            for model in ("", *provider.models):
+                self.chain(Target(provider, model))
+
+    def tenant(self, key: GatewayKey | None, headers: Mapping[str, str]) -> str:
+        """Whose state a request reads and writes. Where clients bring keys of their own, those tell them apart."""
+        if key is not None:
+            return f"key:{key.name}"
+        own = client_key(headers) if self._passes_keys else None
+        return "local" if own is None else f"own:{blake2b(own.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+
+    def chain(self, target: Target) -> Chain:
+        """The transformers of one model at one provider."""
+        provider = target.provider
+        place = (provider.name, target.model if target.model in provider.model_transformers else "")
+        chain = self._chains.get(place)
+        if chain is None:
+            chain = self._chains[place] = load_chain(provider.uses_for(target.model), log=_logged)
+        return chain
+
+
+def _logged(level: str, name: str, fields: dict[str, Any]) -> None:
+    """What a `Log` in a chain tells."""
+    logs.event(name, level=level, **fields)
+
+
+class Gate:
+    """All that requests share, made once for a process. `view` is what a reload replaces."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        secret: bytes,
+        *,
+        bound_to_loopback: bool = True,
+        stream_logs: StreamLogs | None = None,
+    ) -> None:
+        self.view = View(config)
+        self.store, self.secret = store, secret
+        self.bound_to_loopback = bound_to_loopback
+        self.stream_logs = stream_logs
+        self.draining = False
+        """Nothing new should come: a balancer is told to look elsewhere."""
+        self.metrics = Metrics()
+        self.upstream = Upstream()
+        self.breakers = Breakers(config.retries)
+        self.retry_budget = RetryBudget(config.retries.budget)
+        self.provider_keys = ProviderKeys()
+        self.limiter = Limiter(store)
+        self.body_memory = BodyMemory()
+        self.large_work = LargeWork()
+        self._refusals = RefusalPace()
+        self.recollections = Recollections(store, config.remember_seconds)
+        self.responses = ResponsesState(store, config.remember_seconds)
+        self.random: Callable[[], float] = random.random
+        self._left_alone: set[str] = set()
+        self._noted: set[str] = set()
+
+    @classmethod
+    async def open(
+        cls, config: Config, *, bound_to_loopback: bool = True, log_dir: str | None = None, worker: int = 0
+    ) -> Gate:
+        """Connect to the store, and make the rest."""
+        store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
+        secret = await minting_secret(store, config)
+        logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
+        return cls(config, store, secret, bound_to_loopback=bound_to_loopback, stream_logs=logs)
+
+    def reload(self, config: Config) -> None:
+        """Requests that begin from now on see this configuration; those that run keep theirs.
+
+        The store and the address stay what they are until a restart.
+        """
+        self.view = View(config)
+        self.breakers.settings = config.retries
+
+    async def close(self) -> None:
+        await self.upstream.close()
+        await self.store.close()
+        self.large_work.close()
+        if self.stream_logs is not None:
+            self.stream_logs.close()
+
+    def clock(self) -> float:
+        """Seconds that only go forward."""
+        return asyncio.get_running_loop().time()
+
+    def tell_breaker(self, provider: str) -> None:
+        """Count whether a provider is left alone, where that has changed."""
+        is_open = self.breakers.is_open(provider, self.clock())
+        if is_open != (provider in self._left_alone):
+            self._left_alone ^= {provider}
+            self.metrics.breaker(provider, is_open=is_open)
+
+    def failed_attempt(self, record: Record, attempt: Attempt, problem: Problem) -> None:
+        """A host failed before anything of its answer was sent: people want to know why the next one was asked."""
+        provider = attempt.target.provider.name
+        self.metrics.retried(provider)
+        logs.event(
+            "attempt_failed",
+            request_id=record.request_id,
+            provider=provider,
+            model=attempt.target.model,
+            attempt=attempt.number,
+            status=problem.status,
+            problem=problem.in_short,
+        )
+
+    def looks_for_markers(self, target: Target, plan: Plan) -> bool:
+        """Whether its chain leaves calls as text, and no log line has said so yet."""
+        options, noted = plan.options, target.provider.name in self._noted
+        return not options.manual_tool_parsing and not noted and is_kimi_model(target.model)
+
+    def note_unread_markers(self, target: Target, plan: Plan, reading: Reading) -> None:
+        """Once for each provider: its chain leaves calls as text, and that is rarely what people meant."""
+        if not self.looks_for_markers(target, plan):
+            return
+        tokens = plan.options.tool_tokens
+        spoken = [part.text for part in reading.message.parts if isinstance(part, Text | Reasoning)]
+        if any(tokens.call_begin in text or tokens.section_begin in text for text in spoken):
+            self._noted.add(target.provider.name)
+            logs.event(
+                "markers_left_as_text",
+                level="warning",
+                provider=target.provider.name,
+                problem="a call came as markers, and its Kimi transformer has manualToolParsing off",
+            )
+
+    def stream_log(
+        self, record: Record, prepared: Prepared, comes: Form, goes: Form, secrets: tuple[str, ...]
+    ) -> StreamLog | None:
+        """Where the raw answer of a host is written, if anywhere."""
+        logs = self.stream_logs
+        return None if logs is None else logs.open(record, prepared, comes=comes, goes=goes, secrets=secrets)
+
+    def admitted(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
+        """Within the limits of its key, for as long as the request runs."""
+        return nullcontext() if call.key is None else self._limited(call, call.key)
+
+    @asynccontextmanager
+    async def _limited(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
+        record = call.record
+        # Every request has its place, streamed or not: either keeps a host busy.
+        try:
+            call.outlet.always += await self.limiter.admit(key, call.request_id, record=record)
+        except Refused:
+            await self._refusals.wait(call.tenant)
+            raise
+        renewing = None
+        if key.concurrent_streams is not None:
+            renewing = asyncio.create_task(self._renew(call))
+        try:
+            yield
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+            # Also when the client is gone and this task is being cancelled: places must not stay taken.
+            await self.limiter.release(key, call.request_id, record=record)
+            await self.limiter.spend(key, call.tokens, record=record)
+
+    async def _renew(self, call: ClientCall) -> None:
+        assert call.key is not None
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            await self.limiter.renew(call.key, call.request_id, record=call.record)

@@ -1,0 +1,123 @@
+"""Whatever the HTTP client raises -> an `UpstreamError` that a person can act on, with no secret in it.
+
+Messages name host and port only. The exceptions of the client hold whole requests, keys included, so none of them
+is kept as a cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp
+
+from moonshim.errors import TooManyOpenFiles, UpstreamBroke, UpstreamError, UpstreamUnreachable
+from moonshim.http_client.request import Call, origin_of
+
+__all__ = ["FAILURES", "broke", "lost_at_once", "unreachable"]
+
+FAILURES: Final = (aiohttp.ClientError, OSError, RuntimeError, ValueError, EOFError)
+"""What opening and reading can raise when the host, the network or the address is at fault."""
+
+_NOT_TRUSTED: Final = "name the file of the right certificates (`ca_bundle` of the provider, or SSL_CERT_FILE)"
+
+
+def unreachable(error: BaseException, call: Call, proxy: str | None) -> UpstreamError:
+    """Why there was no answer."""
+    if _out_of_descriptors(error):
+        return TooManyOpenFiles(f"no connection to {origin_of(call.url)}: this process has too many open files")
+    for kind, tell in _TELLING:
+        if isinstance(error, kind):
+            return UpstreamUnreachable(tell(error, origin_of(call.url), origin_of(proxy) if proxy else ""))
+    return UpstreamUnreachable(f"{origin_of(call.url)} could not be asked ({type(error).__name__})")
+
+
+def broke(error: BaseException, call: Call) -> UpstreamBroke:
+    """Why an answer that had begun did not come to its end."""
+    origin = origin_of(call.url)
+    if isinstance(error, aiohttp.ClientPayloadError) and "decod" in str(error).lower():
+        return UpstreamBroke(f"{origin} sent compressed bytes that cannot be unpacked")
+    return UpstreamBroke(f"{origin} ended the connection in the middle of its answer")
+
+
+def lost_at_once(error: BaseException) -> bool:
+    """Whether the connection went before anything came back: what a kept one does that the host has given up."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return False
+    return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionError)
+
+
+def _out_of_descriptors(error: BaseException) -> bool:
+    number = getattr(getattr(error, "os_error", error), "errno", None)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        # A resolver that can open no file says that the name is not known, or to try again.
+        try:
+            os.close(os.dup(0))
+        except OSError as own:
+            number = own.errno
+    return number in (errno.EMFILE, errno.ENFILE)
+
+
+def _reason(error: BaseException) -> str:
+    """`Connection refused`, in the system's words."""
+    inner = getattr(error, "os_error", error)
+    number = getattr(inner, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number).lower()
+    return str(getattr(inner, "strerror", None) or type(inner).__name__)
+
+
+def _certificate(error: BaseException, origin: str, proxy: str) -> str:
+    inner = getattr(error, "certificate_error", error)
+    reason = getattr(inner, "verify_message", None) or "it is not valid"
+    return f"the certificate of {origin} is not trusted: {reason}; {_NOT_TRUSTED}"
+
+
+def _tls(error: BaseException, origin: str, proxy: str) -> str:
+    return f"no TLS connection with {origin}: the other side may speak plain HTTP there"
+
+
+def _refused_by_proxy(error: BaseException, origin: str, proxy: str) -> str:
+    status = getattr(error, "status", 0)
+    hint = "; put the proxy's user and password into its address" if status == 407 else ""
+    return f"the proxy {proxy} refused a connection to {origin} with status {status}{hint}"
+
+
+def _unreadable(error: BaseException, origin: str, proxy: str) -> str:
+    # Only looked at, never shown: it quotes what came.
+    words = str(getattr(error, "message", "")).lower()
+    if "content-encoding" in words:
+        return f"{origin} packed its answer in a way that is not known here, though it was asked not to"
+    if "more than" in words or "too many" in words:
+        return f"{origin} answers with too many headers, or too long ones"
+    return f"{origin} answers, but not with HTTP that can be read"
+
+
+_TELLING: Final[tuple[tuple[type[BaseException], Callable[[BaseException, str, str], str]], ...]] = (
+    (aiohttp.ClientConnectorCertificateError, _certificate),
+    (aiohttp.ClientConnectorSSLError, _tls),
+    (aiohttp.ClientProxyConnectionError, lambda e, origin, proxy: f"no connection to the proxy {proxy}: {_reason(e)}"),
+    (
+        aiohttp.ClientConnectorDNSError,
+        lambda e, origin, proxy: f"no address is known for {proxy or origin}: {_reason(e)}",
+    ),
+    (aiohttp.ClientConnectorError, lambda e, origin, proxy: f"no connection to {origin}: {_reason(e)}"),
+    (aiohttp.ClientHttpProxyError, _refused_by_proxy),
+    (aiohttp.ClientResponseError, _unreadable),
+    (aiohttp.InvalidURL, lambda e, origin, proxy: "the address of the provider is no http or https address"),
+    (aiohttp.NonHttpUrlClientError, lambda e, origin, proxy: "the address of the provider is no http or https address"),
+    (
+        aiohttp.ServerDisconnectedError,
+        lambda e, origin, proxy: f"{proxy or origin} closed the connection without an answer",
+    ),
+    (OSError, lambda e, origin, proxy: f"the connection to {proxy or origin} was lost before an answer: {_reason(e)}"),
+    (
+        ValueError,
+        lambda e, origin, proxy: (
+            f"{origin} could not be asked: its address, or a header (a key with a line break?), is not allowed in HTTP"
+        ),
+    ),
+)
+"""The first that fits counts: what is more particular stands before what it is a kind of."""

@@ -1,0 +1,141 @@
+"""What happens in a server of ours -> structlog -> one line each: for a person on a terminal, JSON in a pipe."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import IO, Any, Final, Protocol
+
+import structlog
+
+from moonshim.http_server.line_writer import LineWriter
+from moonshim.http_server.log_lines import human_line, json_line, painter, without_secrets
+
+__all__ = ["LEVELS", "HumanLine", "close", "concerns", "configure", "event", "fault"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
+"""What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
+
+
+class HumanLine(Protocol):
+    """How fields become the line that a person reads."""
+
+    def __call__(self, fields: Mapping[str, Any], *, colour: bool) -> str: ...
+
+
+_asking: ContextVar[str | None] = ContextVar("request_id", default=None)
+_log: Any = structlog.get_logger("moonshim")
+_writer: LineWriter | None = None
+
+
+def configure(
+    level: str = "info", stream: IO[str] | None = None, *, worker: int | None = None, human: HumanLine = human_line
+) -> None:
+    """From now on everything that is logged in this process goes to `stream` (standard error).
+
+    `worker` is said in every line, when there are several; `human` writes the lines that people read.
+    """
+    global _log, _writer
+    close()
+    stream = stream or sys.stderr
+    on_terminal = stream is not None and stream.isatty()
+    colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    number = logging.getLevelName(level.upper())
+
+    def render(logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
+        if on_terminal:
+            now = painter(colour)("dim", f"{datetime.now():%H:%M:%S}")
+            line = human(without_secrets(fields), colour=colour)
+            return f"{now} {line}" if worker is None else f"{now} [worker {worker}] {line}"
+        head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
+
+    def tell_dropped(count: int) -> str:
+        return render(None, "", {"event": "log_lines_dropped", "count": count, "level": "warning"})
+
+    if stream is not None:
+        encoding = (getattr(stream, "encoding", None) if on_terminal else None) or "utf-8"
+        _writer = LineWriter(stream.fileno(), encoding=encoding, tell_dropped=tell_dropped)
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, _with_traceback, render],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=lambda *_: _Lines(),
+        cache_logger_on_first_use=False,
+    )
+    # Bound here, not anew for every line.
+    _log = structlog.get_logger("moonshim").bind()
+    _take_over(number)
+
+
+def concerns(request_id: str) -> None:
+    """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
+    _asking.set(request_id)
+
+
+def event(name: str, *, level: str = "info", **fields: Any) -> None:
+    """Anything else that somebody should know."""
+    if (request := _asking.get()) is not None:
+        fields.setdefault("request_id", request)
+    _log.log(logging.getLevelName(level.upper()), name, **fields)
+
+
+def fault(error: BaseException, **fields: Any) -> None:
+    """Something of ours failed: where, for whoever mends it."""
+    _log.error("fault", **fields, exc_info=error)
+
+
+def close() -> None:
+    """What was logged is written, as far as somebody reads it."""
+    global _writer
+    writer, _writer = _writer, None
+    if writer is not None:
+        writer.close()
+
+
+class _Lines:
+    """Where structlog hands over a finished line: the writer of the moment, or nobody."""
+
+    def msg(self, line: str) -> None:
+        if _writer is not None:
+            _writer.write(line)
+
+    debug = info = warning = error = critical = log = msg
+
+
+def _with_traceback(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    error = fields.pop("exc_info", None)
+    if error is True:
+        error = sys.exception()
+    if isinstance(error, tuple):
+        error = error[1]
+    if isinstance(error, BaseException):
+        fields["exception"] = "".join(traceback.format_exception(error)).rstrip()
+    return fields
+
+
+class _Bridge(logging.Handler):
+    """What libraries log through the standard library comes out with everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields = {"logger": record.name} | ({"exc_info": record.exc_info} if record.exc_info else {})
+            _log.log(record.levelno, "library", message=record.getMessage(), **fields)
+        except Exception:
+            self.handleError(record)
+
+
+def _take_over(level: int) -> None:
+    root = logging.getLogger()
+    for handler in [one for one in root.handlers if isinstance(one, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge())
+    root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING) if level > logging.DEBUG else logging.DEBUG)

@@ -1,7 +1,0 @@
-"""Identifiers of tool calls: canonical ones, those of each provider, and the repair of wrong ones."""
-
-from moonshim.ids.mapper import Strategy, ToolIdMapper, tool_id_strategy
-from moonshim.ids.repair import IdRepairer
-from moonshim.ids.spelling import CanonicalIds, canonical_id
-
-__all__ = ["CanonicalIds", "IdRepairer", "Strategy", "ToolIdMapper", "canonical_id", "tool_id_strategy"]

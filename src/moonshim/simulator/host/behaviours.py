@@ -1,0 +1,193 @@
+"""The name of a host -> its manners: what it checks, which ids it gives, where it tells thoughts, tokens and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.errors import MoonshimError
+from moonshim.simulator.request import Wire
+
+__all__ = ["NATURES", "ErrorShape", "Nature", "UnknownNature", "nature_of"]
+
+ErrorShape: TypeAlias = Literal["moonshot", "kimi-coding", "siliconflow", "openrouter", "vllm"]
+
+
+class UnknownNature(MoonshimError):
+    """No host of this name is imitated; the message lists those that are."""
+
+    code = "unknown_nature"
+
+
+class Nature(Struct, frozen=True, kw_only=True):
+    """How one host behaves, on both of its wires, to each family of models."""
+
+    name: str
+    about: str
+    chat_contract: str
+    """The row of `rules.contracts.HOSTS` for Chat."""
+    messages_contract: str
+    errors: ErrorShape = "moonshot"
+    renames_ids: bool = False
+    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees what was sent."""
+    renames_on_messages: bool = True
+    """The same on Messages: whoever allows only what Anthropic allows there must, as that is no id that K2 knows."""
+    ids: Mapping[str, str]
+    """Family -> the profile of `ids.ID_PROFILES` after which calls are named on Chat."""
+    messages_ids: Mapping[str, str]
+    """The same on Messages."""
+    reasoning_field: Mapping[str, str]
+    """Family -> where Chat tells thoughts (`Answer.reasoning_field`)."""
+    usage_in: tuple[str, ...] = ("last", "details")
+    """Where Chat tells tokens (`Answer.usage_in`)."""
+    signs: bool = False
+    """Thoughts on Messages are signed."""
+    agents: tuple[str, ...] = ()
+    """Only these may ask, by a part of their User-Agent; empty: all."""
+    trace_header: str = "x-request-id"
+
+    def contract(self, wire: Wire) -> str:
+        return self.chat_contract if wire == "openai_chat" else self.messages_contract
+
+    def renames(self, wire: Wire) -> bool:
+        return self.renames_ids if wire == "openai_chat" else self.renames_on_messages
+
+    def id_profile(self, wire: Wire, family: str) -> str:
+        return (self.ids if wire == "openai_chat" else self.messages_ids)[family]
+
+
+_IDS: Final = {"k2": "k2", "k3": "openai", "other": "openai"}
+_MESSAGES_IDS: Final = {"k2": "anthropic", "k3": "anthropic", "other": "anthropic"}
+_VERBATIM_MESSAGES_IDS: Final = {"k2": "k2", "k3": "anthropic", "other": "anthropic"}
+"""vLLM puts its Chat ids into `tool_use` blocks as they are (vllm#46344)."""
+_MOONSHOT_IDS: Final = {"k2": "moonshot-k2", "k3": "moonshot-k3", "other": "openai"}
+_MOONSHOT_MESSAGES_IDS: Final = {"k2": "kimi-anthropic", "k3": "kimi-anthropic", "other": "anthropic"}
+_MOONSHOT_USAGE: Final = ("choice", "last", "cached_tokens", "details")
+_AGENTS: Final = ("kimi", "claude", "roo", "kilo", "cline", "opencode", "codex", "qwen", "gemini-cli")
+
+
+def _everywhere(field: str) -> dict[str, str]:
+    return dict.fromkeys(("k2", "k3", "other"), field)
+
+
+_ROWS: Final = (
+    Nature(
+        name="moonshot",
+        about="Moonshot's platform: names calls `ls:0` (K2) and `ls_0` (K3), renames the ids of the history",
+        chat_contract="moonshot",
+        messages_contract="moonshot-anthropic",
+        renames_ids=True,
+        ids=_MOONSHOT_IDS,
+        messages_ids=_MOONSHOT_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_content"),
+        usage_in=_MOONSHOT_USAGE,
+        trace_header="x-trace-id",
+    ),
+    Nature(
+        name="kimi-coding",
+        about="Kimi Code: Moonshot's rules, for agents that it knows, with signed thoughts",
+        chat_contract="kimi-coding",
+        messages_contract="kimi-coding",
+        errors="kimi-coding",
+        renames_ids=True,
+        ids=_MOONSHOT_IDS,
+        messages_ids=_MOONSHOT_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_content") | {"k3": "reasoning_summary"},
+        usage_in=_MOONSHOT_USAGE,
+        signs=True,
+        agents=_AGENTS,
+        trace_header="x-trace-id",
+    ),
+    Nature(
+        name="selfhost",
+        about="a model on one's own machines: it reads the ids of the history as they are, and imitates wrong ones",
+        chat_contract="generic",
+        messages_contract="generic",
+        errors="vllm",
+        ids=_IDS,
+        renames_on_messages=False,
+        messages_ids=_VERBATIM_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_content"),
+    ),
+    Nature(
+        name="vllm",
+        about="vLLM: thoughts in `reasoning`, and `chatcmpl-tool-` ids for K3",
+        chat_contract="vllm",
+        messages_contract="vllm",
+        errors="vllm",
+        ids={"k2": "k2", "k3": "vllm", "other": "vllm"},
+        renames_on_messages=False,
+        messages_ids=_VERBATIM_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning"),
+    ),
+    Nature(
+        name="sglang",
+        about="SGLang: thoughts in `reasoning_content`",
+        chat_contract="sglang",
+        messages_contract="sglang",
+        errors="vllm",
+        ids=_IDS,
+        renames_on_messages=False,
+        messages_ids=_VERBATIM_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_content"),
+    ),
+    Nature(
+        name="fireworks",
+        about="Fireworks: K3's calls are counted anew in each answer, so that ids come again",
+        chat_contract="fireworks",
+        messages_contract="fireworks",
+        ids={"k2": "k2", "k3": "fireworks-k3", "other": "openai"},
+        messages_ids=_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_content"),
+    ),
+    Nature(
+        name="together",
+        about="Together: thoughts in `reasoning`, random ids",
+        chat_contract="together",
+        messages_contract="together",
+        ids=_everywhere("openai"),
+        messages_ids=_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning"),
+    ),
+    Nature(
+        name="openrouter",
+        about="OpenRouter before Moonshot: thoughts in `reasoning` and `reasoning_details`, errors wrapped in its own",
+        chat_contract="openrouter",
+        messages_contract="openrouter",
+        errors="openrouter",
+        renames_ids=True,
+        ids=_MOONSHOT_IDS,
+        messages_ids=_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_details"),
+    ),
+    Nature(
+        name="siliconflow",
+        about="SiliconFlow: errors with a number of its own",
+        chat_contract="siliconflow",
+        messages_contract="siliconflow",
+        errors="siliconflow",
+        ids=_IDS,
+        messages_ids=_MESSAGES_IDS,
+        reasoning_field=_everywhere("reasoning_content"),
+        trace_header="x-siliconcloud-trace-id",
+    ),
+)
+
+NATURES: Final[dict[str, Nature]] = {row.name: row for row in _ROWS}
+
+
+def nature_of(name: str) -> Nature:
+    """
+    >>> nature_of("moonshot").id_profile("openai_chat", "k3")
+    'moonshot-k3'
+    >>> nature_of("mars")
+    Traceback (most recent call last):
+    ...
+    moonshim.simulator.host.behaviours.UnknownNature: there is no nature mars; there are moonshot, kimi-coding,
+    selfhost, vllm, sglang, fireworks, together, openrouter, siliconflow
+    """
+    if name not in NATURES:
+        raise UnknownNature(f"there is no nature {name}; there are {', '.join(NATURES)}")
+    return NATURES[name]

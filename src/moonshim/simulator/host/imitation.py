@@ -1,0 +1,89 @@
+"""An answer of a K2 that has seen wrong identifiers -> what it writes then: the same kind of wrong identifier.
+
+A self-host shows the model the identifiers of the history as the client sent them. Two rounds of wrong ones do no
+harm; from the third on the model writes identifiers of their kind, in the only place that has a call's name. The
+host's parser drops such a call, and its markers are left in the text. What Moonshot sends the model is renamed before,
+and K3 never sees an identifier at all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from moonshim.simulator.faults.leaking import leaked
+from moonshim.simulator.host.markers import k2_section
+from moonshim.simulator.host.slots import SLOTS, Place, canonical
+from moonshim.simulator.request import Call, Question
+from moonshim.simulator.response import Answer
+
+__all__ = ["ROUNDS_THAT_WORK", "imitate", "imitated_by"]
+
+ROUNDS_THAT_WORK: Final = 2
+"""Tool rounds with wrong identifiers that the history may have before the model writes such ones itself."""
+
+_KINDS: Final[tuple[tuple[str, str], ...]] = (
+    (r"[0-9]+", "number"),
+    (r"call[_-]?[0-9]{1,9}", "call-number"),
+    (r"functions\..+:[0-9]+", "canonical"),
+    (r"functions\..+\.[0-9]+", "dots"),
+    (r"functions\.NAME", "no-number"),
+    (r"functions\..+[0-9]", "no-colon"),
+    (r"functions\..+", "no-number"),
+    (r"(?:call_)?functions_.+_[0-9]+", "underscores"),
+    (r"(?:call_)?functions.*[0-9]", "glued"),
+    (r"NAME:[0-9]+", "name-colon"),
+    (r"NAME_[0-9]+", "name-underscore"),
+)
+"""Which kind an identifier is of, the first that fits; anything else is as good as `call_…`."""
+_NUMBER: Final = re.compile(r"[0-9]{1,9}\Z")
+
+
+def imitated_by(answer: Answer) -> Call | None:
+    """The call of the history that the model writes its own after; None: it writes them as it should."""
+    wrong = _wrong_calls(answer.question)
+    if answer.question.family != "k2" or not answer.calls or len(wrong) < ROUNDS_THAT_WORK:
+        return None
+    return wrong[-1]
+
+
+def imitate(answer: Answer) -> Answer:
+    """The answer, or what becomes of it where the history has more wrong identifiers than the model bears."""
+    shown = imitated_by(answer)
+    if shown is None:
+        return answer
+    kind = _kind(shown)
+    places = _places(answer, shown)
+    if kind == "canonical":
+        # Only the number is not right: the parser reads it, and the identifier goes on from a wrong one.
+        calls = zip(answer.calls, places, strict=True)
+        return replace(answer, calls=tuple(replace(call, id=canonical(place)) for call, place in calls))
+    written = [
+        Call(SLOTS[kind](place), place.name, call.arguments) for place, call in zip(places, answer.calls, strict=True)
+    ]
+    return leaked(answer, k2_section(written))
+
+
+def _wrong_calls(question: Question) -> list[Call]:
+    """Of each round that has wrong identifiers the last call that has one."""
+    wrong, number = [], 0
+    for turn in question.turns:
+        found = [call for at, call in enumerate(turn.calls, number) if call.id != canonical(Place(call.name, at))]
+        wrong += found[-1:]
+        number += len(turn.calls)
+    return wrong
+
+
+def _kind(shown: Call) -> str:
+    name = re.escape(shown.name)
+    fits = (kind for pattern, kind in _KINDS if re.fullmatch(pattern.replace("NAME", name), shown.id, re.DOTALL))
+    return next(fits, "call-hex")
+
+
+def _places(answer: Answer, shown: Call) -> list[Place]:
+    """The model counts on from the last number that it was shown."""
+    number = _NUMBER.search(shown.id)
+    first = int(number.group()) + 1 if number else len(answer.question.history)
+    return [Place(call.name, first + at, answer.id) for at, call in enumerate(answer.calls)]

@@ -1,0 +1,97 @@
+"""A question and what a model means to say -> how many tokens that is, and how many of the prompt a cache would know.
+
+Hosts keep what they have read of a prompt, and charge less for a prompt that begins with it. So a client whose history
+stays as it was pays for what is new, and one whose ids or system prompt change on every request pays for everything:
+`cached` shows which of the two it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+from moonshim.engine.tokens import MEDIA_TOKENS, estimate_text
+from moonshim.simulator.host.markers import k2_section, k3_tools
+from moonshim.simulator.render import render_prompt
+from moonshim.simulator.request import Call, Question
+from moonshim.simulator.response import Meant, Tally
+
+__all__ = ["BLOCK", "Counter", "tokens_of"]
+
+BLOCK: Final = 64
+"""Tokens are kept in whole blocks. How many Moonshot has in one is not known; engines have from 16 to 128."""
+_CHARACTERS: Final = 4 * BLOCK
+"""About as much text as a block has: nothing here cuts a text into its tokens."""
+_KEPT: Final = 1 << 17
+_MARKER: Final = re.compile(r"<\|[a-z0-9_]+\|>|</?think>")
+_MEDIA: Final = ("<|media_pad|>", "<|kimi_k25_video_placeholder|>")
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens a prompt has, or an answer before any parser has read it: a marker is one.
+
+    >>> tokens_of("<|im_user|>user<|im_middle|>Hi<|im_end|>")
+    7
+    """
+    plain, markers = _MARKER.subn("", text)
+    return estimate_text(plain) + markers + MEDIA_TOKENS * sum(map(text.count, _MEDIA))
+
+
+class Counter:
+    """Counts tokens, and remembers how the last prompts begin.
+
+    Of a prompt only a digest of each beginning is kept, at most `kept` of them over all prompts (128 Ki, which stand
+    for 32 Mi characters). The work for a prompt grows with its own length, and not with what is remembered.
+    """
+
+    def __init__(self, *, kept: int = _KEPT) -> None:
+        self._most = kept
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+
+    @property
+    def kept(self) -> int:
+        """How many digests are kept now."""
+        return len(self._known)
+
+    def tally(self, question: Question, meant: Meant, *, renamed: bool = False) -> Tally:
+        """`renamed`: whether the host renames the ids of the history, as for `render_prompt`."""
+        prompt = render_prompt(question, renamed=renamed)
+        total, reasoning = tokens_of(prompt), tokens_of(meant.reasoning)
+        return Tally(
+            prompt=total,
+            cached=min(total, self._known_tokens(prompt, question.model)) // BLOCK * BLOCK,
+            completion=reasoning + tokens_of(meant.text) + tokens_of(_calls(question, meant)),
+            reasoning=reasoning,
+        )
+
+    def _known_tokens(self, prompt: str, model: str) -> int:
+        """How many tokens of the prompt some earlier one for the same model began with; and it is known from now on."""
+        beginnings = list(_beginnings(prompt, model))[: self._most]
+        known = next((at for at, key in enumerate(beginnings) if key not in self._known), len(beginnings))
+        # The longest first: when the oldest are forgotten, what is left of a prompt is still a beginning.
+        for key in reversed(beginnings):
+            self._known[key] = None
+            self._known.move_to_end(key)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return tokens_of(prompt[: known * _CHARACTERS])
+
+
+def _beginnings(prompt: str, model: str) -> Iterator[bytes]:
+    """A digest of the first block, of the first two, of the first three, …"""
+    digest = blake2b(model.encode("utf-8", "surrogatepass") + b"\0", digest_size=12)
+    for start in range(0, len(prompt) - _CHARACTERS + 1, _CHARACTERS):
+        digest.update(prompt[start : start + _CHARACTERS].encode("utf-8", "surrogatepass"))
+        yield digest.digest()
+
+
+def _calls(question: Question, meant: Meant) -> str:
+    """The calls as the model writes them."""
+    if not meant.calls:
+        return ""
+    before = len(question.history)
+    calls = [Call(f"functions.{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(meant.calls, before)]
+    return k3_tools(calls) if question.family == "k3" else k2_section(calls)

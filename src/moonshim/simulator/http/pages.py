@@ -1,0 +1,100 @@
+"""What a simulator is, has and has seen -> the JSON of the paths beside its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Final
+
+from moonshim.simulator.fault import Fault
+from moonshim.simulator.host.behaviours import Nature
+from moonshim.simulator.host.models import MODELS, generation_of
+from moonshim.simulator.http.paths import OWN_PATHS, served
+from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.request import Json, Wire
+from moonshim.simulator.settings import SimulatorSettings
+
+__all__ = ["about", "fault_page", "model_page", "models_page", "request_page"]
+
+_BORN: Final = 1_752_192_000
+"""When K2 came out; no model here says that it is younger."""
+_BORN_DATE: Final = "2025-07-11T00:00:00Z"
+
+
+def about(settings: SimulatorSettings, nature: Nature) -> Json:
+    return {
+        "name": "moonshim simulator",
+        "version": version("moonshim"),
+        "about": "A simulated Kimi API: no model answers here. Any key will do, unless one was set.",
+        "nature": {"name": nature.name, "about": nature.about},
+        "answers": settings.model or settings.scenario,
+        "faults": list(settings.faults),
+        "chaos": settings.chaos,
+        "seed": settings.seed,
+        "paths": [*OWN_PATHS, *served(settings.assume)],
+    }
+
+
+def models_page(settings: SimulatorSettings, wire: Wire) -> Json:
+    entries = [_model(name, wire) for name in (*settings.models, *MODELS)]
+    if wire == "anthropic":
+        first, last = entries[0]["id"], entries[-1]["id"]
+        return {"data": entries, "has_more": False, "first_id": first, "last_id": last}
+    return {"object": "list", "data": entries}
+
+
+def model_page(name: str, settings: SimulatorSettings, wire: Wire) -> Json | None:
+    """None: there is no such model."""
+    base = name.partition("+")[0]
+    return None if generation_of(base, settings.models) is None else _model(name, wire)
+
+
+def _model(name: str, wire: Wire) -> Json:
+    if wire == "anthropic":
+        return {"type": "model", "id": name, "display_name": name, "created_at": _BORN_DATE}
+    return {"id": name, "object": "model", "created": _BORN, "owned_by": "moonshot"}
+
+
+def request_page(requests: Iterable[Seen]) -> Json:
+    """The newest last, with the verdict on each."""
+    return {"requests": [_request(seen) for seen in requests]}
+
+
+def _request(seen: Seen) -> Json:
+    question, meant = seen.question, seen.meant
+    return {
+        "number": seen.number,
+        "wire": seen.wire,
+        "place": seen.place,
+        "model": seen.asked_model,
+        "status": seen.status,
+        "problem": seen.problem,
+        "faults": list(seen.faults),
+        "missed": list(seen.missed),
+        "imitated": seen.imitated,
+        "round": seen.round,
+        "stream": question.stream if question else None,
+        "thinking": question.thinking if question else None,
+        "messages": len(question.turns) if question else None,
+        "tools": len(question.tools) if question else None,
+        "called": [call.name for call in meant.calls] if meant else [],
+    }
+
+
+def fault_page(faults: Iterable[Fault]) -> Json:
+    return {
+        "faults": [
+            {
+                "name": fault.name,
+                "group": fault.group,
+                "about": fault.about,
+                "seen": fault.seen,
+                "wires": list(fault.wires),
+                "families": list(fault.families),
+                "ways": list(fault.ways),
+                "needs": fault.needs,
+                "fatal": fault.fatal,
+            }
+            for fault in faults
+        ]
+    }

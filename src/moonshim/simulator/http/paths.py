@@ -1,0 +1,77 @@
+"""A path -> what is served there, and in whose dialect a mistake is told."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from moonshim.simulator.request import Wire
+
+__all__ = ["PATHS", "What", "Where", "meant_by", "served", "where"]
+
+What: TypeAlias = Literal["chat", "messages", "count", "models", "model", "about", "health", "requests", "faults", ""]
+
+PATHS: Final[dict[str, tuple[What, str]]] = {
+    "/chat/completions": ("chat", "POST"),
+    "/messages": ("messages", "POST"),
+    "/messages/count_tokens": ("count", "POST"),
+    "/models": ("models", "GET"),
+}
+"""With `/v1` before them or without, and behind a prefix or not."""
+OWN_PATHS: Final[dict[str, tuple[What, str]]] = {
+    "/": ("about", "GET"),
+    "/health": ("health", "GET"),
+    "/simulator/requests": ("requests", "GET"),
+    "/simulator/faults": ("faults", "GET"),
+}
+_PREFIXES: Final = ("/anthropic", "/coding")
+
+
+class Where(Struct, frozen=True):
+    """What is at a path; nothing when nothing is."""
+
+    what: What
+    method: str
+    wire: Wire
+    model: str = ""
+    """At the path of one model, its name."""
+
+
+def served(assume: Container[str] = ()) -> list[str]:
+    """The paths of the API, each with `/v1`."""
+    return [f"/v1{path}" for path, (what, _) in PATHS.items() if what != "count" or "counts-tokens" in assume]
+
+
+def meant_by(path: str, assume: Container[str] = ()) -> str:
+    """For somebody who asked at a path that is not there: which are, and the mistake that is made most often.
+
+    >>> meant_by("/v1/v1/messages")
+    'the anthropic package adds /v1 by itself: give it the address without'
+    >>> meant_by("/v1/embeddings")
+    'there are /v1/chat/completions, /v1/messages, /v1/models'
+    """
+    if path.startswith("/v1/v1/messages"):
+        return "the anthropic package adds /v1 by itself: give it the address without"
+    return f"there are {', '.join(served(assume))}"
+
+
+def where(path: str) -> Where:
+    """
+    >>> where("/anthropic/v1/messages").what, where("/v1/models/moonshotai/Kimi-K2.5").model, where("/v2").what
+    ('messages', 'moonshotai/Kimi-K2.5', '')
+    """
+    if path in OWN_PATHS:
+        return Where(*OWN_PATHS[path], "openai_chat")
+    wire: Wire = "anthropic" if path.startswith("/anthropic") or "/messages" in path else "openai_chat"
+    rest = path
+    for prefix in (*_PREFIXES, "/v1"):
+        if rest.startswith(f"{prefix}/"):
+            rest = rest.removeprefix(prefix)
+    if rest in PATHS:
+        what, method = PATHS[rest]
+        return Where(what, method, "openai_chat" if what == "chat" else wire)
+    if rest.startswith("/models/"):
+        return Where("model", "GET", wire, rest.removeprefix("/models/"))
+    return Where("", "", wire)

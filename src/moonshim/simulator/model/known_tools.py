@@ -1,0 +1,180 @@
+"""The tools that real clients offer -> which of them is called by itself, and with what.
+
+What is called without being named works in any folder and changes nothing: a shell says a word, a folder is listed.
+Nothing is written, fetched or started unless a scenario names the tool.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.simulator.request import Offered
+
+__all__ = ["ENDS", "Told", "choose", "ending_tool", "guesses", "is_harmless"]
+
+
+class Told(Struct, frozen=True):
+    """What arguments can be made of."""
+
+    mark: str
+    """A text that is easy to find again: `moonshim-1`."""
+    words: str = ""
+    """What the user said."""
+
+
+class _Kind(Struct, frozen=True):
+    """Tools that do the same under different names."""
+
+    names: tuple[str, ...]
+    arguments: Callable[[Told], dict[str, Any]]
+    """By the name of the parameter; a tuple has several values, of which the first that the schema allows is taken."""
+
+
+_FILE: Final = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/?(?:[\w.-]+/)*[\w-]*\.\w{1,8}(?![\w/])")
+
+
+def _file(told: Told) -> str:
+    """A file among the user's words; else one that many folders have."""
+    found = _FILE.search(told.words)
+    return found[0] if found else "README.md"
+
+
+def _shell(told: Told) -> dict[str, Any]:
+    line = f"echo {shlex.quote(told.mark)}"
+    command = (line, ["bash", "-lc", line])
+    return {"command": command, "cmd": command, "description": "Say a word", "is_background": False}
+
+
+def _folder(told: Told) -> dict[str, Any]:
+    return dict.fromkeys(("path", "dir_path", "directory", "target_directory"), ".")
+
+
+def _search(told: Told) -> dict[str, Any]:
+    return {"pattern": "moonshim", "query": "moonshim", "path": "."}
+
+
+def _read(told: Told) -> dict[str, Any]:
+    file = _file(told)
+    return dict.fromkeys(("file_path", "filePath", "path", "absolute_path", "file", "filename"), file) | {
+        "paths": [file]
+    }
+
+
+def _plan(told: Told) -> dict[str, Any]:
+    step = f"Look at {told.mark}"
+    todo = {"id": "1", "content": step, "title": step, "step": step, "description": step}
+    todo |= {"status": "in_progress", "priority": "medium", "activeForm": f"Looking at {told.mark}"}
+    return {"todos": [todo], "plan": [todo], "items": [todo]}
+
+
+# In the order in which they are preferred.
+_KINDS: Final = (
+    _Kind(
+        (
+            "Bash",  # Claude Code, kimi-code
+            "Shell",  # kimi-cli
+            "bash",  # opencode
+            "shell",  # Codex
+            "shell_command",
+            "local_shell",
+            "exec_command",
+            "container.exec",
+            "run_shell_command",  # qwen-code, gemini-cli
+            "execute_command",  # Roo Code, Kilo Code
+            "run_terminal_cmd",
+            "exec",
+            "terminal",
+        ),
+        _shell,
+    ),
+    _Kind(("LS", "list", "ls", "list_directory", "list_dir", "list_files", "ListDirectory"), _folder),
+    # kimi-code refuses a pattern that is nothing but a wildcard.
+    _Kind(("Glob", "glob", "file_glob_search", "find_files"), lambda told: {"pattern": "*.md"}),
+    _Kind(("Grep", "grep", "search_file_content", "grep_search", "grep_files", "search_files"), _search),
+    _Kind(("Read", "ReadFile", "read", "read_file", "view", "view_file", "read_many_files"), _read),
+    _Kind(
+        ("TodoWrite", "todowrite", "todo_write", "write_todos", "update_plan", "SetTodoList", "TodoList"),
+        _plan,
+    ),
+)
+_KIND_OF: Final = {name: kind for kind in _KINDS for name in kind.names}
+
+_ONLY_BY_NAME: Final = frozenset(
+    {
+        # Claude Code
+        *("Write", "Edit", "MultiEdit", "NotebookEdit", "WebFetch", "WebSearch", "Task", "Agent", "KillShell"),
+        *("KillBash", "BashOutput", "TaskOutput", "TaskStop", "TaskCreate", "TaskUpdate", "ExitPlanMode"),
+        *("EnterPlanMode", "AskUserQuestion", "Skill", "SlashCommand", "SendMessage", "Monitor", "ToolSearch"),
+        *("EnterWorktree", "ExitWorktree", "CronCreate", "CronDelete", "ScheduleWakeup", "RemoteTrigger"),
+        # Codex
+        *("apply_patch", "write_stdin", "view_image", "web_search", "request_user_input", "spawn_agent"),
+        *("send_input", "wait_agent", "close_agent", "resume_agent", "request_permissions", "send_message"),
+        *("followup_task", "list_agents", "wait"),
+        # kimi-code, kimi-cli
+        *("WriteFile", "StrReplaceFile", "FetchURL", "SearchWeb", "SendDMail", "CreateSubagent", "AskUser"),
+        *("AgentSwarm", "ReadMediaFile", "TaskList", "CronList"),
+        # opencode
+        *("write", "edit", "multiedit", "patch", "webfetch", "websearch", "codesearch", "task", "question", "skill"),
+        *("batch", "lsp", "plan_enter", "plan_exit", "invalid"),
+        # qwen-code, gemini-cli
+        *("write_file", "edit_file", "replace", "web_fetch", "google_web_search", "save_memory", "exit_plan_mode"),
+        *("ask_user_question", "ask_user", "agent", "create_file", "delete_file", "task_create", "task_get"),
+        *("task_list", "task_update", "task_stop", "task_output"),
+        # Roo Code, Kilo Code
+        *("write_to_file", "apply_diff", "insert_content", "search_and_replace", "browser_action", "new_task"),
+        *("switch_mode", "ask_followup_question", "use_mcp_tool"),
+    }
+)
+"""What changes things, leaves the machine, starts agents or asks a person: called only where a scenario names it."""
+
+ENDS: Final = frozenset(
+    {"final_result", "final_answer", "submit", "finish", "done", "attempt_completion", "StructuredOutput"}
+)
+"""Tools through which clients want their answer: pydantic-ai, smolagents, Roo Code, Claude Code."""
+
+
+def is_harmless(name: str) -> bool:
+    """Whether a tool may be called without being named. Tools that nobody knows may: somebody wrote them to be called.
+
+    >>> is_harmless("Bash"), is_harmless("Write"), is_harmless("get_weather")
+    (True, False, True)
+    """
+    return name not in _ONLY_BY_NAME
+
+
+def choose(tools: Sequence[Offered], words: str) -> Offered | None:
+    """The tool that is called when a scenario does not say which: named by the user, known, or the first.
+
+    >>> tools = [Offered("Write"), Offered("get_weather"), Offered("Grep"), Offered("Bash")]
+    >>> [tool.name for words in ("Hi", "Use grep!", "Write!") if (tool := choose(tools, words))]
+    ['Bash', 'Grep', 'Bash']
+    """
+    harmless = [tool for tool in tools if is_harmless(tool.name)]
+    # What ends a conversation is called in the middle of it only when there is nothing else.
+    harmless = [tool for tool in harmless if tool.name not in ENDS] or harmless
+    for tool in harmless:
+        if re.search(rf"(?<![\w-]){re.escape(tool.name)}(?![\w-])", words, re.IGNORECASE):
+            return tool
+    known = [tool for tool in harmless if tool.name in _KIND_OF]
+    ranked = sorted(known, key=lambda tool: _KINDS.index(_KIND_OF[tool.name]))
+    return next(iter([*ranked, *harmless]), None)
+
+
+def ending_tool(tools: Sequence[Offered]) -> Offered | None:
+    """The tool with which a client wants to be answered."""
+    return next((tool for tool in tools if tool.name in ENDS), None)
+
+
+def guesses(name: str, told: Told) -> dict[str, Any]:
+    """What the parameters of a known tool should be; empty for a tool that nobody knows.
+
+    >>> guesses("exec_command", Told("moonshim-1"))["cmd"][0]
+    'echo moonshim-1'
+    """
+    kind = _KIND_OF.get(name)
+    return kind.arguments(told) if kind else {}

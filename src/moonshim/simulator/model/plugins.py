@@ -1,0 +1,167 @@
+"""`file.py:Name` or `package.module:Name` -> a fake model written in Python, whose answers are checked.
+
+The name is that of a class with a method `reply`, of an object that has one, or of a function: each takes a `Question`
+and returns a `Meant`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.config.problems import nearest
+from moonshim.errors import InvalidInput, MoonshimError
+from moonshim.simulator.host.models import generation_of
+from moonshim.simulator.request import Question
+from moonshim.simulator.response import Meant, MeantCall, Model
+from moonshim.transformers.code_files import module_of
+
+__all__ = ["CannotPlug", "ModelFailed", "load_model"]
+
+_ABOUT: Final = "a class with a method `reply`, an object that has one, or a function"
+
+
+class CannotPlug(InvalidInput):
+    """There is no model at this place, or it cannot be made."""
+
+    code = "no_such_model"
+
+
+class ModelFailed(MoonshimError):
+    """A fake model raised, or returned what is no answer."""
+
+    code = "model_failed"
+
+
+class Plugged(Struct, frozen=True):
+    """A fake model. What it returns is a proper `Meant`, or `ModelFailed` says what is wrong with it."""
+
+    place: str
+    inner: Callable[[Question], Any]
+
+    def reply(self, question: Question) -> Meant:
+        try:
+            returned = self.inner(question)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also what would end the process: a model may, and takes only its answer along
+            raise ModelFailed(f"the model {self.place} raised {_shown(error)}") from error
+        if inspect.iscoroutine(returned):
+            returned.close()
+            raise ModelFailed(f"the model {self.place} is asynchronous: its `reply` must be a plain function")
+        problem = _problem(returned)
+        if problem is not None:
+            raise ModelFailed(f"the model {self.place} {problem}")
+        calls = tuple(MeantCall(_plain(call.name), _plain(call.arguments)) for call in returned.calls)
+        return Meant(reasoning=_plain(returned.reasoning), text=_plain(returned.text), calls=calls)
+
+
+def load_model(place: str) -> Model:
+    """The model at this place, made if it is a class. Files are found from the current folder."""
+    where, colon, name = place.rpartition(":")
+    if not colon and generation_of(place) is not None:
+        why = "is a name that requests ask for; here stands a fake model of your own, `my_model.py:Name`"
+        raise CannotPlug(f"{place} {why}", field="model")
+    if not colon or not where or not name:
+        example = f"{place.rstrip(':') or 'my_model.py'}:Name"
+        raise CannotPlug(f"which model is meant? Write the name behind a colon: `{example}`", field="model")
+    try:
+        found = _attribute(_module(where), name, place)
+        return Plugged(place, _callable(found, place))
+    except MoonshimError:
+        raise
+    except BaseException as error:  # also what would end the process, as a script does that is no model
+        raise CannotPlug(f"the model {place} cannot be loaded: {_shown(error)}", field="model") from error
+
+
+def _module(where: str) -> ModuleType:
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+                raise  # it is there, and needs another that is not
+            hint = f"; is the file {where}.py meant?" if Path(f"{where}.py").is_file() else ""
+            raise CannotPlug(f"there is no module `{where}`{hint}", field="model") from None
+    path = Path(where).expanduser().resolve()
+    if not path.is_file():
+        raise CannotPlug(f"there is no file {where}", field="model")
+    return module_of(path, "model")
+
+
+def _attribute(module: ModuleType, name: str, place: str) -> Any:
+    if not hasattr(module, name):
+        own = [
+            word
+            for word, value in vars(module).items()
+            if not word.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+        ]
+        hint = nearest(name, own) or (f"; there is {', '.join(own)}" if own else "")
+        raise CannotPlug(f"the model {place}: nothing there is called `{name}`{hint}", field="model")
+    return getattr(module, name)
+
+
+def _callable(found: Any, place: str) -> Callable[[Question], Any]:
+    if isinstance(found, type):
+        try:
+            found = found()
+        except BaseException as error:
+            raise CannotPlug(f"the model {place} could not be made: {_shown(error)}", field="model") from error
+    reply = getattr(found, "reply", None)
+    if callable(reply):
+        method: Callable[[Question], Any] = reply
+        return method
+    if inspect.isroutine(found):
+        function: Callable[[Question], Any] = found
+        return function
+    raise CannotPlug(f"the model {place} must be {_ABOUT}, not {type(found).__name__}", field="model")
+
+
+def _problem(returned: Any) -> str | None:
+    """What is wrong with what a model returned. Python lets anything into the fields of a value."""
+    if isinstance(returned, str):
+        return "returned a text: return `Meant(text=…)`"
+    if not isinstance(returned, Meant):
+        return f"returned {type(returned).__name__}, and no Meant"
+    for field in ("reasoning", "text"):
+        if not isinstance(getattr(returned, field), str):
+            return f"returned a Meant whose `{field}` is {type(getattr(returned, field)).__name__}, and no text"
+    calls: Any = returned.calls
+    if not isinstance(calls, tuple | list):
+        return f"returned a Meant whose `calls` are {type(calls).__name__}, and no tuple"
+    return next((problem for call in calls if (problem := _problem_of_call(call)) is not None), None)
+
+
+def _problem_of_call(call: Any) -> str | None:
+    if not isinstance(call, MeantCall):
+        return f"returned a call that is {type(call).__name__}, and no MeantCall"
+    name: Any = call.name
+    if not isinstance(name, str):
+        return f"returned a call whose `name` is {type(name).__name__}, and no text"
+    arguments: Any = call.arguments
+    if not isinstance(arguments, str):
+        kind = type(arguments).__name__
+        return f"returned a call whose `arguments` are {kind}: they must be JSON text, such as `json.dumps({{…}})`"
+    return None
+
+
+def _plain(text: str) -> str:
+    """The characters alone: a member of an enumeration is a text too, and not every encoder takes it."""
+    return str.__str__(text)
+
+
+def _shown(error: BaseException) -> str:
+    """What was raised, and where."""
+    frames = extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
+    try:
+        return f"{type(error).__name__}: {error}{place}"
+    except BaseException:  # its words are code of the model too
+        return f"{type(error).__name__}{place}"

@@ -1,0 +1,100 @@
+"""A conversation -> where a scenario stands in it: whose message is answered, and what the rounds so far brought."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.simulator.request import Question, Result, Turn
+
+__all__ = ["Finished", "Standing", "own_words", "standing_of"]
+
+# Agents put reminders and surroundings before the words of a person, each in a tag of its own:
+# `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders behind
+# them, in messages of their own.
+_TAG: Final = re.compile(r"<([A-Za-z][\w-]*)>|</([A-Za-z][\w-]*)>\s*")
+
+
+class Finished(Struct, frozen=True):
+    """A round that was played: how many calls it had, and what they returned."""
+
+    calls: int
+    results: tuple[Result, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a tool failed. Chat has no mark for that: there a result that begins with `error` says it."""
+        return any(one.is_error or one.text.lstrip(" [(<").lower().startswith("error") for one in self.results)
+
+
+class Standing(Struct, frozen=True):
+    """What a scenario goes on from."""
+
+    message: int
+    """Which message of the user is answered; the first is 1."""
+    words: str
+    """What a person said in it, without what an agent put around it."""
+    finished: tuple[Finished, ...] = ()
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        return tuple(result for one in self.finished for result in one.results)
+
+    @property
+    def calls(self) -> int:
+        """How many calls have been made for this message."""
+        return sum(one.calls for one in self.finished)
+
+
+def standing_of(question: Question) -> Standing:
+    """Where a scenario stands; `Turn.begins_message` says which words of the user are a new message."""
+    message, words = 0, ""
+    finished: list[tuple[int, list[Result]]] = []
+    before: Turn | None = None
+    for turn in question.turns:
+        match turn.role:
+            case "system":
+                continue
+            case "user":
+                if turn.begins_message(before):
+                    message, finished, words = message + 1, [], own_words(turn.text)
+                elif before is not None and before.role == "user":
+                    words = _without_asides(turn.text) or words
+            case "assistant" if turn.calls:
+                finished.append((len(turn.calls), []))
+            case "tool":
+                if not finished:
+                    finished.append((0, []))
+                finished[-1][1].extend(turn.results)
+        before = turn
+    return Standing(max(message, 1), words, tuple(Finished(calls, tuple(results)) for calls, results in finished))
+
+
+def own_words(text: str) -> str:
+    """What a person said; everything, when nothing else is there.
+
+    >>> own_words("<system-reminder>\\nBe kind.\\n</system-reminder>\\nHow are you?")
+    'How are you?'
+    >>> own_words("<b>bold</b>")
+    '<b>bold</b>'
+    """
+    return _without_asides(text) or text.strip()
+
+
+def _without_asides(text: str) -> str:
+    """The text without each tag and what it holds, up to the first that ends it; one pass, however many there are."""
+    ends: dict[str, list[re.Match[str]]] = {}
+    for tag in _TAG.finditer(text):
+        if tag[2]:
+            ends.setdefault(tag[2], []).append(tag)
+    kept, done = list[str](), 0
+    for tag in _TAG.finditer(text):
+        closing = ends.get(tag[1], []) if tag.start() >= done else []
+        at = bisect(closing, tag.start(), key=lambda end: end.start())
+        if at < len(closing):
+            kept.append(text[done : tag.start()])
+            done = closing[at].end()
+    return "".join([*kept, text[done:]]).strip()

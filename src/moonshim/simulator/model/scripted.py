@@ -1,0 +1,230 @@
+"""A question -> what a scenario means to say to it: a model that plays from a script, and remembers nothing.
+
+How a `tool_choice` goes with a scenario:
+
+    none       an answer in words
+    required   a call, also where the scenario would answer, until a result has come: from then on the scenario says
+               how it goes on, so that a loop ends. A client that offers a tool to answer with (`final_result`) gets
+               its answer through that.
+    a name     that tool, until a result has come
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from json import dumps
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.simulator.model.known_tools import Told, choose, ending_tool
+from moonshim.simulator.model.progress import Standing, standing_of
+from moonshim.simulator.model.scenario import (
+    ANY,
+    NO_TOOLS,
+    PLACES,
+    Act,
+    PlannedAnswer,
+    PlannedCall,
+    PlannedRound,
+    Scenario,
+)
+from moonshim.simulator.model.tool_arguments import arguments_for, sample
+from moonshim.simulator.request import Offered, Question
+from moonshim.simulator.response import Meant, MeantCall
+
+__all__ = ["ScriptedModel"]
+
+SHOWN: Final = 500
+"""How many characters of the user's words `{user}` repeats."""
+TITLE: Final = 60
+_PLACE: Final = re.compile(r"\{(" + "|".join(PLACES) + r")\}")
+_NOTHING: Final = "(nothing)"
+
+
+class ScriptedModel(Struct, frozen=True):
+    """Plays a scenario. The same question gets the same answer."""
+
+    scenario: Scenario
+
+    def reply(self, question: Question) -> Meant:
+        standing = standing_of(question)
+        acts = self.scenario.acts
+        meant = _Playing(question, standing, acts[min(standing.message, len(acts)) - 1]).meant()
+        # Who may not think says it: an answer with nothing in it is none.
+        silent = not question.thinking and not meant.text and not meant.calls
+        return Meant(
+            reasoning=_sendable(meant.reasoning) if question.thinking else "",
+            text=_sendable(meant.reasoning if silent else meant.text),
+            calls=tuple(MeantCall(call.name, _sendable(call.arguments)) for call in meant.calls),
+        )
+
+
+class _Playing:
+    """One answer."""
+
+    def __init__(self, question: Question, standing: Standing, act: Act) -> None:
+        self._question = question
+        self._standing = standing
+        self._act = act
+        self._tools = () if question.tool_choice == "none" else question.tools
+
+    def meant(self) -> Meant:
+        planned = self._next_round()
+        forced = self._forced()
+        if forced is not None and not self._calls_one_of(planned, forced):
+            chosen = choose(forced, self._standing.words) or forced[0]
+            planned = PlannedRound(think="I am to call a tool.", calls=(PlannedCall(tools=(chosen.name,)),))
+        if planned is None:
+            return self._answer()
+        return Meant(
+            reasoning=self._filled(planned.think), text=self._filled(planned.say), calls=tuple(self._calls(planned))
+        )
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    def _next_round(self) -> PlannedRound | None:
+        """The round that is played now: those that were played before are counted off, by what they brought."""
+        rounds = (one for planned in self._act.rounds for one in (planned,) * planned.repeat if self._can_play(planned))
+        failed = False
+        for finished in self._standing.finished:
+            next((one for one in rounds if _fits(one, failed)), None)
+            failed = finished.failed
+        return next((one for one in rounds if _fits(one, failed)), None)
+
+    def _can_play(self, planned: PlannedRound) -> bool:
+        return any(self._tool(call) is not None for call in planned.calls)
+
+    def _tool(self, call: PlannedCall) -> Offered | None:
+        offered = {tool.name: tool for tool in self._tools}
+        for name in call.tools:
+            if name == ANY and (chosen := choose(self._tools, self._standing.words)):
+                return chosen
+            if name in offered:
+                return offered[name]
+        return None
+
+    def _calls(self, planned: PlannedRound) -> Iterator[MeantCall]:
+        number = self._standing.calls
+        for call in planned.calls:
+            if (tool := self._tool(call)) is None:
+                continue
+            for _ in range(call.count):
+                number += 1
+                yield MeantCall(tool.name, self._arguments(call, tool, number))
+
+    def _arguments(self, call: PlannedCall, tool: Offered, number: int) -> str:
+        if call.arguments is not None:
+            return call.arguments
+        told = Told(f"moonshim-{number}", self._standing.words)
+        made = arguments_for(tool, told, text=call.text, optional=call.optional, number=number)
+        return dumps(made, ensure_ascii=False)
+
+    # -- what the client demands -------------------------------------------------------------------------------------
+
+    def _forced(self) -> tuple[Offered, ...] | None:
+        """The tools of which one has to be called now."""
+        choice = self._question.tool_choice
+        if choice in ("auto", "none") or not self._tools or any(turn.results for turn in self._question.since):
+            return None
+        return tuple(tool for tool in self._tools if choice in ("required", tool.name)) or None
+
+    def _calls_one_of(self, planned: PlannedRound | None, tools: Sequence[Offered]) -> bool:
+        called = {tool.name for call in planned.calls if (tool := self._tool(call))} if planned else set()
+        return bool(called) and called <= {tool.name for tool in tools}
+
+    # -- the answer --------------------------------------------------------------------------------------------------
+
+    def _answer(self) -> Meant:
+        planned, notes = self._planned_answer(), self._notes()
+        said = self._filled(planned.say) if self._standing.results or not notes else ""
+        text = "\n\n".join(part for part in (said, *notes) if part)
+        ending = ending_tool(self._tools) if self._question.tool_choice == "required" else None
+        if ending is not None and self._standing.results:
+            arguments = dumps(sample(ending.schema, word=text), ensure_ascii=False)
+            return Meant(reasoning=self._filled(planned.think), calls=(MeantCall(ending.name, arguments),))
+        return Meant(reasoning=self._filled(planned.think), text=_in_wanted_form(self._question.body, text))
+
+    def _planned_answer(self) -> PlannedAnswer:
+        if self._standing.results or not self._act.rounds:
+            return self._act.answer
+        planned = self._act.no_tools
+        if planned == NO_TOOLS and _wants_title(self._question):
+            return PlannedAnswer(think="", say=_shortened(self._standing.words, TITLE))
+        return planned
+
+    def _notes(self) -> list[str]:
+        """What a scenario wanted to call and could not."""
+        if not self._tools:
+            return []
+        missing = [call for planned in self._act.rounds for call in planned.calls if self._tool(call) is None]
+        named = list(dict.fromkeys(name for call in missing for name in call.tools if name != ANY))
+        offered = ", ".join(f"`{tool.name}`" for tool in self._tools)
+        if named:
+            wanted = ", ".join(f"`{name}`" for name in named)
+            return [f"The scenario calls {wanted}, which is not offered here. Offered: {offered}."]
+        if missing:
+            return [f"This is a simulator, and calls none of these unless a scenario names it: {offered}."]
+        return []
+
+    def _filled(self, text: str) -> str:
+        """A text with everything in its place, put in at once: what a tool returned is never read again."""
+        standing = self._standing
+        last = standing.finished[-1].results if standing.finished else ()
+        places = {
+            "user": _shortened(standing.words, SHOWN),
+            "results": _joined([one.text for one in standing.results]),
+            "result": _joined([one.text for one in last]),
+            "round": str(len(standing.finished) + 1),
+        }
+        return _PLACE.sub(lambda found: places[found[1]], text).strip()
+
+
+def _fits(planned: PlannedRound, failed: bool) -> bool:
+    return planned.when == "always" or planned.when == ("error" if failed else "success")
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n".join(texts) if any(texts) else _NOTHING if texts else ""
+
+
+def _shortened(text: str, most: int) -> str:
+    """
+    >>> _shortened("one two three", 9)
+    'one two…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]}…"
+
+
+def _wants_title(question: Question) -> bool:
+    """Whether an agent asks for the title of a conversation, which should be short."""
+    return any("title" in turn.text.lower() for turn in question.turns if turn.role == "system")
+
+
+def _in_wanted_form(body: Any, text: str) -> str:
+    """The text inside of the JSON that a request asks for, if it does."""
+    schema = _wanted_schema(body)
+    return text if schema is None else dumps(sample(schema, word=text), ensure_ascii=False)
+
+
+def _wanted_schema(body: Any) -> Any:
+    """The schema of the answer: Chat's `response_format`, or `output_config.format` of Messages."""
+    output = body.get("output_config")
+    given = (
+        body.get("response_format") or body.get("output_format") or (isinstance(output, dict) and output.get("format"))
+    )
+    match given:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}} | {
+            "type": "json_schema",
+            "schema": dict(schema),
+        }:
+            return schema
+        case {"type": "json_object"}:
+            return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+    return None
+
+
+def _sendable(text: str) -> str:
+    """Half a character, which a client may have sent, has no bytes: it is shown as missing."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,152 @@
+"""Names that somebody wrote -> the faults and the scenario that they ask for, and when.
+
+    kimi-k2.5                             nothing but the model
+    kimi-k2.5+markers-in-content          a fault, in every answer
+    kimi-k2.5+cut-off@3                   only in the third answer to the user's last words
+    kimi-k2.5+overloaded*2                only in the first two answers that it could show in
+    kimi-k2.5+five-rounds+split-bytes     a scenario and a fault
+
+A header or a setting names them with commas between: `cut-off@3*1, five-rounds`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.errors import InvalidInput
+from moonshim.simulator.fault import Fault
+from moonshim.simulator.faults import FAULTS
+from moonshim.simulator.model.scenario import BUILT_IN
+from moonshim.simulator.request import Wire
+from moonshim.simulator.settings import SimulatorSettings
+
+__all__ = ["Chosen", "UnknownName", "Wanted", "chaos_pick", "read_model", "read_names"]
+
+_WRITTEN: Final = re.compile(r"(?P<name>[^@*\s]+)(?:@(?P<round>[1-9]\d{0,8}))?(?:\*(?P<times>[1-9]\d{0,8}))?")
+_BETWEEN: Final = re.compile(r"[,+]")
+_NEAREST: Final = 3
+_SHOWN: Final = 60
+
+
+class UnknownName(InvalidInput):
+    """No fault and no scenario has this name, or it is written in no way that can be read."""
+
+    code = "unknown_name"
+
+
+class Chosen(Struct, frozen=True):
+    """A fault, and when it shows."""
+
+    fault: Fault
+    round: int | None = None
+    """Only in this answer to the user's last words; the first is 1."""
+    times: int | None = None
+    """Only in so many answers."""
+
+    def is_due(self, round_: int, shown: int) -> bool:
+        """Whether it shows in this round, having been shown so many times."""
+        return self.round in {None, round_} and (self.times is None or shown < self.times)
+
+    def __str__(self) -> str:
+        at = "" if self.round is None else f"@{self.round}"
+        return f"{self.fault.name}{at}" + ("" if self.times is None else f"*{self.times}")
+
+
+class Wanted(Struct, frozen=True):
+    """What the name of a model asks for."""
+
+    model: str
+    faults: tuple[Chosen, ...] = ()
+    scenario: str | None = None
+
+
+def read_model(asked: str) -> Wanted:
+    """
+    >>> wanted = read_model("kimi-k2.5+cut-off@3+five-rounds")
+    >>> wanted.model, [str(one) for one in wanted.faults], wanted.scenario
+    ('kimi-k2.5', ['cut-off@3'], 'five-rounds')
+    """
+    model, _, rest = asked.partition("+")
+    faults, scenario = read_names(rest)
+    return Wanted(model, faults, scenario)
+
+
+def read_names(names: str) -> tuple[tuple[Chosen, ...], str | None]:
+    """
+    >>> read_names("overloaded*2, unicode")[1]
+    'unicode'
+    >>> read_names("coding-gaet")
+    Traceback (most recent call last):
+    ...
+    moonshim.simulator.selection.UnknownName: there is no fault or scenario `coding-gaet`; the nearest is coding-gate
+    """
+    faults: list[Chosen] = []
+    scenarios: list[str] = []
+    for written in filter(None, (word.strip() for word in _BETWEEN.split(names))):
+        if written in BUILT_IN:
+            scenarios.append(written)
+        else:
+            faults.append(_chosen(written))
+    if len(set(scenarios)) > 1:
+        raise UnknownName(f"an answer can play one scenario, not several: {', '.join(scenarios)}")
+    return tuple(faults), scenarios[0] if scenarios else None
+
+
+def chaos_pick(settings: SimulatorSettings, number: int, wire: Wire, family: str, stream: bool) -> Fault | None:
+    """The one more fault that chaos adds to the answer of this number: the same for the same seed and number."""
+    if _share(settings.seed, number, "whether") >= settings.chaos:
+        return None
+    fitting = [fault for fault in FAULTS.values() if fault.applies(wire=wire, family=family, stream=stream)]
+    return fitting[int(_share(settings.seed, number, "which") * len(fitting))] if fitting else None
+
+
+def _share(seed: int, number: int, what: str) -> float:
+    """A number from 0 up to 1 that looks like chance and is none."""
+    digest = hashlib.blake2b(f"{seed}/{number}/{what}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
+
+
+def _chosen(written: str) -> Chosen:
+    found = _WRITTEN.fullmatch(written)
+    if found is None:
+        raise UnknownName(
+            f"`{_short(written)}` cannot be read; a fault is written as `cut-off`, `cut-off@3` or `cut-off*2`"
+        )
+    name = found["name"]
+    if name in BUILT_IN:
+        raise UnknownName(f"`{name}` is a scenario: it is played in every round, so write it without @ and *")
+    if name not in FAULTS:
+        raise UnknownName(f"there is no fault or scenario `{_short(name)}`; {_nearest(name, [*FAULTS, *BUILT_IN])}")
+    return Chosen(FAULTS[name], _number(found["round"]), _number(found["times"]))
+
+
+def _number(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name.lower()[:_SHOWN], known, n=_NEAREST) or _with_a_word_of(name, known)[:_NEAREST]
+    if not close:
+        return "`moonshim simulate faults` lists all"
+    return f"the nearest are {', '.join(close)}" if len(close) > 1 else f"the nearest is {close[0]}"
+
+
+def _with_a_word_of(name: str, known: Sequence[str]) -> list[str]:
+    """Those that share a word with it, and first those whose word is in few others.
+
+    >>> _with_a_word_of("html-error", ["error-in-stream", "error-event", "html-502", "stall"])
+    ['html-502', 'error-in-stream', 'error-event']
+    """
+    holders = {word: [one for one in known if word in one.split("-")] for word in name.lower().split("-")}
+    rarest = sorted((found for word, found in holders.items() if len(word) > 2), key=len)
+    return list(dict.fromkeys(one for found in rarest for one in found))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

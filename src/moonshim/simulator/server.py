@@ -1,0 +1,141 @@
+"""Settings -> a Kimi API that listens on this machine, inside this process, for as long as it is wanted.
+
+async with Simulator(nature="selfhost", faults=("markers-in-content",)) as box:
+    client = openai.AsyncOpenAI(base_url=f"{box.url}/v1", api_key="any")
+
+with Simulator().running() as box:  # in a thread of its own
+    client = openai.OpenAI(base_url=f"{box.url}/v1", api_key="any")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from moonshim.http_server.server import Inside, serve_inside
+from moonshim.simulator.http.app import SimulatorApp
+from moonshim.simulator.http.exchange import Exchange
+from moonshim.simulator.http.log import tell_failure, tell_seen
+from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.model.plugins import Plugged, load_model
+from moonshim.simulator.model.scenario import Scenario
+from moonshim.simulator.model.scenario_file import load_scenario
+from moonshim.simulator.model.scripted import ScriptedModel
+from moonshim.simulator.response import Model
+from moonshim.simulator.settings import SimulatorSettings
+from moonshim.simulator.settings_check import checked
+
+__all__ = ["Simulator"]
+
+
+class Simulator:
+    """One simulated host. Its fields are those of `SimulatorSettings`; `model` may be a model itself."""
+
+    def __init__(
+        self,
+        settings: SimulatorSettings | None = None,
+        *,
+        model: str | Model = "",
+        scenario: str | Scenario = "",
+        clock: Callable[[], float] = time.time,
+        log: Callable[[Seen], None] = tell_seen,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        **fields: Any,
+    ) -> None:
+        named = {"model": model, "scenario": scenario}
+        fields |= {name: value for name, value in named.items() if value and isinstance(value, str)}
+        self.settings = checked(replace(settings or SimulatorSettings(), **fields))
+        self._given: Model | None = None
+        if not isinstance(model, str):
+            self._given = Plugged(type(model).__name__, model.reply)
+        elif not isinstance(scenario, str):
+            self._given = ScriptedModel(scenario)
+        self._exchange = Exchange(
+            self.settings,
+            models=self._model,
+            clock=clock,
+            log=log,
+            log_failure=tell_failure,
+        )
+        self.app = SimulatorApp(self._exchange)
+        self._host, self._port = host, port
+        self._inside: Inside | None = None
+
+    def _model(self, scenario: str | None) -> Model:
+        """The one that plays this scenario; without a name, the one that was given or is in the settings."""
+        if scenario is None and self._given is not None:
+            return self._given
+        if scenario is None and self.settings.model:
+            return load_model(self.settings.model)
+        return ScriptedModel(load_scenario(scenario or self.settings.scenario))
+
+    @property
+    def url(self) -> str:
+        """Where it listens: `http://127.0.0.1:8485`, without a path."""
+        if self._inside is None:
+            raise RuntimeError("the simulator does not run: use it in a `with`")
+        return self._inside.url
+
+    @property
+    def requests(self) -> deque[Seen]:
+        """What was asked, the newest last."""
+        return self._exchange.requests
+
+    @property
+    def refusals(self) -> list[Seen]:
+        """The requests that were refused."""
+        return [seen for seen in self.requests if seen.problem is not None]
+
+    async def __aenter__(self) -> Simulator:
+        self.app.open()
+        self._inside = await serve_inside(self.app, host=self._host, port=self._port)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.app.closed()
+        inside, self._inside = self._inside, None
+        if inside is not None:
+            await inside.close()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Simulator]:
+        """The same for code without a loop: it runs in a thread of its own."""
+        ready, over = threading.Event(), asyncio.Event()
+        loops: list[asyncio.AbstractEventLoop] = []
+        failures: list[BaseException] = []
+
+        async def run() -> None:
+            async with self:
+                loops.append(asyncio.get_running_loop())
+                ready.set()
+                await over.wait()
+
+        def work() -> None:
+            try:
+                asyncio.run(run())
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                ready.set()
+
+        thread = threading.Thread(target=work, name="moonshim-simulator", daemon=True)
+        thread.start()
+        ready.wait()
+        if failures:
+            raise failures[0]
+        try:
+            yield self
+        finally:
+            loops[0].call_soon_threadsafe(over.set)
+            thread.join()

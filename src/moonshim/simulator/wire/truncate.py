@@ -1,0 +1,74 @@
+"""What a model means to say -> what it gets to say before its tokens are used up, or a stop sequence ends it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moonshim.simulator.request import Question
+from moonshim.simulator.response import Meant, MeantCall
+from moonshim.simulator.wire.chunking import pieces
+
+__all__ = ["Said", "shorten"]
+
+_AROUND_A_CALL: Final = 4
+"""Tokens that name a call and frame its arguments, whatever its name."""
+
+
+class Said(Struct, frozen=True):
+    """What is left, how it ended in the words of Chat, and the stop sequence that ended it."""
+
+    meant: Meant
+    finish: str
+    stopped_by: str | None = None
+
+
+def shorten(meant: Meant, question: Question) -> Said:
+    """Thoughts come first and share the tokens; a call may be cut in the middle of its arguments, as hosts do.
+
+    >>> question = Question(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
+    >>> shorten(Meant(text="one two three"), question)
+    Said(meant=Meant(reasoning='', text='one two', calls=()), finish='length', stopped_by=None)
+    """
+    stopped_by = None
+    at, word = _first_stop(meant.text, _stops(question))
+    if word is not None:
+        meant, stopped_by = replace(meant, text=meant.text[:at], calls=()), word
+    if question.max_tokens is None:
+        return Said(meant, _finish(meant), stopped_by)
+    short = _within(meant, question.max_tokens)
+    return Said(short, "length") if short != meant else Said(meant, _finish(meant), stopped_by)
+
+
+def _stops(question: Question) -> list[str]:
+    given: Any = question.body.get("stop" if question.wire == "openai_chat" else "stop_sequences")
+    if isinstance(given, str):
+        given = [given]
+    return [one for one in given if isinstance(one, str) and one] if isinstance(given, list) else []
+
+
+def _finish(meant: Meant) -> str:
+    return "tool_calls" if meant.calls else "stop"
+
+
+def _first_stop(text: str, stops: list[str]) -> tuple[int, str | None]:
+    found = [(text.find(stop), stop) for stop in stops if stop in text]
+    return min(found, default=(0, None))
+
+
+def _within(meant: Meant, tokens: int) -> Meant:
+    reasoning = pieces(meant.reasoning, "tokens")[:tokens]
+    tokens -= len(reasoning)
+    text = pieces(meant.text, "tokens")[:tokens]
+    tokens -= len(text)
+    calls: list[MeantCall] = []
+    for call in meant.calls:
+        tokens -= _AROUND_A_CALL
+        if tokens <= 0:
+            break
+        arguments = pieces(call.arguments, "tokens")[:tokens]
+        tokens -= len(arguments)
+        calls.append(MeantCall(call.name, "".join(arguments)))
+    return Meant(reasoning="".join(reasoning), text="".join(text), calls=tuple(calls))
