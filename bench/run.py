@@ -29,7 +29,7 @@ from bench.workloads import (
 )
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
 
@@ -190,7 +190,7 @@ def request_table() -> None:
     print("A request of 200 messages, 100 tools and 1 MB: parsed and rendered in its own dialect, beside one msgspec")
     print("decode and encode of the same bytes (target: at most 4 times); and prepared for a host, start to end\n")
     print(f"{'':24}{'bytes':>12}{'dec+enc':>12}{'parse':>12}{'render':>12}{'ratio':>8}{'prepare':>12}")
-    sealer = Sealer()
+    sealer = Signer()
     for name, make in REQUESTS.items():
         data = msgspec.json.encode(make())
         body, dialect = msgspec.json.decode(data), dialect_named(name)

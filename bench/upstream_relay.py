@@ -24,7 +24,7 @@ import aiohttp
 import uvloop
 
 from moonshim.config import Timeouts
-from moonshim.http_client import Call, Upstream
+from moonshim.http_client import UpstreamClient, UpstreamRequest
 
 STREAMS: Final = 50
 SECONDS_BETWEEN: Final = 0.01
@@ -82,8 +82,8 @@ async def bare(port: int) -> int:
 
 
 async def moonshim(port: int) -> int:
-    upstream = Upstream()
-    call = Call(f"http://127.0.0.1:{port}/", {}, b"", Timeouts())
+    upstream = UpstreamClient()
+    call = UpstreamRequest(f"http://127.0.0.1:{port}/", {}, b"", Timeouts())
 
     async def one() -> int:
         reads = 0

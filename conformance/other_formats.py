@@ -10,9 +10,9 @@ from conformance.replies import Call, Json, Reply
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.grammar.registry import grammar_for
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.frame_output import Slip
-from moonshim.engine.repair.repairer import Answer
-from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.repair.repairer import ResponseRepairer
+from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.conversation import Reasoning, Text, Tool, ToolCall
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.engine.values.options import KimiOptions
@@ -71,11 +71,11 @@ def _plain(name: str, arguments: object) -> Json:
 def _reply(pieces: Iterable[str], family: str, tools: list[Tool], finish: str) -> Reply:
     """What one choice says in the end, through the grammar of the family and every repair of calls."""
     grammar = grammar_for(_GRAMMARS[family], "text", tools=tools)
-    answer = Answer(Declared(tools), KimiOptions.mending(), IdRepairer([]), {"text": grammar})
+    answer = ResponseRepairer(DeclaredTools(tools), KimiOptions.mending(), IdRepairer([]), {"text": grammar})
     assembler = Assembler()
-    slips: list[Slip] = []
+    slips: list[FrameOutput] = []
     for piece in (*pieces, None):
-        slip = Slip()
+        slip = FrameOutput()
         slips.append(slip)
         if piece is None:
             answer.finish(finish, slip)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from conformance.checked import Checked
 from conformance.replies import Json
 from moonshim.chat.commands.registry import COMMANDS, run_command
-from moonshim.chat.setup import Wish, open_session
+from moonshim.chat.setup import ChatOptions, open_session
 from moonshim.errors import MoonshimError
 
 __all__ = ["check"]
@@ -29,7 +29,7 @@ def check(row: Json) -> Checked:
 async def _check(given: Json, expect: Json) -> Checked:
     state: Json = given.get("state", {"currentFormat": "openai", "isAutoDetected": True})
     with TemporaryDirectory() as name:
-        wish = Wish(base_url="http://127.0.0.1:9/v1", model=_MODELS[state["currentFormat"]], folder=Path(name))
+        wish = ChatOptions(base_url="http://127.0.0.1:9/v1", model=_MODELS[state["currentFormat"]], folder=Path(name))
         async with open_session(wish, {"HOME": name, "XDG_DATA_HOME": name}) as session:
             if not state["isAutoDetected"] or "set_override" in expect:
                 session.set(tool_format="qwen" if "set_override" in expect else state["currentFormat"])

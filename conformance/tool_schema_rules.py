@@ -14,11 +14,11 @@ from conformance.checked import Checked
 from conformance.replies import Json
 from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.errors import CannotExpress
-from moonshim.simulator.rules.schema_rules import Limits, check_schema
+from moonshim.simulator.rules.schema_rules import SchemaLimits, check_schema
 
 __all__ = ["area_of", "check", "key_of"]
 
-_LIMITS: Final = Limits(depth=5)
+_LIMITS: Final = SchemaLimits(depth=5)
 """The source's own tests allow this much depth; what answers requests allows more."""
 
 

@@ -13,8 +13,8 @@ from types import NoneType
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from moonshim.engine.hosts import profile as cells_module
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.hosts.profile import Fixed, Needs
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.hosts.profile import Fixed, HostProfile
 from moonshim.engine.hosts.table import GENERATIONS, HOSTS
 
 Shown: TypeAlias = dict[str, dict[str, str]]
@@ -24,7 +24,7 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "hosts.md"
 BEGIN: Final = "<!-- made by scripts/host_tables.py: begin -->\n"
 END: Final = "<!-- made by scripts/host_tables.py: end -->\n"
 _KEYS: Final = ("host", "generation", "dialect")
-_CELLS: Final = tuple(name for name in Needs.__struct_fields__ if name not in _KEYS)
+_CELLS: Final = tuple(name for name in HostProfile.__struct_fields__ if name not in _KEYS)
 _KIMI: Final = tuple(name for name in GENERATIONS if name != "other")
 _SPOKEN: Final = {"openai_chat": "Chat", "anthropic": "Messages"}
 _PLAIN: Final = {
@@ -61,7 +61,7 @@ def tables() -> str:
 def _host(host: str) -> str:
     out = f"\n### {host}\n"
     for dialect, name in _SPOKEN.items():
-        if needs_for(host=host, model="", upstream=dialect).host != host:
+        if profile_for(host=host, model="", upstream=dialect).host != host:
             continue
         if host == "moonshot-anthropic" and dialect == "openai_chat":
             continue
@@ -71,7 +71,7 @@ def _host(host: str) -> str:
 
 
 def _row(host: str, dialect: str) -> Shown:
-    rows = {name: needs_for(host=host, model="", upstream=dialect, overrides={"generation": name}) for name in _KIMI}
+    rows = {name: profile_for(host=host, model="", upstream=dialect, overrides={"generation": name}) for name in _KIMI}
     return {name: {cell: shown(getattr(row, cell)) for cell in _CELLS} for name, row in rows.items()}
 
 
@@ -84,7 +84,7 @@ def _by_generation(row: Shown, usual: Shown | None) -> str:
             for cell in _CELLS
         )
         columns.setdefault(values, []).append(generation)
-    lines, plain = [], needs_for(model="")
+    lines, plain = [], profile_for(model="")
     for place, cell in enumerate(_CELLS):
         same = "·" if usual is not None else shown(getattr(plain, cell))
         if any(column[place] != same for column in columns):
@@ -95,8 +95,8 @@ def _by_generation(row: Shown, usual: Shown | None) -> str:
 def _meanings() -> list[list[str]]:
     """The docstrings below the fields, which only the source has."""
     tree = ast.parse(Path(cells_module.__file__).read_text("utf-8"))
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Needs")
-    plain, kinds = needs_for(model=""), get_type_hints(Needs) | {"host": Literal[HOSTS]}
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "HostProfile")
+    plain, kinds = profile_for(model=""), get_type_hints(HostProfile) | {"host": Literal[HOSTS]}
     return [
         [
             f"`{name}`",

@@ -13,7 +13,7 @@ from json import dumps
 from pathlib import Path
 from typing import Final
 
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from tests.chat.talking import Talk
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "chat.md"
@@ -25,30 +25,30 @@ _GARDEN: Final = "def seeds(beds, each=12):\n    return beds * each\n\n\nprint(s
 class Gardener:
     """Plays the model of the recording."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         if "test" in question.words:
             return self._test(question.round)
         if question.round == 1:
-            read = MeantCall("read_file", dumps({"path": "garden.py"}))
-            run = MeantCall("bash", dumps({"command": "python3 garden.py"}))
-            return Meant(
+            read = IntendedCall("read_file", dumps({"path": "garden.py"}))
+            run = IntendedCall("bash", dumps({"command": "python3 garden.py"}))
+            return IntendedResponse(
                 reasoning="I should read the file, and run it to see\nwhether it still works.",
                 text="I read it and run it.",
                 calls=(read, run),
             )
-        return Meant(
+        return IntendedResponse(
             reasoning="It prints 48: four beds with twelve seeds each.",
             text="`garden.py` counts **seeds**:\n\n"
             "1. `seeds(beds)` takes twelve for each bed\n2. it prints `48`, for four beds",
         )
 
-    def _test(self, round_: int) -> Meant:
+    def _test(self, round_: int) -> IntendedResponse:
         if round_ == 1:
             text = "from garden import seeds\n\n\ndef test_seeds():\n    assert seeds(2) == 24\n"
-            return Meant(
-                text="Gladly.", calls=(MeantCall("write_file", dumps({"path": "test_garden.py", "content": text})),)
+            return IntendedResponse(
+                text="Gladly.", calls=(IntendedCall("write_file", dumps({"path": "test_garden.py", "content": text})),)
             )
-        return Meant(text="As you like: I have written nothing.")
+        return IntendedResponse(text="As you like: I have written nothing.")
 
 
 def record() -> list[tuple[str, list[str]]]:

@@ -22,7 +22,7 @@ from moonshim.config.environment import with_overrides
 from moonshim.config.files.find import VARIABLE
 from moonshim.gateway.process.settings import PORT, ServeSettings, refusal
 from moonshim.gateway.routes import routes_of
-from moonshim.gateway.state import Gate
+from moonshim.gateway.state import GatewayState
 from moonshim.http_server.sockets import is_loopback
 from moonshim.store import store_kind
 
@@ -56,7 +56,7 @@ UNIT: Final = dict(
 )
 POD: Final = kind("Deployment")["spec"]["template"]
 GATEWAY: Final = POD["spec"]["containers"][0]
-PATHS: Final = {getattr(route, "path", "") for route in routes_of(cast(Gate, None))}
+PATHS: Final = {getattr(route, "path", "") for route in routes_of(cast(GatewayState, None))}
 
 COMMANDS: Final = {
     "Containerfile": json.loads(re.findall(r"^CMD (\[.*\])", CONTAINER, re.MULTILINE)[-1]),

@@ -9,8 +9,8 @@ import pytest
 from moonshim.engine.plan import plan_for
 from moonshim.engine.prepare import prepare_request
 from moonshim.engine.response.chunk_mender import ChunkMender
-from moonshim.engine.response.fast_path import ShortWay
-from moonshim.engine.response.frame_templates import Shape
+from moonshim.engine.response.fast_path import FastPath
+from moonshim.engine.response.frame_templates import FrameTemplate
 from moonshim.engine.response.stream import Mender
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.engine.wire.sse import Frame, render_sse
@@ -90,11 +90,11 @@ def mended(pieces: list[bytes], *, collect: bool, framing: Any = "sse") -> tuple
 
 
 def mended_the_long_way(pieces: list[bytes], framing: str) -> tuple[bytes, Mender]:
-    def never(self: ShortWay, *, calm: bool) -> None:
+    def never(self: FastPath, *, calm: bool) -> None:
         self.shape = None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShortWay, "settle", never)
+        patch.setattr(FastPath, "settle", never)
         return mended(pieces, collect=True, framing=framing)
 
 
@@ -116,12 +116,12 @@ def test_frames_that_come_together_go_the_short_way_as_well(monkeypatch: pytest.
     frames = [render_sse(dumped(one)) for one in told(*"abcdefgh")]
     taken: list[bytes] = []
 
-    def take(self: ShortWay, shape: Shape, raw: bytes) -> Any:
+    def take(self: FastPath, shape: FrameTemplate, raw: bytes) -> Any:
         taken.append(raw)
         return short_take(self, shape, raw)
 
-    short_take = ShortWay.take
-    monkeypatch.setattr(ShortWay, "take", take)
+    short_take = FastPath.take
+    monkeypatch.setattr(FastPath, "take", take)
     mender = Mender(model="kimi-k2.5")
     data = b"".join(frames)
     assert mender.feed(data[:300]) + mender.feed(data[300:]) == data
@@ -168,7 +168,7 @@ class Way:
 
     def __init__(self) -> None:
         self.chunks: ChunkMender[Frame] = ChunkMender(plan_for(model="kimi-k2.5"))
-        self.short = ShortWay(self.chunks, render_sse)
+        self.short = FastPath(self.chunks, render_sse)
 
     def is_ready(self) -> bool:
         """Whether the next frame may be read at a glance."""

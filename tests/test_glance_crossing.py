@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from moonshim import Mender
-from moonshim.engine.dialects.protocol import NUMBER, TEXT, Encoder, Reply
+from moonshim.engine.dialects.protocol import NUMBER, TEXT, Encoder, ResponseContext
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.engine.response.fast_path import ShortCrossing
+from moonshim.engine.response.fast_path import TranslatingFastPath
 from moonshim.engine.response.pipeline import EventCollector
 from moonshim.engine.response.reply import read_reply
 from moonshim.engine.upstream_events import OnlyText
@@ -38,7 +38,7 @@ def taken(run: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """How many frames go the short way while this runs."""
     count = [0]
     with monkeypatch.context() as patch:
-        patch.setattr(ShortCrossing, "take", counted(ShortCrossing.take, count))
+        patch.setattr(TranslatingFastPath, "take", counted(TranslatingFastPath.take, count))
         run()
     return count[0]
 
@@ -205,7 +205,7 @@ def test_a_second_answer_goes_on_behind_the_first(client: str, monkeypatch: pyte
 
     assert taken(told_twice, monkeypatch) == 6
     short = told_twice()
-    monkeypatch.setattr(ShortCrossing, "settle", lambda self, *, calm: None)
+    monkeypatch.setattr(TranslatingFastPath, "settle", lambda self, *, calm: None)
     assert told_twice() == short
 
 
@@ -220,7 +220,7 @@ def test_an_answer_that_is_put_together_is_the_same_by_both_ways(client: str, mo
 
     assert taken(whole, monkeypatch) > 10
     short = whole()
-    monkeypatch.setattr(ShortCrossing, "settle", lambda self, *, calm: None)
+    monkeypatch.setattr(TranslatingFastPath, "settle", lambda self, *, calm: None)
     assert whole() == short
 
 
@@ -285,7 +285,7 @@ BLOCKS: Final[dict[str, BlockOpened]] = {
 @pytest.mark.parametrize("client", CLIENT_DIALECTS)
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_a_template_says_what_feed_would_say(kind: str, client: str) -> None:
-    encoders: list[Encoder] = [dialect_named(client).encoder(Reply(model="m")) for _ in range(2)]
+    encoders: list[Encoder] = [dialect_named(client).encoder(ResponseContext(model="m")) for _ in range(2)]
     for encoder in encoders:
         for event in (Started("chatcmpl-1"), BLOCKS[kind], BlockDelta(0, '{"a')):
             encoder.feed(event)
@@ -299,34 +299,36 @@ def test_a_template_says_what_feed_would_say(kind: str, client: str) -> None:
         assert one.feed(ending) == other.feed(ending)
 
 
-CUSTOM: Final = Reply(model="m", tools={"ls": Tool("ls", kind="custom")})
+CUSTOM: Final = ResponseContext(model="m", tools={"ls": Tool("ls", kind="custom")})
 
 
 @pytest.mark.parametrize(
     ("client", "reply", "before"),
     [
-        ("anthropic", Reply(model="m"), [BLOCKS["text"]]),
-        ("anthropic", Reply(model="m"), [BLOCKS["call"], BlockDelta(0, " ")]),
+        ("anthropic", ResponseContext(model="m"), [BLOCKS["text"]]),
+        ("anthropic", ResponseContext(model="m"), [BLOCKS["call"], BlockDelta(0, " ")]),
         (
             "anthropic",
-            Reply(model="m"),
+            ResponseContext(model="m"),
             [BlockOpened(1, "call", "c2", "ls"), BlockDelta(1, "{"), BLOCKS["call"], BlockDelta(0, "{")],
         ),
         (
             "anthropic",
-            Reply(model="m"),
+            ResponseContext(model="m"),
             [
                 BLOCKS["text"],
                 BlockDelta(0, "a"),
                 Opaque({"type": "content_block_start", "index": 3, "content_block": {"type": "x"}}),
             ],
         ),
-        ("openai_responses", Reply(model="m"), [BLOCKS["reasoning"]]),
+        ("openai_responses", ResponseContext(model="m"), [BLOCKS["reasoning"]]),
         ("openai_responses", CUSTOM, [BLOCKS["call"], BlockDelta(0, '{"input": "a')]),
         ("openai_chat", CUSTOM, [BLOCKS["call"], BlockDelta(0, '{"input": "a')]),
     ],
 )
-def test_where_the_next_piece_takes_more_there_is_no_template(client: str, reply: Reply, before: list[Event]) -> None:
+def test_where_the_next_piece_takes_more_there_is_no_template(
+    client: str, reply: ResponseContext, before: list[Event]
+) -> None:
     encoder = dialect_named(client).encoder(reply)
     for event in before:
         encoder.feed(event)

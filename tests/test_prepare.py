@@ -21,7 +21,7 @@ from moonshim import (
     prepare_request,
 )
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.engine.signing import Sealed, Sealer
+from moonshim.engine.signing import SignedPayload, Signer
 from moonshim.errors import problem_of
 from tests.streams import chunk, listen, parsed, read_sse, sse
 
@@ -372,9 +372,9 @@ def test_what_is_no_json_is_refused_or_sent(value: Any) -> None:
 
 
 def test_a_token_is_no_way_to_write_fields_of_a_message() -> None:
-    sealer = Sealer(b"s")
-    bomb = sealer.seal(Sealed(details=({"a": 1},))).split(".")
-    for token in (sealer.seal(Sealed(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
+    sealer = Signer(b"s")
+    bomb = sealer.seal(SignedPayload(details=({"a": 1},))).split(".")
+    for token in (sealer.seal(SignedPayload(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
         block = {"type": "thinking", "thinking": "x", "signature": token}
         said = {"role": "assistant", "content": [block, {"type": "text", "text": "a"}]}
         body = {"model": "m", "max_tokens": 5, "messages": [HELLO, said, HELLO]}
@@ -384,7 +384,7 @@ def test_a_token_is_no_way_to_write_fields_of_a_message() -> None:
 
 
 def test_no_token_of_ours_is_sent_in_details_of_reasoning() -> None:
-    token = Sealer(b"other").seal(Sealed(signature="x"))
+    token = Signer(b"other").seal(SignedPayload(signature="x"))
     for key in ("signature", "data", "encrypted"):
         said = {"role": "assistant", "content": "a", "reasoning_details": [{"type": "reasoning.text", key: token}]}
         for host, model in (("generic", "gpt-x"), ("openrouter", "kimi-k2.6"), ("kimi-coding", "k3")):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.engine.prepare import prepare_request, read_request
-from moonshim.engine.signing import Sealed, Sealer
+from moonshim.engine.signing import SignedPayload, Signer
 from moonshim.engine.values.conversation import Reasoning
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
@@ -87,7 +87,7 @@ def test_a_thought_that_says_nothing_is_lost(fields: dict[str, Any], lost: bool)
 
 
 def test_a_thought_under_a_token_of_ours_is_not_lost() -> None:
-    token = Sealer(b"key").seal(Sealed(text="hm"))
+    token = Signer(b"key").seal(SignedPayload(text="hm"))
     item = {"type": "reasoning", "summary": [], "encrypted_content": token}
     body = told("openai_responses", CALLS[:1])
     body["input"].insert(2, item)

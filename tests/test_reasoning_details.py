@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from moonshim import Mender, Reasoning, mend_chunks, mend_response
-from moonshim.config import Config, Provider
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.config import Config, ProviderConfig
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from tests.gateway.hosts import run
 from tests.gateway.running import running
 from tests.streams import chunk, sse
@@ -82,10 +82,10 @@ def test_chunks_that_were_parsed_already_leave_as_they_came() -> None:
 class Thinker:
     """Thinks, calls a tool, and answers when it has the result."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         if question.round == 1:
-            return Meant(reasoning="I look around.", calls=(MeantCall("ls", "{}"),))
-        return Meant(reasoning="Now I know.", text="One file.")
+            return IntendedResponse(reasoning="I look around.", calls=(IntendedCall("ls", "{}"),))
+        return IntendedResponse(reasoning="Now I know.", text="One file.")
 
 
 def posted(url: str, messages: list[Any], *, stream: bool) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_a_host_gets_its_entries_back_whoever_streams(client_streams: bool, host
     async def test() -> None:
         async with Simulator(nature="kimi-coding", model=Thinker()) as box:
             cells = {"streaming": host_streams}
-            host = Provider(
+            host = ProviderConfig(
                 name="kimi", api_base_url=f"{box.url}/coding/v1", host="kimi-coding", models=("k3",), cells=cells
             )
             async with running(Config(providers=(host,))) as gateway:

@@ -10,11 +10,11 @@ import pytest
 from moonshim.engine.plan import plan_for
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.response.chunk_mender import Choice
-from moonshim.engine.response.frame_templates import Shape, learn_shape
+from moonshim.engine.response.frame_templates import FrameTemplate, learn_shape
 from tests.streams import chunk
 
 
-def learn(value: dict[str, Any], data: bytes | None = None) -> Shape | None:
+def learn(value: dict[str, Any], data: bytes | None = None) -> FrameTemplate | None:
     data = json.dumps(value).encode() if data is None else data
     state = Choice(0, plan_for(model="kimi-k2.5"), RepairLog(), collect=False)
     return learn_shape(b"data: " + data + b"\n\n", data, value, state)

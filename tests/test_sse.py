@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.wire.sse import Fault, Frame, SseFramer, merge_comments, render_sse
+from moonshim.engine.wire.sse import Frame, FrameFault, SseFramer, merge_comments, render_sse
 
 BOM = b"\xef\xbb\xbf"
 DEEP = b"[" * 100_000
@@ -35,7 +35,7 @@ def joined(frames: Iterable[Frame]) -> bytes:
     return b"".join(frame.raw for frame in frames)
 
 
-def blank(fault: Fault | None = None) -> Frame:
+def blank(fault: FrameFault | None = None) -> Frame:
     return Frame(b"\n", None, b"", fault)
 
 

@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from moonshim.engine.dialects.protocol import Dialect, Reply
+from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.plan import Plan, plan_for
 from moonshim.engine.response.chunk_mender import Released
-from moonshim.engine.response.pipeline import Translator
-from moonshim.engine.upstream_events import Broke, Ended, Heard, Spoke
+from moonshim.engine.response.pipeline import ResponsePipeline
+from moonshim.engine.upstream_events import FinishReported, TextDelta, UpstreamEvent, UpstreamFailed
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
 from moonshim.engine.values.events import CallPiece, Finished
 from tests.profiles import PROFILE
@@ -36,11 +36,11 @@ CASES: Final = [case for case in cases() if is_translatable(case[0])]
 def plan_of(vector: Vector, client: str) -> Plan:
     plan = plan_for(**vector.arguments())
     plan.client, plan.upstream = dialect_named(client), dialect_named("openai_chat")
-    plan.reply = Reply(model=vector.model)
+    plan.reply = ResponseContext(model=vector.model)
     return plan
 
 
-def translated(translator: Translator[Any], vector: Vector, field: str, size: int) -> list[dict[str, Any]]:
+def translated(translator: ResponsePipeline[Any], vector: Vector, field: str, size: int) -> list[dict[str, Any]]:
     released: list[Released[Any]] = []
     for one in vector.as_chunks(field, size):
         released += translator.feed(one, None)
@@ -50,7 +50,7 @@ def translated(translator: Translator[Any], vector: Vector, field: str, size: in
     return [payload for one in released for payload in one.chunks or ()]
 
 
-def heard_again(dialect: Dialect, payloads: list[dict[str, Any]]) -> list[Heard]:
+def heard_again(dialect: Dialect, payloads: list[dict[str, Any]]) -> list[UpstreamEvent]:
     decoder = dialect.decoder()
     return [heard for payload in payloads for heard in decoder.feed(payload)] + decoder.flush()
 
@@ -58,21 +58,21 @@ def heard_again(dialect: Dialect, payloads: list[dict[str, Any]]) -> list[Heard]
 class Ear:
     """What a client makes of it: text by channel, calls by index, and how it ended."""
 
-    def __init__(self, heard: list[Heard]) -> None:
+    def __init__(self, heard: list[UpstreamEvent]) -> None:
         self.text = {"text": "", "reasoning": ""}
         self.calls: dict[int, list[str]] = {}
         self.ending: str | None = None
         for one in heard:
             match one:
-                case Spoke(channel=channel, text=text):
+                case TextDelta(channel=channel, text=text):
                     self.text[channel] += text
                 case CallPiece():
                     call = self.calls.setdefault(one.index or 0, ["", ""])
                     call[0] += one.name or ""
                     call[1] += one.arguments
-                case Ended(reason=reason):
+                case FinishReported(reason=reason):
                     self.ending = reason
-                case Broke():
+                case UpstreamFailed():
                     self.ending = "error"
                 case _:
                     pass
@@ -95,7 +95,7 @@ def test_the_answer_says_the_same_in_every_dialect(vector: Vector, field: str, c
     for size in TEXT_SIZES if vector.is_text else (0,):
         mended = Run(vector, [vector.stream(field, size)]).mender
         plan = plan_of(vector, client)
-        translator: Translator[Any] = Translator(plan)
+        translator: ResponsePipeline[Any] = ResponsePipeline(plan)
         payloads = translated(translator, vector, field, size)
         same("message", said_in_order(translator.message()), said_in_order(mended.message))
         same("ending", type(translator.ending()), type(mended.ending))

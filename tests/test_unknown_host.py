@@ -16,9 +16,9 @@ import moonshim
 from moonshim import ToolCall
 from moonshim.agent import Provider
 from moonshim.config import Config, Retries
-from moonshim.config import Provider as ConfiguredProvider
+from moonshim.config import ProviderConfig as ConfiguredProvider
 from moonshim.integrations import anthropic_http_client, async_openai_http_client, openai_http_client
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from moonshim.simulator.settings import ModelRow
 from tests.gateway.hosts import Asked, Host, Peer, run, whole
 from tests.gateway.running import Running, running
@@ -204,10 +204,10 @@ def test_a_host_that_still_refuses_is_asked_twice_and_its_words_are_passed_on() 
 class Thinker:
     """Thinks, calls a tool, and answers when it has the result."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         if question.round == 1:
-            return Meant(reasoning="I look around.", calls=(MeantCall("ls", "{}"),))
-        return Meant(reasoning="Now I know.", text="One file.")
+            return IntendedResponse(reasoning="I look around.", calls=(IntendedCall("ls", "{}"),))
+        return IntendedResponse(reasoning="Now I know.", text="One file.")
 
 
 HISTORIES: Final[dict[str, Callable[[Any], Any]]] = {

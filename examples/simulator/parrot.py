@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from moonshim.simulator import Meant, MeantCall, Question
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest
 
 ORDER = re.compile(r"\bcall ([A-Za-z][\w-]*)(?:\s+(\{.*\}))?", re.DOTALL)
 
@@ -17,11 +17,11 @@ ORDER = re.compile(r"\bcall ([A-Za-z][\w-]*)(?:\s+(\{.*\}))?", re.DOTALL)
 class Parrot:
     """Remembers nothing: everything that it knows is in the question."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         returned = [result.text for turn in question.since for result in turn.results]
         if returned:
-            return Meant(reasoning="Squawk, it answered!", text=f"It said: {' / '.join(returned)}")
+            return IntendedResponse(reasoning="Squawk, it answered!", text=f"It said: {' / '.join(returned)}")
         order = ORDER.search(question.words)
         if order and order[1] in {tool.name for tool in question.tools}:
-            return Meant(text="Squawk!", calls=(MeantCall(order[1], order[2] or "{}"),))
-        return Meant(reasoning="I know these words.", text=question.words)
+            return IntendedResponse(text="Squawk!", calls=(IntendedCall(order[1], order[2] or "{}"),))
+        return IntendedResponse(reasoning="I know these words.", text=question.words)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from moonshim.agent import AnswerStream, Provider
 from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall, ToolResult
 from moonshim.engine.values.events import Event
-from moonshim.simulator import Meant, MeantCall, Model, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, Model, SimRequest, Simulator
 
 __all__ = ["LIST", "PATIENCE", "Boxes", "Rounds", "boxes_for", "collected", "human", "run", "whole_conversation"]
 
@@ -44,14 +44,14 @@ async def collected(stream: AnswerStream) -> list[Event]:
 class Rounds:
     """Thinks and calls in each of three rounds, twice in the second; then says what the tools gave."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         number = question.round
         thought = f"Thought {number}." if question.thinking else ""
         if number > 3:
             given = " | ".join(result.text for turn in question.since for result in turn.results)
-            return Meant(reasoning=thought, text=f"Done: {given}")
-        calls = tuple(MeantCall("ls", json.dumps({"path": f"/{number}/{place}"})) for place in range(1 + number % 2))
-        return Meant(reasoning=thought, text=f"Step {number}.", calls=calls)
+            return IntendedResponse(reasoning=thought, text=f"Done: {given}")
+        calls = tuple(IntendedCall("ls", json.dumps({"path": f"/{number}/{place}"})) for place in range(1 + number % 2))
+        return IntendedResponse(reasoning=thought, text=f"Step {number}.", calls=calls)
 
 
 async def whole_conversation(provider: Provider) -> list[Message]:

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from moonshim.agent import Agent, HistoryFile, MessageKept, Provider, RunEnded, tool
 from moonshim.config import Timeouts
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.request import Question, Wire
-from moonshim.simulator.response import Meant, MeantCall
+from moonshim.simulator.request import SimRequest, Wire
+from moonshim.simulator.response import IntendedCall, IntendedResponse
 
 __all__ = ["CLEAN", "HALF", "ONCE", "ROUNDS", "EightRounds", "Half", "Host", "go_on"]
 
@@ -48,14 +48,14 @@ _CALLS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
 class EightRounds:
     """Thinks, speaks and calls in each round; then says everything that the tools gave."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         number = 1 + sum(turn.role == "assistant" for turn in question.turns)
         reasoning = f"Thought {number}, with <tags> & 北京." if question.thinking else ""
         if number <= ROUNDS:
-            calls = tuple(MeantCall(name, arguments) for name, arguments in _CALLS[number - 1])
-            return Meant(reasoning=reasoning, text=f"Step {number}.", calls=calls)
+            calls = tuple(IntendedCall(name, arguments) for name, arguments in _CALLS[number - 1])
+            return IntendedResponse(reasoning=reasoning, text=f"Step {number}.", calls=calls)
         results = " | ".join(result.text for turn in question.turns for result in turn.results)
-        return Meant(reasoning=reasoning, text=f"Done: {results}")
+        return IntendedResponse(reasoning=reasoning, text=f"Done: {results}")
 
 
 class Todo(Struct):

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.http.seen import Seen
-from moonshim.simulator.request import Question
+from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.request import SimRequest
 from tests.agent.eight_rounds import ONCE, ROUNDS
 
 __all__ = ["wrong_at_the_wire", "wrong_in_the_history"]
@@ -47,7 +47,7 @@ def _thoughts(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Reasoning))
 
 
-def _number(question: Question) -> int:
+def _number(question: SimRequest) -> int:
     """Which answer of the conversation is asked for."""
     return 1 + sum(turn.role == "assistant" for turn in question.turns)
 
@@ -61,7 +61,7 @@ class _Told(Struct, frozen=True):
     faults: tuple[str, ...]
 
 
-def _told(seen: Sequence[Seen]) -> dict[int, _Told]:
+def _told(seen: Sequence[RecordedRequest]) -> dict[int, _Told]:
     """By the number of the answer. Of one that was asked for again, the last."""
     found: dict[int, _Told] = {}
     for one in seen:
@@ -71,7 +71,7 @@ def _told(seen: Sequence[Seen]) -> dict[int, _Told]:
     return found
 
 
-def wrong_in_the_history(messages: Sequence[Message], seen: Sequence[Seen]) -> Iterator[str]:
+def wrong_in_the_history(messages: Sequence[Message], seen: Sequence[RecordedRequest]) -> Iterator[str]:
     """It has what the models meant, and what the tools gave."""
     told = _told(seen)
     answers = [message for message in messages if message.speaker == "ai"]
@@ -121,7 +121,7 @@ def _wrong_if_broken(answer: Message, told: _Told, errors: set[str]) -> Iterator
             yield f"ran {part.name} with {part.arguments}, and meant {told.calls}"
 
 
-def wrong_at_the_wire(seen: Sequence[Seen], answers: Sequence[Message], nature: str) -> Iterator[str]:
+def wrong_at_the_wire(seen: Sequence[RecordedRequest], answers: Sequence[Message], nature: str) -> Iterator[str]:
     """Every request has each call, argument and thought of the history before it, under identifiers that fit."""
     before: dict[tuple[str, str], list[Any]] = {}
     for one in seen:
@@ -139,7 +139,7 @@ def wrong_at_the_wire(seen: Sequence[Seen], answers: Sequence[Message], nature: 
         before[one.wire, one.question.model] = sent
 
 
-def _wrong_turns(question: Question, answers: Sequence[Message]) -> Iterator[str]:
+def _wrong_turns(question: SimRequest, answers: Sequence[Message]) -> Iterator[str]:
     turns = [turn for turn in question.turns if turn.role == "assistant"]
     if len(turns) > len(answers):
         yield f"{len(turns)} answers, of {len(answers)}"
@@ -154,7 +154,7 @@ def _wrong_turns(question: Question, answers: Sequence[Message]) -> Iterator[str
             yield f"thought {turn.reasoning!r} instead of {_thoughts(answer)!r}"
 
 
-def _wrong_ids(question: Question, nature: str) -> Iterator[str]:
+def _wrong_ids(question: SimRequest, nature: str) -> Iterator[str]:
     calls = question.history
     ids = [call.id for call in calls]
     answered = [result.call_id for turn in question.turns for result in turn.results]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.agent import Agent, Provider, RunEnded, Step
 from moonshim.agent.history import History
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 
 __all__ = [
     "Script",
@@ -30,19 +30,21 @@ __all__ = [
 class Script(Struct, frozen=True):
     """Says one thing after the other; the last one again and again. How far it is shows in the conversation."""
 
-    says: tuple[Meant, ...]
+    says: tuple[IntendedResponse, ...]
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         before = sum(turn.role == "assistant" for turn in question.turns)
         return self.says[min(before, len(self.says) - 1)]
 
 
-def called(*calls: tuple[str, str], text: str = "", reasoning: str = "I call.") -> Meant:
-    return Meant(reasoning=reasoning, text=text, calls=tuple(MeantCall(name, arguments) for name, arguments in calls))
+def called(*calls: tuple[str, str], text: str = "", reasoning: str = "I call.") -> IntendedResponse:
+    return IntendedResponse(
+        reasoning=reasoning, text=text, calls=tuple(IntendedCall(name, arguments) for name, arguments in calls)
+    )
 
 
-def said(text: str = "Done.", reasoning: str = "I answer.") -> Meant:
-    return Meant(reasoning=reasoning, text=text)
+def said(text: str = "Done.", reasoning: str = "I answer.") -> IntendedResponse:
+    return IntendedResponse(reasoning=reasoning, text=text)
 
 
 class Talk(Struct, frozen=True):
@@ -55,7 +57,12 @@ class Talk(Struct, frozen=True):
 
 @asynccontextmanager
 async def talk(
-    says: Sequence[Meant] = (), tools: Sequence[Any] = (), *, model: str = "kimi-k2.5", attempts: int = 1, **given: Any
+    says: Sequence[IntendedResponse] = (),
+    tools: Sequence[Any] = (),
+    *,
+    model: str = "kimi-k2.5",
+    attempts: int = 1,
+    **given: Any,
 ) -> AsyncIterator[Talk]:
     """An agent on a strict host. What is no argument of the host is one of the agent."""
     names = ("nature", "faults", "scenario", "tokens_per_second")

@@ -16,7 +16,7 @@ from moonshim.agent import Agent, Provider, RunEnded, ToolBegan, ToolEnded, as_m
 from moonshim.agent.toolbox import toolbox
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.values.events import Finished
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from tests.agent.asking import collected, run
 from tests.agent.scripts import steps_of
 
@@ -32,11 +32,13 @@ REFUSAL: Final = {
 class ListsFiles:
     """Thinks and calls bash without a word; then says what came back."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         if question.round == 1:
-            return Meant(reasoning=THOUGHT, calls=(MeantCall("bash", COMMAND),))
+            return IntendedResponse(reasoning=THOUGHT, calls=(IntendedCall("bash", COMMAND),))
         results = [result.text for turn in question.since for result in turn.results]
-        return Meant(reasoning="There they are.", text=f"Here are the files in the current directory: {results[0]}")
+        return IntendedResponse(
+            reasoning="There they are.", text=f"Here are the files in the current directory: {results[0]}"
+        )
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from moonshim.agent import Agent, Allowed, NotKept, Provider, RunEnded, ToolBegan, ToolEnded, tool
 from moonshim.agent.history import History, HistoryNotKept
-from moonshim.agent.history_lines import Line
+from moonshim.agent.history_lines import HistoryLine
 from moonshim.agent.tools import AgentTool
 from moonshim.engine.values.conversation import Message, Sampling, Text, ToolCall
 from moonshim.engine.values.events import Finished, Started
@@ -176,7 +176,7 @@ class FullDisk(History):
         super().__init__()
         self.told = False
 
-    def _note(self, line: Line, act: Any) -> None:
+    def _note(self, line: HistoryLine, act: Any) -> None:
         act()
         if len(self.messages) > 1 and not self.told:
             self.told = True

@@ -14,14 +14,14 @@ from moonshim.agent.stream import answered
 from moonshim.engine.values.conversation import Message, Reasoning, Sampling, Text, Thinking, Tool, ToolCall
 from moonshim.engine.values.events import BlockDelta, BlockOpened, Finished, Repaired
 from moonshim.errors import InvalidInput
-from moonshim.simulator import Meant, MeantCall, Simulator
-from moonshim.simulator.host.behaviours import NATURES
-from moonshim.simulator.request import Question
+from moonshim.simulator import IntendedCall, IntendedResponse, Simulator
+from moonshim.simulator.host.behaviours import BEHAVIOURS
+from moonshim.simulator.request import SimRequest
 from tests.agent.asking import LIST, Boxes, Rounds, boxes_for, collected, human, run, whole_conversation
 
 KEY: Final = "sk-the-secret-of-the-test"
 PATHS: Final = {"openai_chat": "/v1", "anthropic": "/anthropic"}
-WIRES: Final = [(nature, "openai_chat") for nature in NATURES] + [
+WIRES: Final = [(nature, "openai_chat") for nature in BEHAVIOURS] + [
     (nature, "anthropic") for nature in ("moonshot", "kimi-coding", "selfhost")
 ]
 ROWS: Final = {("moonshot", "anthropic"): "moonshot-anthropic", ("selfhost", "openai_chat"): None}
@@ -223,8 +223,8 @@ class TestAnswers:
 
     def test_names_that_the_host_cannot_take_come_back_as_they_were_declared(self) -> None:
         class CallsTheFirst:
-            def reply(self, question: Question) -> Meant:
-                return Meant(calls=(MeantCall(question.tools[0].name, "{}"),))
+            def reply(self, question: SimRequest) -> IntendedResponse:
+                return IntendedResponse(calls=(IntendedCall(question.tools[0].name, "{}"),))
 
         async def test() -> None:
             async with (

@@ -13,7 +13,7 @@ import pytest
 
 from moonshim.agent import AnswerStream, Provider, as_marked_text
 from moonshim.engine.values.events import BlockDelta, Failed, Finished
-from moonshim.http_client import Upstream
+from moonshim.http_client import UpstreamClient
 from moonshim.simulator import Simulator
 from tests.agent.asking import LIST, collected, human, run
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks
@@ -212,7 +212,7 @@ class TestKeeping:
 
     def test_connections_of_somebody_else_are_left_to_him(self) -> None:
         async def test() -> None:
-            upstream = Upstream()
+            upstream = UpstreamClient()
             async with Simulator(nature="selfhost", log=lambda seen: None) as box:
                 for model in ("kimi-k2.5", "kimi-k3"):
                     async with Provider(f"{box.url}/v1", model=model, upstream=upstream) as provider:

@@ -12,8 +12,8 @@ from moonshim.engine.formats import STRUCTURED_FORMATS, TEXT_FORMATS
 from moonshim.engine.formats.prompting import calls_as_text, describe_tools
 from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall, ToolResult
 from moonshim.engine.values.events import Failed, Finished
-from moonshim.simulator import Meant, Simulator
-from moonshim.simulator.request import Question
+from moonshim.simulator import IntendedResponse, Simulator
+from moonshim.simulator.request import SimRequest
 from tests.agent.asking import run
 
 WEATHER: Final = Tool(
@@ -36,15 +36,15 @@ class TextModel:
     def __init__(self, format: str) -> None:
         self.format = format
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         system = question.turns[0]
         assert describe_tools([WEATHER], self.format) in system.text
         told = [turn.text for turn in question.turns if "degrees" in turn.text]
         if len(told) == len(CITIES):
-            return Meant(text=f"It is {told[0][:200]} and {told[1][:200]}")
+            return IntendedResponse(text=f"It is {told[0][:200]} and {told[1][:200]}")
         call = ToolCall("", "get_weather", json.dumps({"city": CITIES[len(told)], "days": len(told)}))
         written = calls_as_text([call], self.format)
-        return Meant(text=written if self.format == "llama" else f"I look it up.\n{written}")
+        return IntendedResponse(text=written if self.format == "llama" else f"I look it up.\n{written}")
 
 
 def asked(body: dict[str, Any]) -> set[str]:
@@ -99,9 +99,9 @@ def test_a_choice_of_none_leaves_the_text_alone(format: str) -> None:
     written = calls_as_text([ToolCall("", "get_weather", '{"city": "Paris"}')], format)
 
     class Writes:
-        def reply(self, question: Question) -> Meant:
+        def reply(self, question: SimRequest) -> IntendedResponse:
             assert not any(turn.role == "system" for turn in question.turns)
-            return Meant(text=written)
+            return IntendedResponse(text=written)
 
     async def test() -> None:
         async with (
@@ -166,8 +166,8 @@ LEFT_IN_THE_TEXT: Final = {
 @pytest.mark.parametrize("format", LEFT_IN_THE_TEXT)
 def test_a_format_that_is_set_reads_the_calls_that_its_host_left_in_the_text(format: str) -> None:
     class Leaks:
-        def reply(self, question: Question) -> Meant:
-            return Meant(text=LEFT_IN_THE_TEXT[format])
+        def reply(self, question: SimRequest) -> IntendedResponse:
+            return IntendedResponse(text=LEFT_IN_THE_TEXT[format])
 
     async def test() -> None:
         async with (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from moonshim.agent.toolbox import toolbox
 from moonshim.agent.toolbox.files import Files
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.tools import ToolFailed
 
 
@@ -23,7 +23,7 @@ from moonshim.agent.tools import ToolFailed
 def files(tmp_path: Path) -> Files:
     (tmp_path / "work").mkdir()
     (tmp_path / "secret.txt").write_text("secret")
-    return Files(Folder(tmp_path / "work"), 30_000)
+    return Files(WorkingFolder(tmp_path / "work"), 30_000)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_link_that_leads_in_a_circle_is_refused(files: Files, work: Path) -> N
 
 
 def test_where_it_is_allowed_files_outside_can_be_read(work: Path, files: Files) -> None:
-    outside = Files(Folder(work, outside=True), 1000)
+    outside = Files(WorkingFolder(work, outside=True), 1000)
     assert "secret" in outside.read_file("../secret.txt")
     assert "secret" in outside.read_file(str(work.parent / "secret.txt"))
 
@@ -105,7 +105,7 @@ def test_what_is_no_file_is_refused_and_does_not_block(files: Files, work: Path,
     elif kind == "pipe":
         os.mkfifo(work / "x")
     else:
-        files = Files(Folder("/dev"), 1000)
+        files = Files(WorkingFolder("/dev"), 1000)
         work = Path("/dev")
     path = "zero" if kind == "device" else "x"
     for act in _acts(files, path):
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there_says_what_is(files: Files, work: Path) -> None
 
 
 def test_much_is_read_in_parts(work: Path) -> None:
-    files = Files(Folder(work.parent), 1000)
+    files = Files(WorkingFolder(work.parent), 1000)
     (work.parent / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 10_001)))
     text, offset, seen = "", 1, 0
     while True:
@@ -297,7 +297,7 @@ def test_only_what_was_meant_is_changed(tmp_path_factory: Any, data: bytes, old:
     folder = tmp_path_factory.mktemp("files")
     (folder / "a").write_bytes(data)
     try:
-        Files(Folder(folder), 1000).edit_file("a", old, new)
+        Files(WorkingFolder(folder), 1000).edit_file("a", old, new)
     except ToolFailed:
         assert (folder / "a").read_bytes() == data
     else:

@@ -11,7 +11,7 @@ import pytest
 
 from moonshim.agent.history import HistoryError, HistoryFile, read_history
 from moonshim.agent.toolbox.files import Files
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.search import Search
 from moonshim.agent.toolbox.shell import Shell
 from moonshim.agent.tools import ToolFailed, tool
@@ -33,12 +33,12 @@ def test_an_edit_keeps_the_line_ends_of_the_file(
     tmp_path: Path, before: bytes, old: str, new: str, after: bytes
 ) -> None:
     (tmp_path / "a.txt").write_bytes(before)
-    Files(Folder(tmp_path), 1000).edit_file("a.txt", old, new)
+    Files(WorkingFolder(tmp_path), 1000).edit_file("a.txt", old, new)
     assert (tmp_path / "a.txt").read_bytes() == after
 
 
 def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
-    files, name = Files(Folder(tmp_path), 1000), "字" * 85
+    files, name = Files(WorkingFolder(tmp_path), 1000), "字" * 85
     files.write_file(name, "a")
     files.edit_file(name, "a", "b")
     assert (tmp_path / name).read_text() == "b"
@@ -47,7 +47,7 @@ def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["{" + "," * 30_000, "[" * 50_000, "**/" * 3000 + "x", "{a,b}" * 500])
 def test_a_pattern_for_names_that_would_take_for_ever_is_refused(tmp_path: Path, pattern: str) -> None:
-    search = Search(Folder(tmp_path), 1000)
+    search = Search(WorkingFolder(tmp_path), 1000)
     with pytest.raises(ToolFailed, match="at most 1000 characters"):
         search.glob(pattern)
     with pytest.raises(ToolFailed, match="at most 1000 characters"):
@@ -56,14 +56,14 @@ def test_a_pattern_for_names_that_would_take_for_ever_is_refused(tmp_path: Path,
 
 def test_an_expression_that_is_wrong_and_very_long_is_told_in_short(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="is not a regular expression") as told:
-        run(Search(Folder(tmp_path), 1000).grep("(" * 100_000))
+        run(Search(WorkingFolder(tmp_path), 1000).grep("(" * 100_000))
     assert len(str(told.value)) < 1000
 
 
 @pytest.mark.parametrize("where", [">/dev/null 2>&1", ""], ids=["quiet", "with the pipe open"])
 def test_what_leaves_the_group_of_a_command_that_ends_well_is_ended_with_it(tmp_path: Path, where: str) -> None:
     async def test() -> int:
-        said = await Shell(Folder(tmp_path)).bash(f"setsid sleep 60 {where} & echo $!")
+        said = await Shell(WorkingFolder(tmp_path)).bash(f"setsid sleep 60 {where} & echo $!")
         pid = int(said)
         for _ in range(400):
             if not _is_alive(pid):
@@ -83,7 +83,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_a_time_that_is_no_number_is_the_usual_one(tmp_path: Path) -> None:
-    shell = Shell(Folder(tmp_path), seconds=0.05)
+    shell = Shell(WorkingFolder(tmp_path), seconds=0.05)
     _, named = tool(shell.bash).read('{"command": "sleep 60", "timeout": "nan"}')
     with pytest.raises(ToolFailed, match=r"Stopped after 0\.05 seconds"):
         run(shell.bash(**named))

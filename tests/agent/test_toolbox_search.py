@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.agent.toolbox import search, walking
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.search import Search
 from moonshim.agent.tools import ToolFailed
 from tests.agent.asking import run
@@ -44,7 +44,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def found(work: Path) -> Search:
-    return Search(Folder(work), 30_000)
+    return Search(WorkingFolder(work), 30_000)
 
 
 def grep(coroutine: Coroutine[Any, Any, str]) -> list[str]:
@@ -150,7 +150,7 @@ def test_lines_around_are_shown(found: Search, work: Path) -> None:
 
 
 def test_where_it_is_allowed_links_are_followed(work: Path) -> None:
-    outside = Search(Folder(work, outside=True), 30_000)
+    outside = Search(WorkingFolder(work, outside=True), 30_000)
     assert "out.py:1: hello" in grep(outside.grep("hello", glob="*.py"))
     assert "out.py" in outside.glob("*.py").splitlines()
     assert grep(outside.grep("hello", path="../secret.py")) == [f"{work.parent / 'secret.py'}:1: hello"]
@@ -181,7 +181,7 @@ def test_binary_files_pipes_and_odd_encodings_are_no_trouble(found: Search, work
 
 def test_an_expression_that_never_ends_is_stopped(work: Path) -> None:
     (work / "a.txt").write_text("hello\n" + "a" * 60 + "!\n")
-    slow = Search(Folder(work), 30_000, seconds=0.5)
+    slow = Search(WorkingFolder(work), 30_000, seconds=0.5)
     (work / "0.txt").write_text("aaa\n")
 
     async def test() -> None:
@@ -207,7 +207,7 @@ def test_a_search_that_nobody_wants_any_longer_is_ended(work: Path) -> None:
     (work / "a.txt").write_text("a" * 60 + "!\n")
 
     async def test() -> None:
-        task = asyncio.create_task(Search(Folder(work), 30_000).grep("(a+)+$", path="a.txt"))
+        task = asyncio.create_task(Search(WorkingFolder(work), 30_000).grep("(a+)+$", path="a.txt"))
         while not _searching():
             await asyncio.sleep(0.005)
         task.cancel()
@@ -239,5 +239,5 @@ def test_many_lines_and_long_ones_are_cut(found: Search, work: Path) -> None:
     assert "There are more" in lines[-1]
     (work / "long.txt").write_text("x" * 100_000)
     assert len(grep(found.grep("x", path="long.txt"))[0]) < 600
-    small = Search(Folder(work), 200)
+    small = Search(WorkingFolder(work), 200)
     assert len(run(small.grep("x", path="many.txt"))) < 400

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.shell import Shell
 from moonshim.agent.tools import ToolFailed
 from tests.agent.asking import run
@@ -17,7 +17,7 @@ from tests.agent.asking import run
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    return Shell(Folder(tmp_path), output_limit=1000)
+    return Shell(WorkingFolder(tmp_path), output_limit=1000)
 
 
 def is_alive(pid: int) -> bool:
@@ -88,7 +88,7 @@ def test_colours_and_progress_are_left_out(shell: Shell) -> None:
 def test_keys_can_be_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "abc")
     monkeypatch.setenv("OPEN", "def")
-    shell = Shell(Folder(tmp_path), hidden=("SECRET_KEY",))
+    shell = Shell(WorkingFolder(tmp_path), hidden=("SECRET_KEY",))
     assert run(shell.bash("echo [$SECRET_KEY] [$OPEN]")) == "[] [def]"
 
 
@@ -176,7 +176,7 @@ def test_who_leaves_the_group_and_keeps_the_output_open_does_not_hold_up_the_res
 
 
 def test_the_time_that_a_model_asks_for_is_bounded(tmp_path: Path) -> None:
-    bounded = Shell(Folder(tmp_path), seconds=0.2, most_seconds=0.3)
+    bounded = Shell(WorkingFolder(tmp_path), seconds=0.2, most_seconds=0.3)
     with pytest.raises(ToolFailed, match=r"Stopped after 0\.3 seconds"):
         run(bounded.bash("sleep 1000", timeout=100000))
     with pytest.raises(ToolFailed, match=r"Stopped after 0\.2 seconds"):
@@ -184,7 +184,7 @@ def test_the_time_that_a_model_asks_for_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_gone_says_so(tmp_path: Path) -> None:
-    shell = Shell(Folder(tmp_path / "gone"))
+    shell = Shell(WorkingFolder(tmp_path / "gone"))
     with pytest.raises(ToolFailed, match="cannot be started"):
         run(shell.bash("true"))
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from moonshim.chat.choices import Choices, NoSuchModel
-from moonshim.chat.usage import Ledger
-from moonshim.config import Config, Price, Provider, Secret, config_from_environment
+from moonshim.chat.usage import UsageTotals
+from moonshim.config import Config, Price, ProviderConfig, Secret, config_from_environment
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import Repaired
 
-MOONSHOT = Provider(
+MOONSHOT = ProviderConfig(
     name="moonshot", api_base_url="https://api.moonshot.ai/v1", models=("kimi-k3", "kimi-k2.5"), keys=(Secret("sk-1"),)
 )
-OTHER = Provider(name="other", api_base_url="https://o.example/v1", models=("kimi-k2.5",))
-ANY = Provider(name="any", api_base_url="http://localhost:8000/v1")
+OTHER = ProviderConfig(name="other", api_base_url="https://o.example/v1", models=("kimi-k2.5",))
+ANY = ProviderConfig(name="any", api_base_url="http://localhost:8000/v1")
 
 
-def choices(*providers: Provider, **aliases: tuple[str, ...]) -> Choices:
+def choices(*providers: ProviderConfig, **aliases: tuple[str, ...]) -> Choices:
     return Choices(Config(providers=providers, aliases=aliases))
 
 
@@ -67,7 +67,7 @@ def test_a_provider_is_made_as_it_is_configured() -> None:
 
 
 def test_the_ledger_counts_what_is_known_and_says_nothing_of_the_rest() -> None:
-    ledger = Ledger()
+    ledger = UsageTotals()
     assert (ledger.cost, ledger.is_counted) == ("", False)
     ledger.add(Usage(1000, 100, 500, 20), Price(input=1, output=10, cached=0.1))
     ledger.add(None, None)

@@ -11,7 +11,7 @@ import pytest
 
 from moonshim.agent.execution import ALLOWED, Allowed
 from moonshim.agent.toolbox import toolbox
-from moonshim.chat.permissions import Answer, Grant, Permission, grant_for
+from moonshim.chat.permissions import Grant, Permission, PermissionAnswer, grant_for
 from moonshim.engine.values.conversation import ToolCall
 
 READERS = {
@@ -88,11 +88,11 @@ def test_always_in_this_folder_does_not_cover_somebodys_home(tmp_path: Path) -> 
 class Person:
     """Somebody who is asked, and answers the same each time."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer: Answer = answer
+    def __init__(self, answer: PermissionAnswer) -> None:
+        self.answer: PermissionAnswer = answer
         self.asked: list[str] = []
 
-    async def __call__(self, call: ToolCall, grant: Grant) -> Answer:
+    async def __call__(self, call: ToolCall, grant: Grant) -> PermissionAnswer:
         self.asked.append(call.arguments)
         return self.answer
 
@@ -115,7 +115,7 @@ def decide(permission: Permission, *calls: ToolCall) -> list[Allowed]:
         ("stop", 2, Allowed(False, stop=True)),
     ],
 )
-def test_what_a_person_says_counts(answer: Answer, asked: int, allowed: Allowed) -> None:
+def test_what_a_person_says_counts(answer: PermissionAnswer, asked: int, allowed: Allowed) -> None:
     person = Person(answer)
     permission = Permission(Path.cwd(), ask=person)
     assert decide(permission, bash("git log"), bash("git log -3")) == [allowed] * 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from moonshim.agent.events import MessageKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
-from moonshim.chat.render.screen import Called, Item, Said, Screen, Thought, Told
+from moonshim.chat.render.screen import NoticeItem, ReasoningItem, Screen, ScreenItem, TextItem, ToolCallItem
 from moonshim.engine.values.conversation import Message, Text, ToolCall, ToolResult
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Failed, Finished, Repaired
 
@@ -26,9 +26,9 @@ def result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolEnded:
     return ToolEnded(call, ToolResult(call.id, parts=(Text(text),), is_error=is_error), 1.5)
 
 
-def fed(steps: Iterable[Step], *, folded: bool = False) -> tuple[Screen, list[Item]]:
+def fed(steps: Iterable[Step], *, folded: bool = False) -> tuple[Screen, list[ScreenItem]]:
     """Everything is taken after every step, as somebody who looks all the time would."""
-    screen, taken = Screen(folded=folded), list[Item]()
+    screen, taken = Screen(folded=folded), list[ScreenItem]()
     for step in steps:
         screen.feed(step)
         taken += screen.take()
@@ -37,17 +37,17 @@ def fed(steps: Iterable[Step], *, folded: bool = False) -> tuple[Screen, list[It
 
 def test_a_paragraph_is_printed_when_the_next_begins() -> None:
     screen, taken = fed(block(0, "text", "One ", "line.\n", "\nTwo", closed=False))
-    assert taken == [Said("One line.\n\n")]
-    assert screen.growing() == [Said("Two", first=False)]
+    assert taken == [TextItem("One line.\n\n")]
+    assert screen.growing() == [TextItem("Two", first=False)]
 
 
 def test_a_fence_and_a_list_stay_together() -> None:
     screen, taken = fed(block(0, "text", "```py\na\n\nb\n", closed=False))
     assert taken == []
-    assert screen.growing() == [Said("```py\na\n\nb\n")]
+    assert screen.growing() == [TextItem("```py\na\n\nb\n")]
     screen.feed(BlockDelta(0, "```\n- x\n\n- y\n"))
-    assert screen.take() == [Said("```py\na\n\nb\n```\n")]
-    assert screen.growing() == [Said("- x\n\n- y\n", first=False)]
+    assert screen.take() == [TextItem("```py\na\n\nb\n```\n")]
+    assert screen.growing() == [TextItem("- x\n\n- y\n", first=False)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
@@ -56,28 +56,28 @@ def test_all_text_is_printed_once_however_it_comes(size: int) -> None:
     text = f"# Head\n\nTwo\nlines.\r\n\r\n1. one\n2. two\n\n```\ncode\n\n```\n\n{table}\n\nEnd."
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     _, taken = fed(block(0, "text", *pieces))
-    assert "".join(item.text for item in taken if isinstance(item, Said)) == text
-    assert [item.first for item in taken if isinstance(item, Said)][:2] == [True, False]
+    assert "".join(item.text for item in taken if isinstance(item, TextItem)) == text
+    assert [item.first for item in taken if isinstance(item, TextItem)][:2] == [True, False]
 
 
 def test_reasoning_is_printed_line_by_line() -> None:
     screen, taken = fed(block(0, "reasoning", "first\nsec", "ond\nth", closed=False))
-    assert taken == [Thought("first\n"), Thought("second\n", first=False)]
-    assert screen.growing() == [Thought("th", first=False)]
+    assert taken == [ReasoningItem("first\n"), ReasoningItem("second\n", first=False)]
+    assert screen.growing() == [ReasoningItem("th", first=False)]
 
 
 def test_folded_reasoning_is_a_line_and_can_be_asked_for_later() -> None:
     screen, taken = fed(block(0, "reasoning", "one two\n", "three"), folded=True)
-    assert taken == [Thought("", folded=True, words=3)]
+    assert taken == [ReasoningItem("", folded=True, words=3)]
     assert screen.hidden == ["one two\nthree"]
 
 
 def test_what_is_unfolded_in_the_middle_is_shown_from_its_beginning() -> None:
     screen, taken = fed(block(0, "reasoning", "one\n", "two\n", closed=False), folded=True)
     assert taken == []
-    assert screen.growing() == [Thought("", folded=True, words=2)]
+    assert screen.growing() == [ReasoningItem("", folded=True, words=2)]
     screen.folded = False
-    assert screen.take() == [Thought("one\ntwo\n")]
+    assert screen.take() == [ReasoningItem("one\ntwo\n")]
 
 
 def test_what_is_folded_in_the_middle_goes_on_as_it_began() -> None:
@@ -85,17 +85,17 @@ def test_what_is_folded_in_the_middle_goes_on_as_it_began() -> None:
     screen.folded = True
     screen.feed(BlockDelta(0, "two"))
     screen.feed(BlockClosed(0))
-    assert screen.take() == [Thought("two", first=False)]
+    assert screen.take() == [ReasoningItem("two", first=False)]
 
 
 def test_a_call_grows_and_is_printed_with_its_result() -> None:
     screen, taken = fed([RoundBegan(1, "kimi"), *block(0, "call", '{"comm', 'and": "ls"}', call=LS)])
     assert taken == []
-    assert screen.growing() == [Called("bash", LS.arguments, "whole")]
+    assert screen.growing() == [ToolCallItem("bash", LS.arguments, "whole")]
     screen.feed(ToolBegan(LS))
-    assert screen.growing() == [Called("bash", LS.arguments, "running")]
+    assert screen.growing() == [ToolCallItem("bash", LS.arguments, "running")]
     screen.feed(result(LS, "a b"))
-    assert screen.take() == [Called("bash", LS.arguments, "done", "a b", False, 1.5)]
+    assert screen.take() == [ToolCallItem("bash", LS.arguments, "done", "a b", False, 1.5)]
     assert screen.growing() == []
 
 
@@ -117,14 +117,14 @@ def test_parallel_calls_are_printed_in_their_order_each_with_its_result() -> Non
     ]
     _, taken = fed(steps)
     assert taken == [
-        Called("bash", LS.arguments, "done", "files", False, 1.5),
-        Called("bash", CAT.arguments, "done", "words", True, 1.5),
+        ToolCallItem("bash", LS.arguments, "done", "files", False, 1.5),
+        ToolCallItem("bash", CAT.arguments, "done", "words", True, 1.5),
     ]
 
 
 def test_a_result_without_a_block_is_shown_all_the_same() -> None:
     _, taken = fed([result(LS, "files")])
-    assert taken == [Called("bash", LS.arguments, "done", "files", False, 1.5)]
+    assert taken == [ToolCallItem("bash", LS.arguments, "done", "files", False, 1.5)]
 
 
 def test_the_text_of_the_next_round_comes_behind_the_results_of_this_one() -> None:
@@ -139,7 +139,7 @@ def test_the_text_of_the_next_round_comes_behind_the_results_of_this_one() -> No
         RunEnded("answered"),
     ]
     _, taken = fed(steps)
-    assert [type(item) for item in taken] == [Said, Called, Said]
+    assert [type(item) for item in taken] == [TextItem, ToolCallItem, TextItem]
 
 
 def test_a_failure_breaks_off_what_came_and_is_told_once() -> None:
@@ -152,9 +152,9 @@ def test_a_failure_breaks_off_what_came_and_is_told_once() -> None:
     ]
     _, taken = fed(steps)
     assert taken == [
-        Said("Half"),
-        Called("bash", '{"comm', "broken"),
-        Told("the connection was lost; /retry asks again", "failed"),
+        TextItem("Half"),
+        ToolCallItem("bash", '{"comm', "broken"),
+        NoticeItem("the connection was lost; /retry asks again", "failed"),
     ]
 
 
@@ -162,7 +162,7 @@ def test_what_was_stopped_in_the_middle_stays_as_it_was() -> None:
     screen, taken = fed([RoundBegan(1, "kimi"), *block(0, "call", LS.arguments, call=LS), ToolBegan(LS)])
     assert taken == []
     screen.end()
-    assert screen.take() == [Called("bash", LS.arguments, "broken")]
+    assert screen.take() == [ToolCallItem("bash", LS.arguments, "broken")]
     assert screen.growing() == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from tests.cli.command import MOONSHIM, environment
 
 KEY = "sk-test-0123456789abcdef"
@@ -27,10 +27,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 class Commands:
     """A model that runs the command it is asked to."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         if question.round > 1:
-            return Meant(text="That was it.")
-        return Meant(calls=(MeantCall("bash", json.dumps({"command": question.words})),))
+            return IntendedResponse(text="That was it.")
+        return IntendedResponse(calls=(IntendedCall("bash", json.dumps({"command": question.words})),))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moonshim.agent.history import HistoryError
-from moonshim.chat.conversations import Shelf
+from moonshim.chat.conversations import ConversationFolder
 from moonshim.chat.export import EXPORTS, exported
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 
@@ -23,7 +23,7 @@ TALK = (
 )
 
 
-def kept(shelf: Shelf, minute: int) -> str:
+def kept(shelf: ConversationFolder, minute: int) -> str:
     with shelf.begin(datetime(2026, 1, 2, 3, minute)) as history:
         for message in TALK:
             history.add(message)
@@ -31,7 +31,7 @@ def kept(shelf: Shelf, minute: int) -> str:
 
 
 def test_conversations_are_found_by_their_names(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "chats")
+    shelf = ConversationFolder(tmp_path / "chats")
     first, second = kept(shelf, 4), kept(shelf, 5)
     assert first.startswith("20260102-030400-")
     assert [one.id for one in shelf.newest()] == [second, first]
@@ -55,7 +55,7 @@ def test_conversations_are_found_by_their_names(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_found_is_told(name: str, told: str, tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ConversationFolder(tmp_path)
     kept(shelf, 4)
     kept(shelf, 5)
     with pytest.raises(HistoryError, match=told.replace("`", ".")):
@@ -63,7 +63,7 @@ def test_what_cannot_be_found_is_told(name: str, told: str, tmp_path: Path) -> N
 
 
 def test_nothing_is_there_at_first(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "none")
+    shelf = ConversationFolder(tmp_path / "none")
     assert shelf.newest() == []
     with pytest.raises(HistoryError, match="there is no conversation in"):
         shelf.find("last")
@@ -73,7 +73,7 @@ def test_nothing_is_there_at_first(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_left_out(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ConversationFolder(tmp_path)
     (tmp_path / "broken.jsonl").write_text("nothing\n")
     name = kept(shelf, 4)
     assert [one.id for one in shelf.newest()] == [name]

@@ -18,7 +18,7 @@ from openai import APIStatusError, BadRequestError, OpenAI
 from moonshim.cli import main
 from moonshim.cli.simulate import ACTIONS, parser
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.selection import read_model, read_names
 from tests.cli.command import Done, environment, moonshim_
@@ -230,7 +230,7 @@ class TestSimulating:
 class TestTables:
     @pytest.mark.parametrize(
         ("which", "names"),
-        [("faults", FAULTS), ("scenarios", BUILT_IN), ("natures", NATURES), ("models", ["kimi-k2.5", "kimi-k3"])],
+        [("faults", FAULTS), ("scenarios", BUILT_IN), ("natures", BEHAVIOURS), ("models", ["kimi-k2.5", "kimi-k3"])],
     )
     def test_everything_there_is_stands_in_its_table(
         self, which: str, names: Any, capsys: pytest.CaptureFixture[str]

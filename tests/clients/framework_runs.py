@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from moonshim.simulator import Meant, MeantCall, Question, Simulator
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from tests.clients.cases import Case
 from tests.clients.framework import Framework, Way
 from tests.clients.install import FOLDER
@@ -49,30 +49,32 @@ class Finder:
     It looks at words, not at tool results: smolagents writes its history as text.
     """
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         said = [turn.text for turn in question.turns]
         said += [result.text for turn in question.turns for result in turn.results]
         words = list(dict.fromkeys(_WORD.findall("\n".join(said))))
         answers = sum(turn.role == "assistant" for turn in question.turns)
         if not answers:
-            return Meant(reasoning="One first.", text="I look.", calls=(_read(question, 0),))
+            return IntendedResponse(reasoning="One first.", text="I look.", calls=(_read(question, 0),))
         if len(words) == 1 and answers < 4:
-            return Meant(reasoning="The others at once.", calls=tuple(_read(question, at) for at in (1, 2, 3)))
+            return IntendedResponse(
+                reasoning="The others at once.", calls=tuple(_read(question, at) for at in (1, 2, 3))
+            )
         answer = f"The words are {', '.join(words)}."
         if ending := _named(question, "final_answer"):
-            return Meant(
-                reasoning="Done.", calls=(MeantCall(ending, msgspec.json.encode({"answer": answer}).decode()),)
+            return IntendedResponse(
+                reasoning="Done.", calls=(IntendedCall(ending, msgspec.json.encode({"answer": answer}).decode()),)
             )
-        return Meant(reasoning="Done.", text=answer)
+        return IntendedResponse(reasoning="Done.", text=answer)
 
 
-def _read(question: Question, at: int) -> MeantCall:
+def _read(question: SimRequest, at: int) -> IntendedCall:
     """Both tools take turns."""
     tool, arguments = ("read_file", {"path": FILES[at]}) if at % 2 else ("bash", {"command": f"cat {FILES[at]}"})
-    return MeantCall(_named(question, tool) or tool, msgspec.json.encode(arguments).decode())
+    return IntendedCall(_named(question, tool) or tool, msgspec.json.encode(arguments).decode())
 
 
-def _named(question: Question, name: str) -> str | None:
+def _named(question: SimRequest, name: str) -> str | None:
     """Semantic Kernel puts the name of a plug-in before that of a tool."""
     return next((tool.name for tool in question.tools if tool.name.endswith(name)), None)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.http.seen import RecordedRequest
 from tests.clients.client import Client
 
 __all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "said_otherwise", "summary"]
@@ -60,7 +60,7 @@ def _complaint(answer: str, complained: str) -> str:
     return (errors or lines or [""])[-1]
 
 
-def noticed_by_the_host(requests: Sequence[Seen], times: int) -> Iterator[str]:
+def noticed_by_the_host(requests: Sequence[RecordedRequest], times: int) -> Iterator[str]:
     """`times`: how often the tool ran that must run once."""
     if refused := [seen for seen in requests if seen.problem is not None]:
         yield f"refused, {len(refused)} of {len(requests)} requests: {refused[0].problem}"
@@ -70,7 +70,7 @@ def noticed_by_the_host(requests: Sequence[Seen], times: int) -> Iterator[str]:
         yield f"there were {len(_rounds(requests))} rounds"
 
 
-def said_otherwise(requests: Sequence[Seen]) -> Iterator[str]:
+def said_otherwise(requests: Sequence[RecordedRequest]) -> Iterator[str]:
     """Where a request does not begin as the one before it: the host's prompt cache would not fit any longer."""
     bodies = [_without_cache_marks(seen.body) for seen in _rounds(requests)]
     for number, (before, after) in enumerate(itertools.pairwise(bodies), 2):
@@ -86,7 +86,7 @@ def _without_cache_marks(value: Any) -> Any:
     return [_without_cache_marks(one) for one in value] if isinstance(value, list) else value
 
 
-def summary(requests: Sequence[Seen], lines: Sequence[dict[str, Any]]) -> str:
+def summary(requests: Sequence[RecordedRequest], lines: Sequence[dict[str, Any]]) -> str:
     """What was seen, in a few words; `lines` are those of the gateway's log."""
     calls = sum(len(seen.meant.calls) for seen in requests if seen.meant is not None)
     repairs: Counter[str] = Counter()
@@ -96,6 +96,6 @@ def summary(requests: Sequence[Seen], lines: Sequence[dict[str, Any]]) -> str:
     return f"{len(_rounds(requests))} rounds, {calls} calls" + (f"; {mended}" if mended else "")
 
 
-def _rounds(requests: Sequence[Seen]) -> list[Seen]:
+def _rounds(requests: Sequence[RecordedRequest]) -> list[RecordedRequest]:
     """The requests of the conversation; titles and the like offer no tools."""
     return [seen for seen in requests if seen.question is not None and seen.question.tools]

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.http.seen import RecordedRequest
 from moonshim.simulator.model.scenario_file import parse_scenario
-from moonshim.simulator.request import Offered, Question, Turn
-from moonshim.simulator.response import Meant
+from moonshim.simulator.request import OfferedTool, SimRequest, SimTurn
+from moonshim.simulator.response import IntendedResponse
 from tests.clients.cases import CASES
 from tests.clients.client import Client, Place
 from tests.clients.every_client import CLIENTS
@@ -21,11 +21,13 @@ from tests.clients.install import FRAMEWORKS_PINNED, PINNED
 from tests.clients.judging import Ended, noticed_by_the_host, noticed_by_the_user, said_otherwise
 from tests.clients.scenario import scenario_for
 
-QUESTION = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(), tools=(Offered("Bash"),))
+QUESTION = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(), tools=(OfferedTool("Bash"),))
 
 
-def seen(problem: str | None = None, **body: Any) -> Seen:
-    return Seen(number=1, wire="openai_chat", question=QUESTION, meant=Meant(), problem=problem, body=body)
+def seen(problem: str | None = None, **body: Any) -> RecordedRequest:
+    return RecordedRequest(
+        number=1, wire="openai_chat", question=QUESTION, meant=IntendedResponse(), problem=problem, body=body
+    )
 
 
 def ended(printed: str, code: int | None = 0) -> Ended:
@@ -65,14 +67,14 @@ def test_a_framework_is_pinned_and_has_a_script_that_runs_it(framework: Framewor
 
 def test_the_model_for_frameworks_reads_one_file_then_three_then_tells_every_word_that_it_was_given() -> None:
     words = [f"word-{digit * 12}" for digit in "abcd"]
-    tools = (Offered("tools-bash"), Offered("tools-read_file"))
-    turns, called = [Turn(role="user", text="Which words?")], []
+    tools = (OfferedTool("tools-bash"), OfferedTool("tools-read_file"))
+    turns, called = [SimTurn(role="user", text="Which words?")], []
     for given in (words[:1], words[1:], []):
         meant = Finder().reply(
-            Question(wire="openai_chat", model="m", generation="k2.5", turns=tuple(turns), tools=tools)
+            SimRequest(wire="openai_chat", model="m", generation="k2.5", turns=tuple(turns), tools=tools)
         )
         called.append([(call.name, call.arguments) for call in meant.calls])
-        turns += [Turn(role="assistant", text=meant.text), *(Turn(role="user", text=word) for word in given)]
+        turns += [SimTurn(role="assistant", text=meant.text), *(SimTurn(role="user", text=word) for word in given)]
     assert [len(calls) for calls in called] == [1, 3, 0]
     assert [name for name, _ in called[1]] == ["tools-read_file", "tools-bash", "tools-read_file"]
     assert all(file in str(called) for file in FILES)
@@ -109,7 +111,7 @@ def test_what_a_user_would_notice_is_told(one: Ended, problems: list[str]) -> No
         ([seen(), seen(problem="no")], 1, ["refused, 1 of 2 requests: no"]),
     ],
 )
-def test_what_the_host_noticed_is_told(requests: list[Seen], times: int, problems: list[str]) -> None:
+def test_what_the_host_noticed_is_told(requests: list[RecordedRequest], times: int, problems: list[str]) -> None:
     assert list(noticed_by_the_host(requests, times)) == problems
 
 

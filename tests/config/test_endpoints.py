@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from moonshim.config import Provider, endpoint_of, without_secrets
+from moonshim.config import ProviderConfig, endpoint_of, without_secrets
 from tests.config.texts import toml
 
 CHAT = "/chat/completions"
@@ -71,7 +71,7 @@ SAID: list[tuple[str, Literal["openai_chat", "anthropic"], str]] = [
 def test_a_dialect_that_was_said_counts_more_than_the_address(
     address: str, dialect: Literal["openai_chat", "anthropic"], endpoint: str
 ) -> None:
-    assert endpoint_of(Provider(name="p", api_base_url=address, dialect=dialect)) == endpoint
+    assert endpoint_of(ProviderConfig(name="p", api_base_url=address, dialect=dialect)) == endpoint
 
 
 def test_the_row_of_a_messages_host_means_its_dialect() -> None:

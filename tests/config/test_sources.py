@@ -20,7 +20,7 @@ from moonshim.config import (
 )
 from moonshim.config.environment import KNOWN_HOSTS, KnownHost
 from moonshim.config.files.find import user_folders
-from moonshim.engine.hosts.detect import host_of, needs_for
+from moonshim.engine.hosts.detect import host_of, profile_for
 from tests.config.texts import PROVIDER, toml
 
 
@@ -171,8 +171,8 @@ def test_what_stands_behind_an_address_that_nobody_knows_is_what_its_variable_is
     (provider,) = (config := from_environment(**given)).providers
     assert provider.models == host.models
     assert config.aliases.get("claude-*") == ((f"{host.name}/{host.default}",) if host.default else None)
-    row = needs_for(model="kimi-k3", host=provider.host, base_url=provider.api_base_url, upstream="openai_chat")
-    assert row.host == needs_for(model="kimi-k3", base_url=host.api_base_url, upstream="openai_chat").host
+    row = profile_for(model="kimi-k3", host=provider.host, base_url=provider.api_base_url, upstream="openai_chat")
+    assert row.host == profile_for(model="kimi-k3", base_url=host.api_base_url, upstream="openai_chat").host
 
 
 @pytest.mark.parametrize(

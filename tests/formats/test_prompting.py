@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moonshim import CannotExpress, InvalidInput, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
 from moonshim.engine.formats import TEXT_FORMATS
 from moonshim.engine.formats.prompting import as_text, calls_as_text, describe_tools, results_as_text
-from moonshim.engine.grammar.protocol import CallBegan, CallGrew
+from moonshim.engine.grammar.protocol import CallDelta, CallStarted
 from moonshim.engine.grammar.registry import grammar_for
 from moonshim.engine.values.conversation import ToolChoice
 
@@ -33,9 +33,9 @@ def read_back(text: str, format: str) -> list[tuple[str, Any]]:
     grammar = grammar_for(GRAMMARS[format], "text", tools=[READ, LIST])
     calls: list[tuple[str, str]] = []
     for found in [*grammar.feed(text), *grammar.flush()]:
-        if isinstance(found, CallBegan):
+        if isinstance(found, CallStarted):
             calls.append((found.name or "", ""))
-        elif isinstance(found, CallGrew):
+        elif isinstance(found, CallDelta):
             calls[-1] = (calls[-1][0], calls[-1][1] + found.text)
     return [(name, json.loads(arguments)) for name, arguments in calls]
 

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from structlog.testing import capture_logs
 
-from moonshim.config import Config, Provider, Retries, Timeouts
-from moonshim.gateway.observe.record import Record
+from moonshim.config import Config, ProviderConfig, Retries, Timeouts
+from moonshim.gateway.observe.record import RequestRecord
 from tests.gateway.faults import Connection, Json, Reply, answer_of, ask, body_of, connected, heard, sending
 from tests.gateway.hosts import Host, Script
 from tests.gateway.running import Running, config_for, running
@@ -38,14 +38,14 @@ class Scene:
         self._told = told
         self.port = gateway.port
         self.upstream = gateway.gate.view.config.providers[0].dialect
-        self.records: list[Record] = []
+        self.records: list[RequestRecord] = []
         self._observe = gateway.gate.metrics.observe
         gateway.gate.metrics.observe = self._note  # type: ignore[method-assign]
         self._store_port = urlsplit(gateway.gate.view.config.store).port
         self._tasks = asyncio.all_tasks()
         self._sockets = self._count_sockets()
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._observe(record)
 
@@ -101,7 +101,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    script: Script, *, dialect: str = "openai_chat", providers: tuple[Provider, ...] = (), **given: Any
+    script: Script, *, dialect: str = "openai_chat", providers: tuple[ProviderConfig, ...] = (), **given: Any
 ) -> AsyncIterator[Scene]:
     """A gateway with this host, which is asked once for each request unless something else is `given`."""
     with capture_logs() as told, _errors_in(told):

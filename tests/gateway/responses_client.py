@@ -8,7 +8,7 @@ from typing import Any, Final
 from moonshim.engine.prepare import read_request
 from moonshim.engine.response.body import mend_response
 from moonshim.gateway.memory.responses import ResponsesState
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 
 __all__ = ["SECRET", "TOOL", "Client", "record"]
 
@@ -16,8 +16,8 @@ SECRET: Final = b"secret"
 TOOL: Final = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}
 
 
-def record() -> Record:
-    return Record(request_id="r", path="/v1/responses", dialect="openai_responses")
+def record() -> RequestRecord:
+    return RequestRecord(request_id="r", path="/v1/responses", dialect="openai_responses")
 
 
 class Client:

@@ -13,9 +13,9 @@ from anthropic import AsyncAnthropic
 from msgspec.structs import replace
 from openai import AsyncOpenAI
 
-from moonshim.config import Config, Provider, Secret
+from moonshim.config import Config, ProviderConfig, Secret
 from moonshim.gateway.app import build_app
-from moonshim.gateway.state import Gate
+from moonshim.gateway.state import GatewayState
 from moonshim.http_server.protocol import protocol_with
 
 __all__ = ["Running", "config_for", "running"]
@@ -33,13 +33,13 @@ def config_for(url: str, *, dialect: str = "openai_chat", **given: Any) -> Confi
     defaults |= {"keys": (Secret("sk-host"),), "dialect": dialect}
     if dialect == "anthropic":
         defaults["host"] = "moonshot-anthropic"
-    return Config(providers=(Provider(**(defaults | theirs)),), **ours)
+    return Config(providers=(ProviderConfig(**(defaults | theirs)),), **ours)
 
 
 class Running:
     """A gateway that serves."""
 
-    def __init__(self, gate: Gate, port: int, server: uvicorn.Server) -> None:
+    def __init__(self, gate: GatewayState, port: int, server: uvicorn.Server) -> None:
         self.gate, self.port, self.server = gate, port, server
         self.url = f"http://127.0.0.1:{port}"
 
@@ -53,11 +53,11 @@ class Running:
 
 
 @asynccontextmanager
-async def running(config: Config, *, providers: tuple[Provider, ...] = ()) -> AsyncIterator[Running]:
+async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ()) -> AsyncIterator[Running]:
     """Serve this configuration on a free port of loopback."""
     if providers:
         config = replace(config, providers=(*config.providers, *providers))
-    gate = await Gate.open(config)
+    gate = await GatewayState.open(config)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", 0))

@@ -12,7 +12,7 @@ from typing import Any
 from moonshim.config import Limits
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe.metrics import Metrics
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.process.settings import ServeSettings
 
 
@@ -76,7 +76,7 @@ class CountingService(SmallService):
         if scope["path"] == "/count":
             self._count += 1
             self._metrics.retried("host")
-            self._metrics.begun(Record(request_id="r", path="/count", dialect="openai_chat"))
+            self._metrics.begun(RequestRecord(request_id="r", path="/count", dialect="openai_chat"))
             text = json.dumps({"pid": os.getpid(), "count": self._count}).encode()
         if scope["path"] == "/metrics":
             text = self._metrics.render()

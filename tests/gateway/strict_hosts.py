@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.config import Provider, Secret
+from moonshim.config import ProviderConfig, Secret
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
@@ -84,10 +84,10 @@ class StrictKimi(Host):
         self.halts_behind = b""
         """Where it waits, in a stream, until the test has `told` it to go on."""
 
-    def providers(self, **given: Any) -> tuple[Provider, ...]:
+    def providers(self, **given: Any) -> tuple[ProviderConfig, ...]:
         """How a gateway reaches them."""
         return tuple(
-            Provider(
+            ProviderConfig(
                 name=name,
                 api_base_url=f"{self.url}/{name}" if row.dialect == "anthropic" else f"{self.url}/{name}/v1",
                 keys=(Secret(f"sk-{name}"),),

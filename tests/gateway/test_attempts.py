@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.config import Provider, Retries, Target
+from moonshim.config import ProviderConfig, Retries, Target
 from moonshim.errors import (
     MoonshimError,
     Problem,
@@ -23,7 +23,8 @@ from moonshim.http_client.retry import FIRST_PAUSE
 
 RETRIES: Final = Retries()
 TARGETS: Final = [
-    Target(Provider(name=name, api_base_url=f"https://{name}.test"), "kimi-k3") for name in ("first", "second", "third")
+    Target(ProviderConfig(name=name, api_base_url=f"https://{name}.test"), "kimi-k3")
+    for name in ("first", "second", "third")
 ]
 
 

@@ -17,11 +17,11 @@ import pytest
 from moonshim.config import Limits
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.client_stream import Outlet
+from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.inbound.admission import BodyMemory, LargeWork
 from moonshim.gateway.inbound.body import BodyGone, decoded_object, read_body, read_json
 from moonshim.gateway.inbound.call import LARGE_BYTES, ClientCall
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 
 SMALL = Limits(body_bytes=1000)
 TEXT = json.dumps({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "größer 🌙" * 20}]}).encode()
@@ -57,8 +57,8 @@ def incoming(sent: Sent, headers: dict[str, str] | None = None, limits: Limits =
         dialect=dialect_named("openai_chat"),
         headers=headers or {},
         query={},
-        record=Record(request_id="1", path="/", dialect="openai_chat"),
-        outlet=Outlet(sent, send),
+        record=RequestRecord(request_id="1", path="/", dialect="openai_chat"),
+        outlet=ClientStream(sent, send),
         key=None,
         tenant="local",
         held=BodyMemory().reserve("local", limits),

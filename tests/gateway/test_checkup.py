@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from moonshim.cli.doctor import advice, verdict
-from moonshim.config import Config, KeySource, Provider, Secret, TransformerUse, endpoint_of
+from moonshim.config import Config, KeySource, ProviderConfig, Secret, TransformerUse, endpoint_of
 from moonshim.doctor.checkup import Checkup, Finding, check_providers
 from tests.gateway.hosts import Asked, Host, Peer, Script, run, whole
 
@@ -117,13 +117,13 @@ def says(answer: bytes) -> Script:
 # --- checking ---------------------------------------------------------------------------------------------------
 
 
-def provider_at(url: str, **given: Any) -> Provider:
+def provider_at(url: str, **given: Any) -> ProviderConfig:
     fields: Json = {"name": "host", "api_base_url": f"{url}/v1", "models": (MODEL,), "keys": (Secret(KEY),)}
     fields["key_sources"] = (KeySource("SOME_API_KEY"),)
-    return Provider(**(fields | given))
+    return ProviderConfig(**(fields | given))
 
 
-async def check(*providers: Provider, **given: Any) -> list[Checkup]:
+async def check(*providers: ProviderConfig, **given: Any) -> list[Checkup]:
     found = [checkup async for checkup in check_providers(Config(providers=providers), **({"seconds": 5.0} | given))]
     assert KEY not in repr(found)
     return found

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config import Retries
-from moonshim.gateway.client_stream import Outlet
+from moonshim.gateway.client_stream import ClientStream
 from tests.gateway.faults import CLIENTS, UPSTREAMS, Connection, answer_of, body_of, heard, sending, short_stream
 from tests.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
 from tests.gateway.leaks import Scene, resident, scene
@@ -275,7 +275,7 @@ def test_a_server_that_tells_a_disconnect_behind_the_answer_ends_nothing() -> No
 
         for whole in (True, False):
             over.clear()
-            outlet = Outlet(receive, send)
+            outlet = ClientStream(receive, send)
             outlet.watch()
             await (outlet.respond(200, [], b"{}") if whole else outlet.finish(b"x"))
             for _ in range(5):

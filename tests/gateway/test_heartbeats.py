@@ -11,7 +11,7 @@ import pytest
 
 from moonshim.config import Retries, Timeouts
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.gateway.client_stream import Outlet
+from moonshim.gateway.client_stream import ClientStream
 from tests.gateway.faults import (
     CLIENTS,
     UPSTREAMS,
@@ -269,7 +269,7 @@ class Server:
 def test_while_a_client_does_not_read_none_gather() -> None:
     async def test() -> None:
         server = Server()
-        outlet = Outlet(server.receive, server.send)
+        outlet = ClientStream(server.receive, server.send)
         outlet.keep_alive(0.01, b"beat", [])
         await outlet.start([])
         server.room.clear()
@@ -294,7 +294,7 @@ def test_one_that_is_on_its_way_is_waited_for() -> None:
     async def test() -> None:
         server = Server()
         server.room.clear()
-        outlet = Outlet(server.receive, server.send)
+        outlet = ClientStream(server.receive, server.send)
         outlet.keep_alive(0.01, b"beat", [(b"content-type", b"text/event-stream")])
         while not outlet.started:
             await asyncio.sleep(0.01)

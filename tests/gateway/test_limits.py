@@ -17,7 +17,7 @@ from moonshim.engine.tokens import estimate_tokens
 from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.inbound.limits import LEASE_SECONDS, Limiter, Used, tokens_of
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 from moonshim.store.memory import MemoryStore
 from moonshim.store.sqlite import SqliteStore
@@ -41,8 +41,8 @@ class Gateway:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self.limiter = Limiter(store, clock)
 
-    async def asks(self, key: GatewayKey, *, request_id: str = "r") -> Record:
-        record = Record(request_id=request_id, path="/v1/messages", dialect="anthropic")
+    async def asks(self, key: GatewayKey, *, request_id: str = "r") -> RequestRecord:
+        record = RequestRecord(request_id=request_id, path="/v1/messages", dialect="anthropic")
         await self.limiter.admit(key, request_id, record=record)
         return record
 
@@ -56,11 +56,11 @@ class Gateway:
         return problem
 
     async def spends(self, key: GatewayKey, tokens: int) -> None:
-        record = Record(request_id="r", path="/", dialect="anthropic")
+        record = RequestRecord(request_id="r", path="/", dialect="anthropic")
         await self.limiter.spend(key, tokens, record=record)
         assert not record.lost
 
-    async def ends(self, key: GatewayKey, record: Record) -> None:
+    async def ends(self, key: GatewayKey, record: RequestRecord) -> None:
         await self.limiter.release(key, record.request_id, record=record)
 
 
@@ -288,7 +288,7 @@ def test_clients_are_told_how_much_is_left_as_openai_tells_it() -> None:
         limited = key(requests_per_minute=10, tokens_per_minute=1000)
         await gateway.asks(limited)
         await gateway.spends(limited, 400)
-        record = Record(request_id="r", path="/", dialect="openai_chat")
+        record = RequestRecord(request_id="r", path="/", dialect="openai_chat")
         clock.now += 30
         told = dict(await gateway.limiter.admit(limited, "r", record=record))
         assert told == {

@@ -16,7 +16,7 @@ import pytest
 
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.log_lines import WORDS, fields_of, human_line
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server.log_lines import without_secrets
 from tests.cli.command import ROOT
 
@@ -25,7 +25,7 @@ pty = pytest.importorskip("pty")
 LINE = "claude-code → fireworks/kimi-k2p6 200 3.2s 12k/830 tok cache 91% · mended: markers×2 ids×4"
 
 
-def finished(**changes: Any) -> Record:
+def finished(**changes: Any) -> RequestRecord:
     given: dict[str, Any] = {
         "request_id": "req_1",
         "path": "/v1/messages",
@@ -44,7 +44,7 @@ def finished(**changes: Any) -> Record:
         "cached_tokens": 10_920,
         "repairs": {"marker_call": 2, "id_invalid": 3, "id_repeated": 1},
     }
-    return Record(**(given | changes))
+    return RequestRecord(**(given | changes))
 
 
 @contextmanager

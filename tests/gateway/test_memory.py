@@ -14,9 +14,9 @@ from moonshim.config.model import Config, Secret
 from moonshim.engine.prepare import read_request
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
 from moonshim.gateway.memory import reasoning as memory
-from moonshim.gateway.memory.reasoning import Recollections
+from moonshim.gateway.memory.reasoning import ReasoningMemory
 from moonshim.gateway.memory.secret import minting_secret
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
 from tests.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
@@ -56,8 +56,8 @@ async def opened(url: str) -> AsyncIterator[Store]:
         await store.close()
 
 
-def record() -> Record:
-    return Record(request_id="r", path="/v1/chat/completions", dialect="openai_chat")
+def record() -> RequestRecord:
+    return RequestRecord(request_id="r", path="/v1/chat/completions", dialect="openai_chat")
 
 
 ROUNDS: Final = [
@@ -95,7 +95,7 @@ def thoughts(rounds: int) -> list[str]:
     return [part.text for said in ROUNDS[:rounds] for part in said.parts if isinstance(part, Reasoning)]
 
 
-async def one_round(memory_of: Recollections, tenant: str, number: int) -> list[str]:
+async def one_round(memory_of: ReasoningMemory, tenant: str, number: int) -> list[str]:
     """Ask with what the client has left, answer, file the answer; what was recalled, in the order of the messages."""
     told = record()
     asked = read_request(body(number))
@@ -108,7 +108,7 @@ async def one_round(memory_of: Recollections, tenant: str, number: int) -> list[
 def test_three_rounds_get_back_all_that_was_thought(url: str) -> None:
     async def run() -> None:
         async with opened(url) as store:
-            recollections = Recollections(store, TTL)
+            recollections = ReasoningMemory(store, TTL)
             for number in range(3):
                 assert await one_round(recollections, "local", number) == thoughts(number)
             asked = read_request(body(3))
@@ -126,10 +126,10 @@ def test_another_gateway_and_one_that_was_restarted_know_it_too(url: str) -> Non
     async def run() -> None:
         for number in range(3):
             async with opened(url) as store:
-                assert await one_round(Recollections(store, TTL), "local", number) == thoughts(number)
+                assert await one_round(ReasoningMemory(store, TTL), "local", number) == thoughts(number)
         async with opened(url) as one, opened(url) as other:
-            assert len(await Recollections(one, TTL).recall("local", read_request(body(3)), record())) == 3
-            assert len(await Recollections(other, TTL).recall("local", read_request(body(3)), record())) == 3
+            assert len(await ReasoningMemory(one, TTL).recall("local", read_request(body(3)), record())) == 3
+            assert len(await ReasoningMemory(other, TTL).recall("local", read_request(body(3)), record())) == 3
 
     asyncio.run(run())
 
@@ -137,7 +137,7 @@ def test_another_gateway_and_one_that_was_restarted_know_it_too(url: str) -> Non
 def test_nobody_gets_the_thoughts_of_another_tenant_or_another_conversation(url: str) -> None:
     async def run() -> None:
         async with opened(url) as store:
-            recollections = Recollections(store, TTL)
+            recollections = ReasoningMemory(store, TTL)
             for number in range(3):
                 await one_round(recollections, "key:alice", number)
             for tenant in ("key:bob", "local", "key:alic", "key:alice:"):
@@ -153,7 +153,7 @@ def test_a_request_that_lost_nothing_asks_no_store() -> None:
         store = MemoryStore(100_000)
         asked = read_request({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}]})
         store.entries_many = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
-        assert await Recollections(store, TTL).recall("local", asked, record()) == {}
+        assert await ReasoningMemory(store, TTL).recall("local", asked, record()) == {}
 
     asyncio.run(run())
 
@@ -173,7 +173,7 @@ class _Slow(MemoryStore):
 def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same() -> None:
     async def run() -> None:
         store = _Slow()
-        recollections = Recollections(store, TTL)
+        recollections = ReasoningMemory(store, TTL)
         filing = asyncio.ensure_future(
             recollections.remember("local", read_request(body(0)).request, ROUNDS[0], record())
         )
@@ -191,7 +191,7 @@ def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same
 
 def test_a_filing_that_is_cancelled_holds_nobody() -> None:
     async def run() -> None:
-        recollections = Recollections(_Slow(), TTL)
+        recollections = ReasoningMemory(_Slow(), TTL)
         filing = asyncio.ensure_future(
             recollections.remember("local", read_request(body(0)).request, ROUNDS[0], record())
         )
@@ -206,7 +206,7 @@ def test_a_filing_that_is_cancelled_holds_nobody() -> None:
 def test_when_the_store_is_down_the_request_goes_on_and_says_what_it_lost() -> None:
     async def run(server: RedisServer) -> None:
         async with opened(server.url) as store:
-            recollections = Recollections(store, TTL)
+            recollections = ReasoningMemory(store, TTL)
             await one_round(recollections, "local", 0)
             server.stop()
             told, asked = record(), read_request(body(1))
@@ -226,7 +226,7 @@ def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_give
     monkeypatch.setattr(memory, "_AT_ONCE", 3)
 
     async def run() -> None:
-        recollections = Recollections(MemoryStore(10_000_000), TTL)
+        recollections = ReasoningMemory(MemoryStore(10_000_000), TTL)
         messages: list[dict[str, Any]] = [{"role": "user", "content": "0"}]
         firsts = []
         for number in range(20):

@@ -14,13 +14,13 @@ import pytest
 
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.metrics import Metrics
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.process.settings import ServeSettings
 from tests.cli.command import ROOT
 from tests.gateway.serving import Serving, serving, wait_until
 
 
-def finished(**changes: Any) -> Record:
+def finished(**changes: Any) -> RequestRecord:
     given: dict[str, Any] = {
         "request_id": "req_1",
         "path": "/v1/messages",
@@ -37,7 +37,7 @@ def finished(**changes: Any) -> Record:
         "changes": {"history_id": 3},
         "lost": ["recall"],
     }
-    return Record(**(given | changes))
+    return RequestRecord(**(given | changes))
 
 
 def samples(text: str) -> dict[str, float]:

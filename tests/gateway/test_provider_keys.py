@@ -8,12 +8,12 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from moonshim.config import Provider, Secret
+from moonshim.config import ProviderConfig, Secret
 from moonshim.errors import Problem, ProblemKind
 from moonshim.gateway.outbound.provider_keys import ProviderKeys
 
 KEYS: Final = tuple(Secret(f"sk-{name}") for name in ("one", "two", "three"))
-PROVIDER: Final = Provider(name="moonshot", api_base_url="https://api.test/v1", keys=KEYS)
+PROVIDER: Final = ProviderConfig(name="moonshot", api_base_url="https://api.test/v1", keys=KEYS)
 CONVERSATIONS: Final = [f"conversation {number}" for number in range(300)]
 
 
@@ -29,7 +29,7 @@ class Clock:
         return self.now
 
 
-def chosen(keys: ProviderKeys, provider: Provider = PROVIDER) -> dict[str, Secret | None]:
+def chosen(keys: ProviderKeys, provider: ProviderConfig = PROVIDER) -> dict[str, Secret | None]:
     return {conversation: keys.key_for(provider, conversation) for conversation in CONVERSATIONS}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moonshim.config import Config, Limits, Provider, load_config
+from moonshim.config import Config, Limits, ProviderConfig, load_config
 from moonshim.gateway.observe import logs
 from moonshim.gateway.process.reload import Reloader, watch
 from moonshim.gateway.process.settings import ServeSettings, refusal
@@ -227,7 +227,7 @@ class TestReloading:
             running.append(1)
             most.append(len(running))
             running.pop()
-            return Config(providers=(Provider(name="a", api_base_url="http://a"),))
+            return Config(providers=(ProviderConfig(name="a", api_base_url="http://a"),))
 
         async def main() -> None:
             reloader = Reloader(Config(), load, lambda config: None)

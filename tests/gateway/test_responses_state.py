@@ -15,7 +15,7 @@ from moonshim.engine.prepare import render_problem
 from moonshim.errors import Refused
 from moonshim.gateway.memory import response_records as responses_kept
 from moonshim.gateway.memory.reasoning import key_space
-from moonshim.gateway.memory.response_records import Turn
+from moonshim.gateway.memory.response_records import StoredTurn
 from moonshim.gateway.memory.responses import ResponsesState
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
@@ -432,9 +432,9 @@ def test_what_was_named_again_and_again_is_listed_once() -> None:
 
 def test_a_chain_is_put_together_in_as_many_steps_as_it_has_items(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = list[int]()
-    items = Turn.items
+    items = StoredTurn.items
 
-    def counted(turn: Turn) -> Iterable[Json]:
+    def counted(turn: StoredTurn) -> Iterable[Json]:
         looked_at.append(1)
         return items(turn)
 
@@ -444,7 +444,7 @@ def test_a_chain_is_put_together_in_as_many_steps_as_it_has_items(monkeypatch: p
         for _ in range(20):
             body = {"input": references(first, 1), "previous_response_id": previous["id"]}
             previous = await client.ask(body, says="yes")
-        monkeypatch.setattr(Turn, "items", counted)
+        monkeypatch.setattr(StoredTurn, "items", counted)
         await client.ask({"input": "Go on.", "previous_response_id": previous["id"]}, says="yes")
         await state.input_items("local", previous["id"])
         assert len(looked_at) == 2 * 21

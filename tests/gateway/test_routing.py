@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from moonshim.config import Config, Provider
+from moonshim.config import Config, ProviderConfig
 from moonshim.errors import Refused
 from moonshim.gateway.outbound.routing import Router
 
 
-def provider(name: str, *models: str) -> Provider:
-    return Provider(name=name, api_base_url=f"https://{name}.test/v1", models=models)
+def provider(name: str, *models: str) -> ProviderConfig:
+    return ProviderConfig(name=name, api_base_url=f"https://{name}.test/v1", models=models)
 
 
 CONFIG: Final = Config(

@@ -14,7 +14,7 @@ import msgspec
 
 from moonshim.engine.values.conversation import Change
 from moonshim.engine.values.options import KimiOptions
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_header import REQUEST_LIMIT, StreamHeader, read_header, render_header
 from moonshim.gateway.observe.stream_log import StreamLogs
 from tests.cli.command import mend, mended
@@ -76,8 +76,8 @@ def stream(*texts: str) -> bytes:
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
 
 
-def record(request_id: str = "req_1") -> Record:
-    return Record(
+def record(request_id: str = "req_1") -> RequestRecord:
+    return RequestRecord(
         request_id=request_id,
         path="/v1/chat/completions",
         dialect="openai_chat",

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
-from moonshim.config import Config, Provider, Secret
+from moonshim.config import Config, ProviderConfig, Secret
 from tests.gateway.hosts import Asked, Host, Peer, whole
 from tests.gateway.official_clients import Result
 from tests.gateway.stages import Stage, stage
@@ -69,9 +69,9 @@ class Models(Host):
         self.turns: list[tuple[str, list[Turn]]] = []
         """What was asked: of which family, with which turns before."""
 
-    def providers(self) -> tuple[Provider, ...]:
+    def providers(self) -> tuple[ProviderConfig, ...]:
         return tuple(
-            Provider(
+            ProviderConfig(
                 name=name,
                 api_base_url=f"{self.url}/{name}" + ("/v1" if family.dialect == "openai_chat" else ""),
                 keys=(Secret("sk-host"),),

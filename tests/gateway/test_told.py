@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from moonshim.config import Provider, TransformerUse
+from moonshim.config import ProviderConfig, TransformerUse
 from moonshim.gateway.observe import logs
 from tests.gateway.hosts import Asked, Host, Peer, run, whole
 from tests.gateway.running import MODEL, config_for, running
@@ -99,7 +99,7 @@ def test_the_log_says_why_the_next_host_was_asked(lines: Path) -> None:
     async def test() -> None:
         quota = {"error": {"message": "no money", "type": "exceeded_current_quota_error"}}
         async with Host(answering("429 Too Many", quota)) as poor, Host(answering("200 OK", GOOD)) as rich:
-            second = Provider(name="rich", api_base_url=f"{rich.url}/v1", models=(MODEL,), host="vllm")
+            second = ProviderConfig(name="rich", api_base_url=f"{rich.url}/v1", models=(MODEL,), host="vllm")
             async with (
                 running(config_for(poor.url, name="poor"), providers=(second,)) as gateway,
                 aiohttp.ClientSession(gateway.url) as client,

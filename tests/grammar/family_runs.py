@@ -11,7 +11,16 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.engine.grammar.protocol import (
+    CallDelta,
+    CallEnded,
+    CallStarted,
+    Channel,
+    Grammar,
+    GrammarEvent,
+    Notice,
+    TextFound,
+)
 from moonshim.engine.grammar.registry import grammar_for
 from moonshim.engine.values.conversation import Tool
 
@@ -34,27 +43,27 @@ def by_cuts(text: str, cuts: Sequence[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise(at)]
 
 
-def merged(found: Iterable[Found]) -> list[Found]:
+def merged(found: Iterable[GrammarEvent]) -> list[GrammarEvent]:
     """Chunking shows only in how often one thing is said in pieces."""
-    out: list[Found] = []
+    out: list[GrammarEvent] = []
     for one in found:
         last = out[-1] if out else None
-        if isinstance(one, Said) and isinstance(last, Said) and one.channel == last.channel:
-            out[-1] = Said(one.channel, last.text + one.text)
-        elif isinstance(one, CallGrew) and isinstance(last, CallGrew):
-            out[-1] = CallGrew(last.text + one.text)
+        if isinstance(one, TextFound) and isinstance(last, TextFound) and one.channel == last.channel:
+            out[-1] = TextFound(one.channel, last.text + one.text)
+        elif isinstance(one, CallDelta) and isinstance(last, CallDelta):
+            out[-1] = CallDelta(last.text + one.text)
         else:
             out.append(one)
     return out
 
 
-def found_in(grammar: Grammar, pieces: Iterable[str]) -> list[Found]:
+def found_in(grammar: Grammar, pieces: Iterable[str]) -> list[GrammarEvent]:
     """What is found when the text comes in these pieces."""
     found = [one for piece in pieces for one in grammar.feed(piece)]
     return merged(found + grammar.flush())
 
 
-def run(grammar: Grammar, text: str, sizes: int | Sequence[int] = WHOLE) -> list[Found]:
+def run(grammar: Grammar, text: str, sizes: int | Sequence[int] = WHOLE) -> list[GrammarEvent]:
     """What is found when the text comes in pieces of this size, or of these sizes, over and over."""
     if isinstance(sizes, int):
         return found_in(grammar, by_size(text, sizes))
@@ -97,7 +106,7 @@ class Vector(Struct, frozen=True):
 
     name: str
     text: str
-    found: list[Found]
+    found: list[GrammarEvent]
     tools: tuple[str, ...] | None = TOOLS
     channel: Channel = "text"
     calls: bool = True
@@ -112,30 +121,30 @@ def vectors(family: str) -> dict[str, Vector]:
     return by_name
 
 
-def _found(steps: Iterable[Sequence[Any]]) -> Iterable[Found]:
+def _found(steps: Iterable[Sequence[Any]]) -> Iterable[GrammarEvent]:
     """`said`, `thought`, `begin`, `grew`, `end` and `noticed` each are one; `call` is a whole call, `cut` one that
     is not closed. What is not as usual at a call's beginning stands last: its `id`, and `in` which channel it is.
     """
     for kind, *values in steps:
         match kind:
             case "said":
-                yield Said("text", *values)
+                yield TextFound("text", *values)
             case "thought":
-                yield Said("reasoning", *values)
+                yield TextFound("reasoning", *values)
             case "begin" | "call" | "cut":
                 more = values.pop() if isinstance(values[-1], dict) else {}
                 name, *grown = values
-                yield CallBegan(more.get("in", "text"), more.get("id", ""), name)
-                yield from (CallGrew(one) for one in grown if one)
+                yield CallStarted(more.get("in", "text"), more.get("id", ""), name)
+                yield from (CallDelta(one) for one in grown if one)
                 if kind != "begin":
                     yield CallEnded(kind == "call")
             case "grew":
-                yield CallGrew(*values)
+                yield CallDelta(*values)
             case "end":
                 yield CallEnded(*values)
             case _:
                 assert kind == "noticed"
-                yield Noticed(*values)
+                yield Notice(*values)
 
 
 def grammar_of(family: str, vector: Vector | None = None) -> Grammar:
@@ -147,16 +156,16 @@ def grammar_of(family: str, vector: Vector | None = None) -> Grammar:
 # -- laws --------------------------------------------------------------------------------
 
 
-def letters(found: Iterable[Found]) -> int:
+def letters(found: Iterable[GrammarEvent]) -> int:
     """How many of the letter came out: as text, in a name or in arguments, or in a report of what was left out."""
     count = 0
     for one in found:
         match one:
-            case Said(text=text) | CallGrew(text=text):
+            case TextFound(text=text) | CallDelta(text=text):
                 count += text.count("Q")
-            case CallBegan(name=name):
+            case CallStarted(name=name):
                 count += (name or "").count("Q")
-            case Noticed(rule="stray_marker" | "arguments_trailing", detail=detail):
+            case Notice(rule="stray_marker" | "arguments_trailing", detail=detail):
                 count += detail.count("Q")
             case _:
                 pass
@@ -169,5 +178,5 @@ def assert_laws(make: Callable[[], Grammar], text: str, cuts: Sequence[int]) -> 
     assert found_in(make(), by_cuts(text, cuts)) == found
     assert found_in(make(), text) == found
     assert letters(found) == text.count("Q")
-    began = [type(one) for one in found if isinstance(one, CallBegan | CallEnded)]
-    assert began == [CallBegan, CallEnded] * (len(began) // 2)
+    began = [type(one) for one in found if isinstance(one, CallStarted | CallEnded)]
+    assert began == [CallStarted, CallEnded] * (len(began) // 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.engine.grammar.deepseek import HEADER_LIMIT
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Notice, TextFound
 from tests.grammar.family_runs import SIZES, grammar_of, run
 
 
@@ -20,25 +20,25 @@ from tests.grammar.family_runs import SIZES, grammar_of, run
 )
 def test_only_what_may_become_a_marker_is_held(text: str, said: str, held: str) -> None:
     grammar = grammar_of("deepseek")
-    assert grammar.feed(text) == [Said("text", said)]
+    assert grammar.feed(text) == [TextFound("text", said)]
     assert grammar.held == held
 
 
 def test_the_name_goes_out_when_it_is_certain_and_arguments_as_they_come() -> None:
     grammar = grammar_of("deepseek")
     assert grammar.feed("<｜tool▁call▁begin｜>ls") == []
-    assert grammar.feed("<｜tool▁sep｜>") == [CallBegan("text", "", "ls")]
-    assert grammar.feed('{"a": "x') == [CallGrew('{"a": "x')]
-    assert grammar.feed(' y"}') == [CallGrew(' y"}'), CallEnded(True)]
+    assert grammar.feed("<｜tool▁sep｜>") == [CallStarted("text", "", "ls")]
+    assert grammar.feed('{"a": "x') == [CallDelta('{"a": "x')]
+    assert grammar.feed(' y"}') == [CallDelta(' y"}'), CallEnded(True)]
     assert grammar.feed("<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>ls") == []
-    assert grammar.feed("\n```js") == [CallBegan("text", "", "ls")]
-    assert grammar.feed("on\n{") == [CallGrew("{")]
+    assert grammar.feed("\n```js") == [CallStarted("text", "", "ls")]
+    assert grammar.feed("on\n{") == [CallDelta("{")]
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_header_over_the_limit_is_text(size: int) -> None:
     text = "x" * (HEADER_LIMIT + 100)
     assert run(grammar_of("deepseek"), f"<｜tool▁call▁begin｜>{text}", size) == [
-        Noticed("unreadable_call", text[: HEADER_LIMIT + 1]),
-        Said("text", text),
+        Notice("unreadable_call", text[: HEADER_LIMIT + 1]),
+        TextFound("text", text),
     ]

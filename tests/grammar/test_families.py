@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from moonshim.engine.grammar.protocol import CallBegan, Channel, Said
+from moonshim.engine.grammar.protocol import CallStarted, Channel, TextFound
 from moonshim.engine.grammar.registry import GRAMMARS, grammar_for
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.options import ToolTokens
@@ -20,7 +20,7 @@ def test_every_family_reads_plain_text(name: str, channel: Channel) -> None:
     for calls in (True, False):
         grammar = grammar_for(name, channel, tools=[Tool("ls")], calls=calls)
         assert grammar.held == ""
-        assert [*grammar.feed("Hello."), *grammar.flush()] == [Said(channel, "Hello.")]
+        assert [*grammar.feed("Hello."), *grammar.flush()] == [TextFound(channel, "Hello.")]
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
@@ -38,7 +38,7 @@ def test_an_unknown_name_is_refused_with_the_list_of_those_that_are() -> None:
 
 def test_kimi_gets_the_names_and_its_own_markers() -> None:
     grammar = grammar_for("kimi_k2", "text", tools=[Tool("ls")], tokens=ToolTokens(arg_begin="(("))
-    assert grammar.feed("ls:0(({}")[0] == CallBegan("text", "ls:0")
+    assert grammar.feed("ls:0(({}")[0] == CallStarted("text", "ls:0")
 
 
 def test_only_the_family_that_is_needed_is_loaded() -> None:

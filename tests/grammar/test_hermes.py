@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Notice, TextFound
 from moonshim.engine.grammar.shared.named_object import EXTRA_LIMIT, HOLD_LIMIT
 from tests.grammar.family_runs import SIZES, grammar_of, run, vectors
 
@@ -21,7 +21,7 @@ from tests.grammar.family_runs import SIZES, grammar_of, run, vectors
 )
 def test_only_what_may_become_a_marker_is_held(text: str, said: str, held: str) -> None:
     grammar = grammar_of("hermes")
-    assert grammar.feed(text) == [Said("text", said)]
+    assert grammar.feed(text) == [TextFound("text", said)]
     assert grammar.held == held
 
 
@@ -29,10 +29,10 @@ def test_a_call_begins_with_its_arguments_and_they_go_out_as_they_come() -> None
     grammar = grammar_of("hermes")
     assert grammar.feed('<tool_call>{"name": "ls"') == []
     assert grammar.feed(', "arguments":') == []
-    assert grammar.feed(" {") == [CallBegan("text", "", "ls"), CallGrew("{")]
-    assert grammar.feed('"a": "x') == [CallGrew('"a": "x')]
-    assert grammar.feed(" y") == [CallGrew(" y")]
-    assert grammar.feed('"}') == [CallGrew('"}')]
+    assert grammar.feed(" {") == [CallStarted("text", "", "ls"), CallDelta("{")]
+    assert grammar.feed('"a": "x') == [CallDelta('"a": "x')]
+    assert grammar.feed(" y") == [CallDelta(" y")]
+    assert grammar.feed('"}') == [CallDelta('"}')]
     assert grammar.feed("}") == [CallEnded(True)]
     assert grammar.feed("</tool_call>") == []
 
@@ -41,14 +41,14 @@ def test_a_call_begins_with_its_arguments_and_they_go_out_as_they_come() -> None
 def test_an_object_waits_for_its_name_no_longer_than_its_limit(size: int) -> None:
     body = '{"arguments": {"a": "' + "x" * HOLD_LIMIT + '"}, "name": "ls"}'
     first, said = run(grammar_of("hermes"), f"<tool_call>{body}</tool_call>", size)
-    assert first == Noticed("unreadable_call", "<tool_call>" + body[:HOLD_LIMIT])
-    assert said == Said("text", body)
+    assert first == Notice("unreadable_call", "<tool_call>" + body[:HOLD_LIMIT])
+    assert said == TextFound("text", body)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_long_field_that_means_nothing_is_told_in_pieces(size: int) -> None:
     text = '<tool_call>{"name": "ls", "arguments": {}, "x": "' + "y" * 3000 + '"}</tool_call>'
-    told = [one.detail for one in run(grammar_of("hermes"), text, size) if isinstance(one, Noticed)]
+    told = [one.detail for one in run(grammar_of("hermes"), text, size) if isinstance(one, Notice)]
     assert "".join(told) == '"x": "' + "y" * 3000 + '"'
     assert max(map(len, told)) == EXTRA_LIMIT
 
@@ -57,8 +57,8 @@ def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words() -> None:
     grammar = grammar_of("hermes")
     grammar.tags_are_text = True
     assert run(grammar, "Write <think>so</think>.</think>") == [
-        Said("text", "Write <think>so</think>."),
-        Noticed("stray_marker", "</think>"),
+        TextFound("text", "Write <think>so</think>."),
+        Notice("stray_marker", "</think>"),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.engine.grammar.kimi_k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Grammar
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.values.options import ToolTokens
 from tests.grammar.family_runs import merged, run
 
@@ -16,13 +16,13 @@ NAMES = frozenset({"ls", "read_file", "read"})
 SIZES = (1, 2, 3, 7, 19, 100_000)
 
 
-def say(text: str, channel: Channel = "text") -> Said:
-    return Said(channel, text)
+def say(text: str, channel: Channel = "text") -> TextFound:
+    return TextFound(channel, text)
 
 
-def whole(header: str, arguments: str = "{}", channel: Channel = "text", *, closed: bool = True) -> list[Found]:
+def whole(header: str, arguments: str = "{}", channel: Channel = "text", *, closed: bool = True) -> list[GrammarEvent]:
     """A call from its begin to its end."""
-    return [CallBegan(channel, header), CallGrew(arguments), CallEnded(closed)]
+    return [CallStarted(channel, header), CallDelta(arguments), CallEnded(closed)]
 
 
 def written(header: str, arguments: str = "{}") -> str:
@@ -32,7 +32,7 @@ def written(header: str, arguments: str = "{}") -> str:
 
 LS, CAT = "functions.ls:0", "functions.cat:1"
 
-FOUND: dict[str, tuple[str, list[Found]]] = {
+FOUND: dict[str, tuple[str, list[GrammarEvent]]] = {
     "text without markers": ("Hello, world.", [say("Hello, world.")]),
     "nothing at all": ("", []),
     "one call in a section": (SECTION + written(LS) + END_SECTION, whole(LS)),
@@ -63,15 +63,15 @@ FOUND: dict[str, tuple[str, list[Found]]] = {
     "text behind a call that nothing closed": (f"{CALL}{LS}{ARGS}{{}} Done.", [*whole(LS), say(" Done.")]),
     "the singular section": (ONE_SECTION + written(LS) + END_ONE_SECTION, whole(LS)),
     "arguments that break off": (f'{CALL}{LS}{ARGS}{{"a": "b', whole(LS, '{"a": "b', closed=False)),
-    "a call that breaks off before its arguments": (f"{CALL}{LS}{ARGS}", [CallBegan("text", LS), CallEnded(False)]),
-    "a call without arguments": (f"{CALL}{LS}{ARGS}{END}", [CallBegan("text", LS), CallEnded(True)]),
+    "a call that breaks off before its arguments": (f"{CALL}{LS}{ARGS}", [CallStarted("text", LS), CallEnded(False)]),
+    "a call without arguments": (f"{CALL}{LS}{ARGS}{END}", [CallStarted("text", LS), CallEnded(True)]),
     "a header without the arguments marker": (
         f"{CALL}{LS}{END}",
-        [CallBegan("text", LS, opened=False), CallEnded(True)],
+        [CallStarted("text", LS, opened=False), CallEnded(True)],
     ),
     "a header that another call follows": (
         f"{CALL}{LS}{written(CAT)}",
-        [CallBegan("text", LS, opened=False), CallEnded(True), *whole(CAT)],
+        [CallStarted("text", LS, opened=False), CallEnded(True), *whole(CAT)],
     ),
     "arguments right behind a clear header": (f"{CALL}{LS}{{}}{END}", whole(LS)),
     "a marker inside a string of the arguments": (
@@ -97,10 +97,10 @@ FOUND: dict[str, tuple[str, list[Found]]] = {
     ),
     "an arguments marker within the arguments": (
         f"{CALL}{LS}{ARGS}{ARGS}{{}}{END}",
-        [CallBegan("text", LS), Noticed("stray_marker", ARGS), CallGrew("{}"), CallEnded(True)],
+        [CallStarted("text", LS), Notice("stray_marker", ARGS), CallDelta("{}"), CallEnded(True)],
     ),
-    "an arguments marker that belongs to nothing": (f"a{ARGS}b", [say("a"), Noticed("stray_marker", ARGS), say("b")]),
-    "a call end that belongs to nothing": (f"a{END}b", [say("a"), Noticed("stray_marker", END), say("b")]),
+    "an arguments marker that belongs to nothing": (f"a{ARGS}b", [say("a"), Notice("stray_marker", ARGS), say("b")]),
+    "a call end that belongs to nothing": (f"a{END}b", [say("a"), Notice("stray_marker", END), say("b")]),
     "think tags move text to the reasoning": (
         "<think>Hm.</think>Yes",
         [say("Hm.", "reasoning"), say("Yes")],
@@ -110,12 +110,12 @@ FOUND: dict[str, tuple[str, list[Found]]] = {
         f"<think>Hm. {SECTION}{written(LS)}{END_SECTION}",
         [say("Hm. ", "reasoning"), *whole(LS, channel="reasoning")],
     ),
-    "an orphan closing tag": ("a</think>b", [say("a"), Noticed("stray_marker", "</think>"), say("b")]),
+    "an orphan closing tag": ("a</think>b", [say("a"), Notice("stray_marker", "</think>"), say("b")]),
     "an unfinished marker at the end is text": ("Hi <|tool_ca", [say("Hi <|tool_ca")]),
     "an unknown token is text": ("a <|im_end|> b", [say("a <|im_end|> b")]),
     "a header that never ends is kept": (
         f"a{CALL}functions.l",
-        [say("a"), Noticed("unreadable_call", "functions.l"), say("functions.l")],
+        [say("a"), Notice("unreadable_call", "functions.l"), say("functions.l")],
     ),
 }
 
@@ -133,7 +133,7 @@ def test_words_instead_of_an_object_keep_the_white_space_between_them(words: str
     assert found == [whole(LS, words)] * len(SIZES)
 
 
-BARE: dict[str, tuple[str, list[Found]]] = {
+BARE: dict[str, tuple[str, list[GrammarEvent]]] = {
     "a declared name with an index": (f"ls:0{ARGS}{{}}{END}", whole("ls:0")),
     "behind other words": (f"I call read_file:12{ARGS}{{}}{END}", [say("I call "), *whole("read_file:12")]),
     "with its prefix": (f"functions.ls:3{ARGS}{{}}{END}", whole("functions.ls:3")),
@@ -142,10 +142,10 @@ BARE: dict[str, tuple[str, list[Found]]] = {
     "behind a Chinese word": (f"调用ls:0{ARGS}{{}}{END}", [say("调用"), *whole("ls:0")]),
     "a name that is not declared": (
         f"rm:0{ARGS}{{}}",
-        [say("rm:0"), Noticed("stray_marker", ARGS), say("{}")],
+        [say("rm:0"), Notice("stray_marker", ARGS), say("{}")],
     ),
-    "a name without an index": (f"ls{ARGS}{{}}", [say("ls"), Noticed("stray_marker", ARGS), say("{}")]),
-    "in the middle of a word": (f"tools:0{ARGS}{{}}", [say("tools:0"), Noticed("stray_marker", ARGS), say("{}")]),
+    "a name without an index": (f"ls{ARGS}{{}}", [say("ls"), Notice("stray_marker", ARGS), say("{}")]),
+    "in the middle of a word": (f"tools:0{ARGS}{{}}", [say("tools:0"), Notice("stray_marker", ARGS), say("{}")]),
     "without an arguments marker": ("ls:0 and read_file:1", [say("ls:0 and read_file:1")]),
     "at the end": ("call functions.read_file:12", [say("call functions.read_file:12")]),
 }
@@ -184,11 +184,11 @@ def test_only_what_may_become_a_marker_or_a_bare_header_is_held(
 def test_a_header_goes_out_with_the_arguments_marker_and_arguments_as_they_come() -> None:
     grammar = KimiK2Grammar("text")
     assert grammar.feed(CALL + LS) == []
-    assert grammar.feed(ARGS) == [CallBegan("text", LS)]
-    assert grammar.feed('{"a') == [CallGrew('{"a')]
-    assert grammar.feed('": "x') == [CallGrew('": "x')]
-    assert grammar.feed(" y") == [CallGrew(" y")]
-    assert grammar.feed('"}') == [CallGrew('"}')]
+    assert grammar.feed(ARGS) == [CallStarted("text", LS)]
+    assert grammar.feed('{"a') == [CallDelta('{"a')]
+    assert grammar.feed('": "x') == [CallDelta('": "x')]
+    assert grammar.feed(" y") == [CallDelta(" y")]
+    assert grammar.feed('"}') == [CallDelta('"}')]
     assert grammar.feed(END) == [CallEnded(True)]
 
 
@@ -211,7 +211,7 @@ def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words(size: int) 
     grammar.tags_are_text = True
     assert run(grammar, "Write <think>so</think>.</think>", size) == [
         say("Write <think>so</think>."),
-        Noticed("stray_marker", "</think>"),
+        Notice("stray_marker", "</think>"),
     ]
 
 
@@ -233,9 +233,9 @@ def test_markers_can_be_others_and_the_rest_keep_their_text(size: int) -> None:
 def test_a_header_over_the_limit_is_text(size: int) -> None:
     text = "x" * (HEADER_LIMIT + 100)
     found = run(KimiK2Grammar("text"), CALL + text, size)
-    assert "".join(one.text for one in found if isinstance(one, Said)) == text
-    assert [one.rule for one in found if isinstance(one, Noticed)] == ["unreadable_call"]
-    assert not any(isinstance(one, CallBegan) for one in found)
+    assert "".join(one.text for one in found if isinstance(one, TextFound)) == text
+    assert [one.rule for one in found if isinstance(one, Notice)] == ["unreadable_call"]
+    assert not any(isinstance(one, CallStarted) for one in found)
 
 
 @pytest.mark.parametrize("size", SIZES)

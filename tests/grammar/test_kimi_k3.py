@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
 from moonshim.engine.grammar.kimi_k3_arguments import HOLD_LIMIT, SPACE_LIMIT
 from moonshim.engine.grammar.kimi_k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from tests.grammar.family_runs import CUTS, assert_laws, by_cuts, by_size, found_in, merged
 from tests.profiles import examples
 
@@ -35,34 +35,36 @@ def argument(key: str, value: str, kind: str = "string") -> str:
     return opened(key, kind) + value + END_ARGUMENT
 
 
-def run(pieces: Iterable[str], channel: Channel = "text", *, calls: bool = True) -> list[Found]:
+def run(pieces: Iterable[str], channel: Channel = "text", *, calls: bool = True) -> list[GrammarEvent]:
     return found_in(KimiK3Grammar(channel, calls=calls), pieces)
 
 
-def said(text: str) -> Said:
-    return Said("text", text)
+def said(text: str) -> TextFound:
+    return TextFound("text", text)
 
 
-def thought(text: str) -> Said:
-    return Said("reasoning", text)
+def thought(text: str) -> TextFound:
+    return TextFound("reasoning", text)
 
 
-def stray(text: str) -> Noticed:
-    return Noticed("stray_marker", text)
+def stray(text: str) -> Notice:
+    return Notice("stray_marker", text)
 
 
-def doubtful(key: str, raw: str, written: str, *, closed: bool = True) -> list[Found]:
+def doubtful(key: str, raw: str, written: str, *, closed: bool = True) -> list[GrammarEvent]:
     """A call with one value that is not what its type says."""
-    notice = Noticed("k3_value_as_string", raw)
-    return [CallBegan("text", "", "ls"), CallGrew(f'{{"{key}": '), notice, CallGrew(written), CallEnded(closed)]
+    notice = Notice("k3_value_as_string", raw)
+    return [CallStarted("text", "", "ls"), CallDelta(f'{{"{key}": '), notice, CallDelta(written), CallEnded(closed)]
 
 
-def call(arguments: str, *, name: str | None = "ls", channel: Channel = "text", closed: bool = True) -> list[Found]:
-    grown = [CallGrew(arguments)] if arguments else []
-    return [CallBegan(channel, "", name), *grown, CallEnded(closed)]
+def call(
+    arguments: str, *, name: str | None = "ls", channel: Channel = "text", closed: bool = True
+) -> list[GrammarEvent]:
+    grown = [CallDelta(arguments)] if arguments else []
+    return [CallStarted(channel, "", name), *grown, CallEnded(closed)]
 
 
-CASES: dict[str, tuple[str, list[Found]]] = {
+CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
     "nothing": ("", []),
     "plain text": ("a < b <| c |> <|x|>", [said("a < b <| c |> <|x|>")]),
     "think, then response": (f"{THINK}hm{END_THINK}{RESPONSE}Hi{END_RESPONSE}", [thought("hm"), said("Hi")]),
@@ -106,8 +108,8 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     "no key": (
         f'{CALL}<|open|>argument type="string"{SEP}1{END_ARGUMENT}{END_CALL}',
         [
-            CallBegan("text", "", "ls"),
-            Noticed("k3_argument_without_key", f'<|open|>argument type="string"{SEP}'),
+            CallStarted("text", "", "ls"),
+            Notice("k3_argument_without_key", f'<|open|>argument type="string"{SEP}'),
             *call('{"": "1"}')[1:],
         ],
     ),
@@ -162,7 +164,7 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     ),
     "json without its tag": (
         f'{CALL}\n{{"a": 1}}{END_CALL}',
-        [CallBegan("text", "", "ls"), Noticed("k3_untagged_json", "{"), CallGrew('{"a": 1}'), CallEnded(True)],
+        [CallStarted("text", "", "ls"), Notice("k3_untagged_json", "{"), CallDelta('{"a": 1}'), CallEnded(True)],
     ),
     # Values that are not what their type says.
     "a number that is none": (
@@ -185,11 +187,11 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     "an array that is a number": (CALL + argument("l", " 7 ", "array") + END_CALL, call('{"l": 7}')),
     "an object that does not end": (
         CALL + argument("o", '{"a": 1', "object") + argument("s", "x") + END_CALL,
-        [*call('{"o": {"a": 1')[:-1], Noticed("arguments_unfinished", "o"), *call(', "s": "x"}')[1:]],
+        [*call('{"o": {"a": 1')[:-1], Notice("arguments_unfinished", "o"), *call(', "s": "x"}')[1:]],
     ),
     "more than an object": (
         CALL + argument("o", '{"a": 1} and <b>', "object") + END_CALL,
-        [*call('{"o": {"a": 1}')[:-1], Noticed("arguments_trailing", "and <b>"), *call("}")[1:]],
+        [*call('{"o": {"a": 1}')[:-1], Notice("arguments_trailing", "and <b>"), *call("}")[1:]],
     ),
     "less-than in an object, outside of its strings": (
         CALL + argument("o", '{"a": <1 <|x|>}', "object") + END_CALL,
@@ -292,7 +294,7 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     ),
     "orphans inside a call": (
         f"{CALL}{END_ARGUMENT}{END_JSON}{END_CALL}",
-        [CallBegan("text", "", "ls"), stray(END_ARGUMENT), stray(END_JSON), CallGrew("{}"), CallEnded(True)],
+        [CallStarted("text", "", "ls"), stray(END_ARGUMENT), stray(END_JSON), CallDelta("{}"), CallEnded(True)],
     ),
     "an argument without a call": (argument("a", "x"), [stray(opened("a")), said("x"), stray(END_ARGUMENT)]),
     # Text.
@@ -336,7 +338,7 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     ),
 }
 
-REASONING_CASES: dict[str, tuple[str, list[Found]]] = {
+REASONING_CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
     "the end of think leaks": (f"hm{END_THINK}", [thought("hm"), stray(END_THINK)]),
     "the response leaks": (
         f"hm<|close|>think{RESPONSE}Hi{END_RESPONSE}so",
@@ -348,7 +350,7 @@ REASONING_CASES: dict[str, tuple[str, list[Found]]] = {
     ),
 }
 
-NO_TOOLS_CASES: dict[str, tuple[str, list[Found]]] = {
+NO_TOOLS_CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
     "wrappers go, calls stay": (
         f"{THINK}hm{END_THINK}{RESPONSE}Hi{END_RESPONSE}{TOOLS}\n{CALL}{opened('a')}x{JSON}{END_CALL}<|close|>tools",
         [thought("hm"), said(f"Hi{TOOLS}\n{CALL}{opened('a')}x{JSON}{END_CALL}<|close|>tools")],
@@ -361,23 +363,23 @@ SIZES = [1, 2, 3, 7, 100_000]
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
-def test_content_at_every_chunk_size(text: str, expected: list[Found], size: int) -> None:
+def test_content_at_every_chunk_size(text: str, expected: list[GrammarEvent], size: int) -> None:
     assert run(by_size(text, size)) == expected
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("text", "expected"), REASONING_CASES.values(), ids=REASONING_CASES.keys())
-def test_reasoning_at_every_chunk_size(text: str, expected: list[Found], size: int) -> None:
+def test_reasoning_at_every_chunk_size(text: str, expected: list[GrammarEvent], size: int) -> None:
     assert run(by_size(text, size), "reasoning") == expected
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("text", "expected"), NO_TOOLS_CASES.values(), ids=NO_TOOLS_CASES.keys())
-def test_without_calls_at_every_chunk_size(text: str, expected: list[Found], size: int) -> None:
+def test_without_calls_at_every_chunk_size(text: str, expected: list[GrammarEvent], size: int) -> None:
     assert run(by_size(text, size), calls=False) == expected
 
 
-PROMPT: dict[str, tuple[str, list[Found], str]] = {
+PROMPT: dict[str, tuple[str, list[GrammarEvent], str]] = {
     "text": ("Hi there", [said("Hi there")], ""),
     "less-than": ("Hi <", [said("Hi ")], "<"),
     "less-than and no bar": ("Hi <b", [said("Hi <b")], ""),
@@ -385,18 +387,18 @@ PROMPT: dict[str, tuple[str, list[Found], str]] = {
     "a name that cannot be one": ("Hi <|open|>thinks", [said("Hi <|open|>thinks")], ""),
     "attributes that cannot be some": ('Hi <|open|>call tool="x" !', [said('Hi <|open|>call tool="x" !')], ""),
     "half a tag": ('Hi <|open|>call tool="x', [said("Hi ")], '<|open|>call tool="x'),
-    "a name": (CALL, [CallBegan("text", "", "ls")], ""),
-    "a key": (CALL + opened("a"), [CallBegan("text", "", "ls"), CallGrew('{"a": "')], ""),
-    "half a string": (CALL + opened("a") + 'x"\n<', [CallBegan("text", "", "ls"), CallGrew(r'{"a": "x\"\n')], ""),
+    "a name": (CALL, [CallStarted("text", "", "ls")], ""),
+    "a key": (CALL + opened("a"), [CallStarted("text", "", "ls"), CallDelta('{"a": "')], ""),
+    "half a string": (CALL + opened("a") + 'x"\n<', [CallStarted("text", "", "ls"), CallDelta(r'{"a": "x\"\n')], ""),
     "half an object": (
         CALL + opened("o", "object") + '{"a": [tr',
-        [CallBegan("text", "", "ls"), CallGrew('{"o": {"a": [tr')],
+        [CallStarted("text", "", "ls"), CallDelta('{"o": {"a": [tr')],
         "",
     ),
-    "half a raw object": (CALL + JSON + '{"a', [CallBegan("text", "", "ls"), CallGrew('{"a')], ""),
+    "half a raw object": (CALL + JSON + '{"a', [CallStarted("text", "", "ls"), CallDelta('{"a')], ""),
     "a string that is over": (
         CALL + argument("a", "x"),
-        [CallBegan("text", "", "ls"), CallGrew('{"a": "x"')],
+        [CallStarted("text", "", "ls"), CallDelta('{"a": "x"')],
         "",
     ),
 }
@@ -404,7 +406,7 @@ PROMPT: dict[str, tuple[str, list[Found], str]] = {
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("text", "expected", "held"), PROMPT.values(), ids=PROMPT.keys())
-def test_what_is_decided_goes_out_at_once(text: str, expected: list[Found], held: str, size: int) -> None:
+def test_what_is_decided_goes_out_at_once(text: str, expected: list[GrammarEvent], held: str, size: int) -> None:
     grammar = KimiK3Grammar("text")
     assert merged(one for piece in by_size(text, size) for one in grammar.feed(piece)) == expected
     assert grammar.held == held
@@ -445,11 +447,11 @@ class TestLimits:
     def test_nesting_without_end_is_no_error(self, size: int) -> None:
         value = "[" * 60_000
         found = run(by_size(CALL + argument("o", value, "object") + END_CALL, size))
-        assert Noticed("k3_value_as_string", value) in found
+        assert Notice("k3_value_as_string", value) in found
 
     def test_what_follows_a_value_is_reported_in_pieces(self, size: int) -> None:
         found = run(by_size(CALL + argument("o", "{}" + "x" * (HOLD_LIMIT + 3), "object") + END_CALL, size))
-        assert [one.detail for one in found if isinstance(one, Noticed)] == ["x" * HOLD_LIMIT, "xxx"]
+        assert [one.detail for one in found if isinstance(one, Notice)] == ["x" * HOLD_LIMIT, "xxx"]
 
     def test_too_much_white_space_is_text(self, size: int) -> None:
         space = " " * (SPACE_LIMIT + 1)
@@ -511,13 +513,13 @@ def test_what_was_rendered_is_read_back(
     if calls:
         text += TOOLS + "".join(rendered(*one, at) for at, one in enumerate(calls, 1)) + END_TOOLS
     found = run(by_cuts(text, cuts))
-    assert [one for one in found if isinstance(one, Noticed)] == []
+    assert [one for one in found if isinstance(one, Notice)] == []
     speech = [thought(thinking)] * bool(thinking) + [said(answer)] * bool(answer)
     assert found[: len(speech)] == speech
     read = found[len(speech) :]
-    assert [type(one) for one in read] == [CallBegan, CallGrew, CallEnded] * len(calls)
-    assert [one.name for one in read if isinstance(one, CallBegan)] == [name for name, _ in calls]
-    assert [json.loads(one.text) for one in read if isinstance(one, CallGrew)] == [arguments for _, arguments in calls]
+    assert [type(one) for one in read] == [CallStarted, CallDelta, CallEnded] * len(calls)
+    assert [one.name for one in read if isinstance(one, CallStarted)] == [name for name, _ in calls]
+    assert [json.loads(one.text) for one in read if isinstance(one, CallDelta)] == [arguments for _, arguments in calls]
     assert all(one.closed for one in read if isinstance(one, CallEnded))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from tests.grammar.family_runs import by_size
 from tests.grammar.test_kimi_k3 import (
     CALL,
@@ -23,9 +23,9 @@ from tests.grammar.test_kimi_k3 import (
 )
 
 ORPHAN = stray("</think>")
-NO_CALL: list[Found] = [CallBegan("text", "", "ls"), CallGrew("{}"), CallEnded(closed=True)]
+NO_CALL: list[GrammarEvent] = [CallStarted("text", "", "ls"), CallDelta("{}"), CallEnded(closed=True)]
 
-CASES: dict[str, tuple[str, list[Found]]] = {
+CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
     "an orphan": ("a</think> b", [said("a"), ORPHAN, said(" b")]),
     "two orphans": ("</think></think>b", [ORPHAN, ORPHAN, said("b")]),
     "an orphan does not change the channel": (
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, list[Found]]] = {
     ),
     "an end in a value is its text": (
         CALL + argument("s", "</think>") + END_CALL,
-        [CallBegan("text", "", "ls"), CallGrew('{"s": "</think>"}'), CallEnded(closed=True)],
+        [CallStarted("text", "", "ls"), CallDelta('{"s": "</think>"}'), CallEnded(closed=True)],
     ),
     "what only begins like an end is text": ("a </thin</ <t <|</thinks>", [said("a </thin</ <t <|</thinks>")]),
 }
@@ -56,7 +56,7 @@ def test_think_tags_at_any_chunking(case: str, size: int) -> None:
 @pytest.mark.parametrize("calls", [True, False])
 def test_an_orphan_goes_from_every_field_with_calls_and_without(channel: Channel, calls: bool) -> None:
     found = run("a</think>b", channel, calls=calls)
-    assert found == [Said(channel, "a"), Noticed("stray_marker", "</think>"), Said(channel, "b")]
+    assert found == [TextFound(channel, "a"), Notice("stray_marker", "</think>"), TextFound(channel, "b")]
 
 
 @pytest.mark.parametrize("size", range(1, len("</think>")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, TextFound
 from moonshim.engine.grammar.shared.speech import GAP_LIMIT
 from tests.grammar.family_runs import SIZES, grammar_of, run
 
@@ -26,15 +26,15 @@ def test_a_bare_object_is_held_only_while_it_may_be_a_call(text: str, held: str)
     grammar = grammar_of("llama_json")
     found = grammar.feed(text)
     assert grammar.held == held
-    said = "".join(one.text for one in found if isinstance(one, Said))
-    assert said + held == text or CallBegan("text", "", "ls") in found
+    said = "".join(one.text for one in found if isinstance(one, TextFound))
+    assert said + held == text or CallStarted("text", "", "ls") in found
 
 
 def test_arguments_go_out_as_they_come() -> None:
     grammar = grammar_of("llama_json")
-    assert grammar.feed('{"name": "ls", "parameters": {"a') == [CallBegan("text", "", "ls"), CallGrew('{"a')]
-    assert grammar.feed('": "x') == [CallGrew('": "x')]
-    assert grammar.feed('"}') == [CallGrew('"}')]
+    assert grammar.feed('{"name": "ls", "parameters": {"a') == [CallStarted("text", "", "ls"), CallDelta('{"a')]
+    assert grammar.feed('": "x') == [CallDelta('": "x')]
+    assert grammar.feed('"}') == [CallDelta('"}')]
     assert grammar.feed("}") == [CallEnded(True)]
 
 
@@ -42,4 +42,4 @@ def test_arguments_go_out_as_they_come() -> None:
 def test_separators_wait_no_longer_than_their_limit(size: int) -> None:
     text = " ;" * GAP_LIMIT
     found = run(grammar_of("llama_json"), '{"name": "ls", "parameters": {}}' + text, size)
-    assert found[2:] == [CallEnded(True), Said("text", text)]
+    assert found[2:] == [CallEnded(True), TextFound("text", text)]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Notice, TextFound
 from moonshim.engine.grammar.pythonic import HEADER_LIMIT
 from moonshim.engine.grammar.shared.python_arguments import HOLD_LIMIT
 from tests.grammar.family_runs import SIZES, grammar_of, run
@@ -28,17 +28,17 @@ def test_a_list_is_held_only_while_it_may_be_one_of_calls(text: str, held: str) 
     grammar = grammar_of("pythonic")
     found = grammar.feed(text)
     assert grammar.held == held
-    said = "".join(one.text for one in found if isinstance(one, Said))
-    assert said + held == text or CallBegan("text", "", "ls") in found
+    said = "".join(one.text for one in found if isinstance(one, TextFound))
+    assert said + held == text or CallStarted("text", "", "ls") in found
 
 
 def test_strings_and_containers_go_out_as_they_come() -> None:
     grammar = grammar_of("pythonic")
-    assert grammar.feed("[ls(a='x") == [CallBegan("text", "", "ls"), CallGrew('{"a": "x')]
-    assert grammar.feed(" y") == [CallGrew(" y")]
-    assert grammar.feed("', b=[1, 'z") == [CallGrew('", "b": [1, "z')]
-    assert grammar.feed("'], c=12") == [CallGrew('"], "c": ')]
-    assert grammar.feed("3)") == [CallGrew("123}"), CallEnded(True)]
+    assert grammar.feed("[ls(a='x") == [CallStarted("text", "", "ls"), CallDelta('{"a": "x')]
+    assert grammar.feed(" y") == [CallDelta(" y")]
+    assert grammar.feed("', b=[1, 'z") == [CallDelta('", "b": [1, "z')]
+    assert grammar.feed("'], c=12") == [CallDelta('"], "c": ')]
+    assert grammar.feed("3)") == [CallDelta("123}"), CallEnded(True)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -46,16 +46,16 @@ def test_a_word_over_the_limit_is_a_string(size: int) -> None:
     word = "x" * (HOLD_LIMIT + 500)
     found = run(grammar_of("pythonic"), f"[ls(a={word}, b=1)]", size)
     assert found[1:4] == [
-        CallGrew('{"a": '),
-        Noticed("value_as_string", word[:HOLD_LIMIT]),
-        CallGrew(f'"{word}", "b": 1}}'),
+        CallDelta('{"a": '),
+        Notice("value_as_string", word[:HOLD_LIMIT]),
+        CallDelta(f'"{word}", "b": 1}}'),
     ]
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_list_over_the_limit_is_text(size: int) -> None:
     text = "[" + " " * HEADER_LIMIT + "ls()]"
-    assert run(grammar_of("pythonic"), text, size) == [Said("text", text)]
+    assert run(grammar_of("pythonic"), text, size) == [TextFound("text", text)]
 
 
 VALUES: dict[str, object] = {
@@ -82,5 +82,5 @@ VALUES: dict[str, object] = {
 @pytest.mark.parametrize("value", VALUES)
 def test_a_literal_is_the_same_in_json(value: str, size: int) -> None:
     found = run(grammar_of("pythonic"), f"[ls(a={value})]", size)
-    (arguments,) = [one.text for one in found if isinstance(one, CallGrew)]
+    (arguments,) = [one.text for one in found if isinstance(one, CallDelta)]
     assert json.loads(arguments) == {"a": VALUES[value]}

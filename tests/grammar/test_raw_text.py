@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.engine.grammar.protocol import CallGrew, Channel, Said
+from moonshim.engine.grammar.protocol import CallDelta, Channel, TextFound
 from moonshim.engine.grammar.shared.raw_values import escaped
 from moonshim.engine.grammar.shared.speech import GAP_LIMIT
 from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
@@ -36,7 +36,7 @@ def test_text_is_said_at_once_but_for_the_beginning_of_a_tag(family: str, data: 
     said = ""
     for at, char in enumerate(text, 1):
         for one in grammar.feed(char):
-            assert isinstance(one, Said)
+            assert isinstance(one, TextFound)
             said += one.text
         assert said + grammar.held == text[:at]
         assert len(grammar.held) <= NAME_LIMIT
@@ -50,7 +50,7 @@ def test_a_string_is_passed_on_as_it_arrives(family: str, value: str) -> None:
     grammar.feed(RAW_FAMILIES[family].string)
     written = ""
     for at, char in enumerate(value, 1):
-        written += "".join(one.text for one in grammar.feed(char) if isinstance(one, CallGrew))
+        written += "".join(one.text for one in grammar.feed(char) if isinstance(one, CallDelta))
         # The first line break may be the format's.
         assert any(
             written == escaped(text[:stop])

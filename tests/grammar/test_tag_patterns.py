@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from moonshim.engine.grammar.shared.tag_patterns import (
     MORE,
     NAME_LIMIT,
-    Seen,
-    Tag,
+    TagMatch,
+    TagPattern,
     TagSet,
     attribute,
     chars,
@@ -23,37 +23,41 @@ from moonshim.engine.grammar.shared.tag_patterns import (
 NAMED = row(literal("<go "), space(4), attribute("name"), space(4), either(literal(">"), literal("/>")))
 TAGS = TagSet(
     [
-        Tag("named", NAMED),
-        Tag("word", row(literal("<w="), chars("a-z"), literal(">")), literal("<w")),
-        Tag("strict", literal("<s>"), literal("!"), at_end=False),
-        Tag("weak", literal("<s>"), weak=True),
+        TagPattern("named", NAMED),
+        TagPattern("word", row(literal("<w="), chars("a-z"), literal(">")), literal("<w")),
+        TagPattern("strict", literal("<s>"), literal("!"), at_end=False),
+        TagPattern("weak", literal("<s>"), weak=True),
     ]
 )
 
-CASES: dict[str, tuple[str, Seen | None, Seen | None]] = {
+CASES: dict[str, tuple[str, TagMatch | None, TagMatch | None]] = {
     "no tag": ("a < b", None, None),
-    "quoted": ('<go name="a b">', Seen("named", 0, 15, ('"a b"',)), Seen("named", 0, 15, ('"a b"',))),
-    "single quotes and space": ("<go  name = 'a' />", Seen("named", 0, 18, ("'a'",)), Seen("named", 0, 18, ("'a'",))),
-    "no quotes": ("x<go name=a>", Seen("named", 1, 12, ("a",)), Seen("named", 1, 12, ("a",))),
-    "a quote that does not end": ('<go name="a', Seen(MORE, 0, 11), Seen(MORE, 0, 11)),
-    "half a word": ("<go na", Seen(MORE, 0, 6), Seen(MORE, 0, 6)),
-    "what follows is there": ("<w=ab> <w=", Seen("word", 0, 6, ("ab",)), Seen("word", 0, 6, ("ab",))),
-    "what follows may come": ("<w=ab> <", Seen(MORE, 0, 8), Seen("word", 0, 6, ("ab",))),
+    "quoted": ('<go name="a b">', TagMatch("named", 0, 15, ('"a b"',)), TagMatch("named", 0, 15, ('"a b"',))),
+    "single quotes and space": (
+        "<go  name = 'a' />",
+        TagMatch("named", 0, 18, ("'a'",)),
+        TagMatch("named", 0, 18, ("'a'",)),
+    ),
+    "no quotes": ("x<go name=a>", TagMatch("named", 1, 12, ("a",)), TagMatch("named", 1, 12, ("a",))),
+    "a quote that does not end": ('<go name="a', TagMatch(MORE, 0, 11), TagMatch(MORE, 0, 11)),
+    "half a word": ("<go na", TagMatch(MORE, 0, 6), TagMatch(MORE, 0, 6)),
+    "what follows is there": ("<w=ab> <w=", TagMatch("word", 0, 6, ("ab",)), TagMatch("word", 0, 6, ("ab",))),
+    "what follows may come": ("<w=ab> <", TagMatch(MORE, 0, 8), TagMatch("word", 0, 6, ("ab",))),
     "what follows is something else": ("<w=ab> x", None, None),
-    "a weak tag waits for a strong one": ("<s>", Seen(MORE, 0, 3), Seen("weak", 0, 3)),
-    "a strong tag": ("<s>\n!", Seen("strict", 0, 3), Seen("strict", 0, 3)),
-    "a weak tag": ("<s> x", Seen("weak", 0, 3), Seen("weak", 0, 3)),
+    "a weak tag waits for a strong one": ("<s>", TagMatch(MORE, 0, 3), TagMatch("weak", 0, 3)),
+    "a strong tag": ("<s>\n!", TagMatch("strict", 0, 3), TagMatch("strict", 0, 3)),
+    "a weak tag": ("<s> x", TagMatch("weak", 0, 3), TagMatch("weak", 0, 3)),
 }
 
 
 @pytest.mark.parametrize(("text", "seen", "at_the_end"), CASES.values(), ids=CASES.keys())
-def test_what_is_seen(text: str, seen: Seen | None, at_the_end: Seen | None) -> None:
+def test_what_is_seen(text: str, seen: TagMatch | None, at_the_end: TagMatch | None) -> None:
     assert TAGS.find(text, 0) == seen
     assert TAGS.find(text, 0, final=True) == at_the_end
 
 
 def test_a_name_has_a_limit() -> None:
-    assert TAGS.find(f"<go name={'x' * NAME_LIMIT}", 0) == Seen(MORE, 0, NAME_LIMIT + 9)
+    assert TAGS.find(f"<go name={'x' * NAME_LIMIT}", 0) == TagMatch(MORE, 0, NAME_LIMIT + 9)
     assert TAGS.find(f"<go name={'x' * (NAME_LIMIT + 1)}", 0) is None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.request.adapt import Conditioned, condition
-from moonshim.engine.signing import Sealer
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.request.adapt import AdaptedRequest, adapt_request
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Change, Request
 from moonshim.engine.values.options import KimiOptions
 
@@ -37,14 +37,14 @@ def body(*messages: Json, **fields: Any) -> Json:
 
 
 def parsed(given: Json) -> Request:
-    return parse_request(given, Sealer())[0]
+    return parse_request(given, Signer())[0]
 
 
-def made(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> Conditioned:
+def made(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> AdaptedRequest:
     request = given if isinstance(given, Request) else parsed(given)
     overrides, options = more.pop("overrides", None), more.pop("options", KimiOptions())
-    needs = needs_for(host=host, model=model, upstream=more.pop("upstream", "openai_chat"), overrides=overrides)
-    return condition(request, needs, options, **more)
+    needs = profile_for(host=host, model=model, upstream=more.pop("upstream", "openai_chat"), overrides=overrides)
+    return adapt_request(request, needs, options, **more)
 
 
 def sent(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> Json:

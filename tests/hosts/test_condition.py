@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
 from moonshim.engine.dialects.openai_chat.request import render_request
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.hosts.table import HOSTS
-from moonshim.engine.request.adapt import Conditioned, condition
+from moonshim.engine.request.adapt import AdaptedRequest, adapt_request
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
@@ -76,11 +76,11 @@ _tools = st.lists(
 )
 
 
-def made(messages: list[Json], tools: list[Json], needs: Needs) -> Conditioned:
-    return condition(parsed(body(*messages, **({"tools": tools} if tools else {}))), needs, LENIENT)
+def made(messages: list[Json], tools: list[Json], needs: HostProfile) -> AdaptedRequest:
+    return adapt_request(parsed(body(*messages, **({"tools": tools} if tools else {}))), needs, LENIENT)
 
 
-def made_or_skipped(messages: list[Json], tools: list[Json], needs: Needs) -> Conditioned:
+def made_or_skipped(messages: list[Json], tools: list[Json], needs: HostProfile) -> AdaptedRequest:
     try:
         return made(messages, tools, needs)
     except InvalidInput as error:
@@ -88,11 +88,11 @@ def made_or_skipped(messages: list[Json], tools: list[Json], needs: Needs) -> Co
         raise
 
 
-def written(found: Conditioned, needs: Needs) -> Json:
+def written(found: AdaptedRequest, needs: HostProfile) -> Json:
     return (render_request if needs.dialect == "openai_chat" else ANTHROPIC.render_request)(found.request)[0]
 
 
-def entries(given: Json, needs: Needs) -> list[Any]:
+def entries(given: Json, needs: HostProfile) -> list[Any]:
     """What the host reads, in order: messages, and for Messages the blocks, since a turn may have more added to it."""
     if needs.dialect == "openai_chat":
         return list(given["messages"])
@@ -115,7 +115,7 @@ def turns(messages: list[Json]) -> list[int]:
 @given(data=st.data())
 def test_whatever_comes_the_host_accepts_and_nothing_changes_later(host: str, data: st.DataObject) -> None:
     generation = data.draw(st.sampled_from([name for name in MODELS if name != "other" or host not in KIMI_ONLY]))
-    needs = needs_for(host=host, model=MODELS[generation])
+    needs = profile_for(host=host, model=MODELS[generation])
     messages, tools = data.draw(conversations("image" in needs.media)), data.draw(_tools)
     found = made_or_skipped(messages, tools, needs)
     sent = written(found, needs)
@@ -125,7 +125,7 @@ def test_whatever_comes_the_host_accepts_and_nothing_changes_later(host: str, da
     assert check(sent, generation=generation, host=host) == []
 
     # Settled: a second time changes nothing more.
-    again = condition(found.request, needs, LENIENT)
+    again = adapt_request(found.request, needs, LENIENT)
     assert again.request == found.request
     assert again.changes == []
 
@@ -166,11 +166,11 @@ def _right(shapes: list[tuple[int, str]], field: str) -> list[Json]:
 @settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_request_that_is_right_comes_back_equal(host: str, data: st.DataObject) -> None:
-    needs = needs_for(host=host, model="kimi-k2.6")
+    needs = profile_for(host=host, model="kimi-k2.6")
     field = "reasoning" if needs.reasoning_in in ("reasoning", "reasoning_details") else "reasoning_content"
     messages = data.draw(right_turns(field))
     request = parsed(body(*messages, tools=[{"type": "function", "function": {"name": "ls"}}]))
-    found = condition(request, needs, KimiOptions())
+    found = adapt_request(request, needs, KimiOptions())
     assert rules(found.changes) == []
     assert found.request.messages is request.messages
     assert found.request.tools is request.tools
@@ -180,7 +180,7 @@ def test_a_request_that_is_right_comes_back_equal(host: str, data: st.DataObject
 @given(right_turns("reasoning_content"))
 def test_even_within_a_turn_right_results_only_add(messages: list[Json]) -> None:
     # Every beginning that ends with a user's word, or with the last result of a turn.
-    needs = needs_for(host="vllm", model="kimi-k2.6")
+    needs = profile_for(host="vllm", model="kimi-k2.6")
     whole = written(made(messages, [], needs), needs)["messages"]
     for end in range(1, len(messages)):
         open_calls = messages[end]["role"] == "tool"
@@ -194,6 +194,6 @@ def test_the_request_that_was_given_is_not_changed() -> None:
     before = repr(given)
     request = parsed(given)
     seen = repr(request)
-    condition(request, needs_for(host="moonshot", model="kimi-k2.6"), KimiOptions())
+    adapt_request(request, profile_for(host="moonshot", model="kimi-k2.6"), KimiOptions())
     assert repr(request) == seen
     assert repr(given) == before

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.hosts.profile import Needs
-from moonshim.engine.request.adapt import Conditioned, condition
-from moonshim.engine.signing import Sealer
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.hosts.profile import HostProfile
+from moonshim.engine.request.adapt import AdaptedRequest, adapt_request
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
@@ -56,9 +56,9 @@ conversations = st.lists(
 )
 
 
-def made(messages: list[Json], needs: Needs) -> Conditioned:
+def made(messages: list[Json], needs: HostProfile) -> AdaptedRequest:
     body = {"model": "kimi", "max_tokens": 99, "messages": messages}
-    return condition(ANTHROPIC.parse_request(body, Sealer())[0], needs, LENIENT)
+    return adapt_request(ANTHROPIC.parse_request(body, Signer())[0], needs, LENIENT)
 
 
 @pytest.mark.parametrize("host", ["moonshot", "moonshot-anthropic", "kimi-coding", "vllm"])
@@ -67,7 +67,7 @@ def made(messages: list[Json], needs: Needs) -> Conditioned:
 def test_whatever_blocks_come_the_host_accepts_and_nothing_changes_later(
     host: str, messages: list[Json], generation: str
 ) -> None:
-    needs = needs_for(host=host, model=MODELS[generation])
+    needs = profile_for(host=host, model=MODELS[generation])
     try:
         found = made(messages, needs)
     except InvalidInput as error:
@@ -76,7 +76,7 @@ def test_whatever_blocks_come_the_host_accepts_and_nothing_changes_later(
     sent = written(found, needs)
     check = check_chat if needs.dialect == "openai_chat" else check_messages
     assert check(sent, generation=generation, host=host) == []
-    again = condition(found.request, needs, LENIENT)
+    again = adapt_request(found.request, needs, LENIENT)
     assert again.changes == []
     assert again.request == found.request
     for end in turns(messages):
@@ -107,15 +107,15 @@ RIGHT: list[Json] = [
 
 
 def test_right_blocks_go_through_as_they_came() -> None:
-    needs = needs_for(host="moonshot-anthropic", model="kimi-k2.6")
+    needs = profile_for(host="moonshot-anthropic", model="kimi-k2.6")
     body = {"model": "kimi", "max_tokens": 99, "system": "be brief", "messages": RIGHT}
-    found = condition(ANTHROPIC.parse_request(body, Sealer())[0], needs, KimiOptions())
+    found = adapt_request(ANTHROPIC.parse_request(body, Signer())[0], needs, KimiOptions())
     assert found.changes == []
     assert written(found, needs)["messages"] == RIGHT
 
 
 def test_system_messages_before_the_first_turn_join_the_prompt_and_users_in_a_row_are_one() -> None:
-    needs = needs_for(host="moonshot-anthropic", model="kimi-k2.6")
+    needs = profile_for(host="moonshot-anthropic", model="kimi-k2.6")
     cached = {"type": "text", "text": "there", "cache_control": {"type": "ephemeral"}}
     given: list[Json] = [
         {"role": "system", "content": "be brief"},
@@ -130,7 +130,7 @@ def test_system_messages_before_the_first_turn_join_the_prompt_and_users_in_a_ro
 
 
 def test_results_are_sent_before_what_the_user_says_beside_them() -> None:
-    needs = needs_for(host="moonshot-anthropic", model="kimi-k2-0905-preview")
+    needs = profile_for(host="moonshot-anthropic", model="kimi-k2-0905-preview")
     call = {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x", "y": 1}
     cached = {"type": "text", "text": "there", "cache_control": {"type": "ephemeral"}}

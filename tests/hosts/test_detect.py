@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.hosts.detect import family_of, generation_of, host_of, needs_for
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.detect import family_of, generation_of, host_of, profile_for
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.hosts.table import DIALECTS, GENERATIONS, HOSTS, ROWS
 from moonshim.errors import InvalidInput, InvalidOption
 
@@ -118,47 +118,47 @@ def test_families_are_told_by_the_name() -> None:
 
 @pytest.mark.parametrize(("host", "generation", "dialect"), [*product(HOSTS, GENERATIONS, DIALECTS)])
 def test_every_row_has_every_cell_in_its_type(host: str, generation: str, dialect: str) -> None:
-    row = needs_for(host=host, model="m", upstream=dialect, overrides={"generation": generation})
-    assert msgspec.convert(msgspec.to_builtins(row), Needs) == row
+    row = profile_for(host=host, model="m", upstream=dialect, overrides={"generation": generation})
+    assert msgspec.convert(msgspec.to_builtins(row), HostProfile) == row
 
 
 def test_rows_set_only_cells_that_exist() -> None:
-    names = set(Needs.__struct_fields__)
+    names = set(HostProfile.__struct_fields__)
     assert [sorted(row.cells.keys() - names) for row in ROWS if row.cells.keys() - names] == []
 
 
 def test_a_named_host_counts_more_than_the_url() -> None:
-    assert needs_for(host="vllm", base_url="https://api.moonshot.ai/v1", model="k3").host == "vllm"
-    assert needs_for(base_url="https://api.moonshot.ai/v1", model="k3").host == "moonshot"
-    assert needs_for(model="k3").host == "generic"
+    assert profile_for(host="vllm", base_url="https://api.moonshot.ai/v1", model="k3").host == "vllm"
+    assert profile_for(base_url="https://api.moonshot.ai/v1", model="k3").host == "moonshot"
+    assert profile_for(model="k3").host == "generic"
 
 
 def test_messages_have_rows_of_their_own() -> None:
-    row = needs_for(host="moonshot", model="kimi-k2.6", upstream="anthropic")
+    row = profile_for(host="moonshot", model="kimi-k2.6", upstream="anthropic")
     assert (row.host, row.dialect, row.history_ids, row.thinking) == (
         "moonshot-anthropic",
         "anthropic",
         "anthropic",
         "anthropic",
     )
-    assert row == needs_for(host="moonshot-anthropic", model="kimi-k2.6")
-    assert needs_for(host="kimi-coding", model="k3", upstream="anthropic").thinking == "output_config"
-    assert needs_for(host="generic", model="claude-sonnet-5", upstream="anthropic").merges_roles
+    assert row == profile_for(host="moonshot-anthropic", model="kimi-k2.6")
+    assert profile_for(host="kimi-coding", model="k3", upstream="anthropic").thinking == "output_config"
+    assert profile_for(host="generic", model="claude-sonnet-5", upstream="anthropic").merges_roles
     # The pattern of Messages has no dots, but vLLM and SGLang show K2 the identifiers as they are.
-    everywhere = {host: needs_for(host=host, model="kimi-k2.6", upstream="anthropic") for host in HOSTS}
+    everywhere = {host: profile_for(host=host, model="kimi-k2.6", upstream="anthropic") for host in HOSTS}
     assert {host for host, row in everywhere.items() if row.history_ids == "k2"} == {"vllm", "sglang"}
     assert everywhere["generic"].history_ids == "k2_messages"
     assert {row.history_ids for row in everywhere.values()} == {"anthropic", "k2", "k2_messages"}
 
 
 def test_of_a_foreign_model_at_an_unknown_host_only_identifiers_are_looked_at() -> None:
-    row = needs_for(model="gpt-5")
+    row = profile_for(model="gpt-5")
     assert (row.thinking, row.history_ids, row.id_policy, row.grammar) == ("passed", "standard", "keep", None)
 
 
 def test_a_name_without_a_generation_lets_the_first_marker_decide() -> None:
     names = ("kimi-for-coding", "kimi-latest", "kimi-vl-a3b", "kimi-k2.5", "k3", "qwen3")
-    grammars = [needs_for(host="kimi-coding", model=name).grammar for name in names]
+    grammars = [profile_for(host="kimi-coding", model=name).grammar for name in names]
     assert grammars == ["kimi", "kimi", "kimi", "kimi_k2", "kimi_k3", None]
 
 
@@ -175,11 +175,11 @@ OVERRIDES: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("cell", "value", "expected"), [(cell, *pair) for cell, pair in OVERRIDES.items()])
 def test_any_cell_can_be_overridden(cell: str, value: Any, expected: Any) -> None:
-    assert getattr(needs_for(model="k3", overrides={cell: value}), cell) == expected
+    assert getattr(profile_for(model="k3", overrides={cell: value}), cell) == expected
 
 
 def test_an_overridden_generation_chooses_its_rows() -> None:
-    row = needs_for(host="moonshot", model="my-tune", overrides={"generation": "k3"})
+    row = profile_for(host="moonshot", model="my-tune", overrides={"generation": "k3"})
     assert (row.generation, row.grammar, row.thinking) == ("k3", "kimi_k3", "reasoning_effort")
 
 
@@ -199,20 +199,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("overrides", "hint"), WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_override_is_named(overrides: dict[str, Any], hint: str) -> None:
     with pytest.raises(InvalidOption) as caught:
-        needs_for(model="k3", overrides=overrides)
+        profile_for(model="k3", overrides=overrides)
     assert hint in str(caught.value)
     assert caught.value.field == next(iter(overrides))
 
 
 def test_a_wrong_override_is_not_repeated_at_length() -> None:
     with pytest.raises(InvalidOption) as caught:
-        needs_for(model="k3", overrides={"tool_limit": "x" * 300_000})
+        profile_for(model="k3", overrides={"tool_limit": "x" * 300_000})
     assert len(str(caught.value)) < 500
 
 
 def test_an_unknown_host_is_refused_with_the_names() -> None:
     with pytest.raises(InvalidInput, match=r"moonshot-anthropic.*did you mean 'moonshot'\?") as caught:
-        needs_for(host="moonshoot", model="k3")
+        profile_for(host="moonshoot", model="k3")
     assert caught.value.field == "host"
 
 
@@ -229,4 +229,4 @@ BAD: list[dict[str, Any]] = [
 @pytest.mark.parametrize("arguments", BAD)
 def test_arguments_of_the_wrong_kind_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        needs_for(**arguments)
+        profile_for(**arguments)

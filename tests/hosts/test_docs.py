@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.hosts.table import HOSTS
 from scripts.host_tables import BEGIN, END, PAGE, tables
 
@@ -15,7 +15,7 @@ def test_the_tables_of_the_page_are_made_from_the_data() -> None:
 
 def test_every_cell_has_a_meaning() -> None:
     named = [line.split("`")[1] for line in tables().partition("\n## Generations")[0].splitlines() if line[:3] == "| `"]
-    assert named == list(Needs.__struct_fields__)
+    assert named == list(HostProfile.__struct_fields__)
 
 
 def test_every_host_has_its_place() -> None:
@@ -26,4 +26,4 @@ def test_cells_that_the_page_calls_unverified_exist() -> None:
     unverified = PAGE.read_text("utf-8").partition("## What nobody has shown yet")[2]
     starts = [line[3:].partition("`")[0] for line in unverified.splitlines() if line.startswith("- `")]
     assert starts
-    assert [name for name in starts if name not in Needs.__struct_fields__] == []
+    assert [name for name in starts if name not in HostProfile.__struct_fields__] == []

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.table import HOSTS
 from moonshim.engine.prepare import Prepared, prepare_request
 from moonshim.engine.values.conversation import Change
@@ -50,7 +50,7 @@ def prepared(asked: Nasty | Refused, host: str, upstream: str, generation: str) 
 @cache
 def shown(host: str, upstream: str, generation: str) -> list[tuple[Nasty, Json, list[Change]]]:
     """The requests that this model can be shown, with what is sent for them: those with pictures are not for all."""
-    sees = "image" in needs_for(host=host, model=MODELS[generation], upstream=upstream).media
+    sees = "image" in profile_for(host=host, model=MODELS[generation], upstream=upstream).media
     fitting = [asked for asked in NASTY if host in asked.hosts and (sees or not asked.sees)]
     made = [prepared(asked, host, upstream, generation) for asked in fitting]
     return [(asked, one.body, one.changes) for asked, one in zip(fitting, made, strict=True)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.request.adapt import Conditioned
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.request.adapt import AdaptedRequest
 from moonshim.engine.request.messages.reasoning import put_back
 from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.hosts.chats import Json, ai, body, call, made, parsed, rules, sent_messages, tool, user
@@ -91,15 +91,15 @@ REMEMBERED = Reasoning("I thought", field="reasoning_content")
 
 def remembering(
     given: Json | Request, recalled: dict[int, Reasoning], host: str = "moonshot", model: str = "kimi-k2.6", **more: Any
-) -> Conditioned:
+) -> AdaptedRequest:
     """What becomes of a request after what was lost of it has been put back."""
-    needs = needs_for(host=host, model=model, upstream="openai_chat", overrides=more.get("overrides"))
+    needs = profile_for(host=host, model=model, upstream="openai_chat", overrides=more.get("overrides"))
     request, changes = put_back(given if isinstance(given, Request) else parsed(given), needs, recalled)
     found = made(request, host, model, **more)
     return replace(found, changes=[*changes, *found.changes])
 
 
-def thoughts(found: Conditioned) -> list[str]:
+def thoughts(found: AdaptedRequest) -> list[str]:
     messages = [message for message in found.request.messages if message.speaker == "ai"]
     return ["".join(part.text for part in one.parts if isinstance(part, Reasoning)) for one in messages]
 

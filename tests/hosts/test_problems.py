@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.errors.body import LONGEST_MESSAGE
 from moonshim.engine.hosts.errors.classify import read_problem, without
 from moonshim.engine.hosts.errors.context_overflow import read_overflow
@@ -228,9 +228,9 @@ def test_an_overflow_is_known(case: Json, status: int) -> None:
 
 def test_a_limit_that_the_host_does_not_tell_is_that_of_the_row() -> None:
     body = msgspec.json.encode(openai("too much", code="context_length_exceeded"))
-    problem = read_problem(400, body, {}, needs_for(host="groq", model="kimi-k2-0905"))
+    problem = read_problem(400, body, {}, profile_for(host="groq", model="kimi-k2-0905"))
     assert (problem.kind, problem.tokens, problem.limit) == ("context_overflow", None, 262_144)
-    assert read_problem(400, b"no", {}, needs_for(model="k3")).limit is None
+    assert read_problem(400, b"no", {}, profile_for(model="k3")).limit is None
 
 
 OTHERS = [

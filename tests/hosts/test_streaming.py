@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.request.parameters import condition_parameters
 from moonshim.engine.values.conversation import Request
 from moonshim.engine.values.options import KimiOptions
@@ -15,7 +15,7 @@ from moonshim.engine.values.options import KimiOptions
 
 def asked(streaming: str, stream: bool | None, upstream: str = "openai_chat") -> tuple[dict[str, Any], list[str]]:
     """What is sent, and the rules that changed how it is answered."""
-    needs = needs_for(host="vllm", model="kimi-k2.5", upstream=upstream, overrides={"streaming": streaming})
+    needs = profile_for(host="vllm", model="kimi-k2.5", upstream=upstream, overrides={"streaming": streaming})
     request = Request(model="kimi-k2.5", stream=stream, include_usage=True if stream else None)
     fitted, changes = condition_parameters(request, needs, KimiOptions())
     body, _ = dialect_named(upstream).render_request(fitted)
@@ -52,4 +52,4 @@ def test_a_host_that_never_streams_is_asked_for_all_at_once(upstream: str) -> No
 
 
 def test_every_row_streams_both_ways_until_somebody_says_otherwise() -> None:
-    assert needs_for(host="moonshot", model="kimi-k3").streaming == "both"
+    assert profile_for(host="moonshot", model="kimi-k3").streaming == "both"

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.table import GENERATIONS, HOSTS
 from moonshim.engine.request.thinking import spell_thinking, thinks
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Request, Thinking
 
 Json = dict[str, Any]
@@ -103,7 +103,7 @@ SPELLED: dict[str, tuple[str, str, Thinking, Json, bool]] = {
 
 @pytest.mark.parametrize(("host", "model", "wanted", "fields", "lost"), SPELLED.values(), ids=SPELLED.keys())
 def test_it_is_said_as(host: str, model: str, wanted: Thinking, fields: Json, lost: bool) -> None:
-    needs = needs_for(host=host, model=model)
+    needs = profile_for(host=host, model=model)
     request, changes = spell_thinking(Request(model=model, thinking=wanted), needs)
     assert {key: value for key, value in request.put.items() if value is not None} == fields
     assert request.thinking == Thinking()
@@ -112,7 +112,7 @@ def test_it_is_said_as(host: str, model: str, wanted: Thinking, fields: Json, lo
 
 
 def test_messages_say_the_effort_of_k3_themselves() -> None:
-    needs = needs_for(host="moonshot-anthropic", model="k3")
+    needs = profile_for(host="moonshot-anthropic", model="k3")
     asked = Request(model="k3", thinking=Thinking(True, "medium"))
     request, changes = spell_thinking(asked, needs)
     assert (request.thinking, request.put) == (Thinking(effort="high"), {"thinking": None})
@@ -135,9 +135,9 @@ FOREIGN: dict[str, Json] = {
 @pytest.mark.parametrize("host", ["moonshot", "openrouter", "vllm", "siliconflow"])
 @pytest.mark.parametrize("model", ["kimi-k2-0905", "kimi-k2.5", "kimi-k2.7-code", "k3"])
 def test_one_spelling_is_left_of_what_a_client_says(said: Json, host: str, model: str) -> None:
-    asked, _ = parse_request({"model": model, "messages": [{"role": "user", "content": "x"}]} | said, Sealer())
+    asked, _ = parse_request({"model": model, "messages": [{"role": "user", "content": "x"}]} | said, Signer())
     before = msgspec.json.encode(asked)
-    request, changes = spell_thinking(asked, needs_for(host=host, model=model))
+    request, changes = spell_thinking(asked, profile_for(host=host, model=model))
     body, _ = render_request(request)
     own = {
         "thinking_object": "thinking",
@@ -146,7 +146,7 @@ def test_one_spelling_is_left_of_what_a_client_says(said: Json, host: str, model
         "template_kwargs": "chat_template_kwargs",
         "enable_thinking": "enable_thinking",
         None: "",
-    }[needs_for(host=host, model=model).thinking]
+    }[profile_for(host=host, model=model).thinking]
     assert body.keys() - {"model", "messages"} <= {own}
     assert bool(changes) is (not all(body.get(key) == value for key, value in said.items()))
     assert msgspec.json.encode(asked) == before
@@ -156,27 +156,27 @@ def test_what_else_an_object_says_stays() -> None:
     for host, key in (("vllm", "chat_template_kwargs"), ("openrouter", "reasoning")):
         body: Json = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "x"}], key: {"mine": 1}}
         body |= {"enable_thinking": False}
-        asked, _ = parse_request(body, Sealer())
-        request, _ = spell_thinking(asked, needs_for(host=host, model="kimi-k2.5"))
+        asked, _ = parse_request(body, Signer())
+        request, _ = spell_thinking(asked, profile_for(host=host, model="kimi-k2.5"))
         assert request.put[key]["mine"] == 1
 
 
 def test_a_model_that_is_not_a_kimi_is_asked_as_the_client_asked() -> None:
     asked = Request(model="gpt-5", thinking=Thinking(True, "xhigh", 5, "all"))
-    assert spell_thinking(asked, needs_for(host="openrouter", model="gpt-5")) == (asked, [])
+    assert spell_thinking(asked, profile_for(host="openrouter", model="gpt-5")) == (asked, [])
 
 
 @pytest.mark.parametrize(("host", "generation"), [*product(HOSTS, GENERATIONS)])
 @pytest.mark.parametrize("wanted", [Thinking(), ON, OFF, Thinking(effort="none"), Thinking(effort="high")])
 def test_whether_it_thinks_is_known_before_and_after(host: str, generation: str, wanted: Thinking) -> None:
-    needs = needs_for(host=host, model="m", overrides={"generation": generation})
+    needs = profile_for(host=host, model="m", overrides={"generation": generation})
     asked = Request(model="m", thinking=wanted)
     assert thinks(spell_thinking(asked, needs)[0], needs) is thinks(asked, needs)
 
 
 def test_whether_it_thinks() -> None:
     k2, always, k26, k3 = (
-        needs_for(host="moonshot", model=name) for name in ("kimi-k2-0905", "kimi-k2-thinking", "kimi-k2.6", "k3")
+        profile_for(host="moonshot", model=name) for name in ("kimi-k2-0905", "kimi-k2-thinking", "kimi-k2.6", "k3")
     )
     asked = [Request(model="m", thinking=wanted) for wanted in (Thinking(), ON, OFF)]
     assert [[thinks(request, needs) for request in asked] for needs in (k2, always, k26, k3)] == [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
 from moonshim.engine.dialects.openai_responses.dialect import OPENAI_RESPONSES
 from moonshim.engine.request.tools.tool_names import ToolNames
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Request, Tool
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import CannotExpress, InvalidInput
@@ -136,7 +136,7 @@ def test_where_nobody_can_tell_the_place_of_a_tool_the_list_is_named() -> None:
     far = {"type": "object", "properties": {"a": {"$ref": "https://x.org/s"}}}
     group = {"type": "namespace", "name": "g", "tools": [{"type": "function", "name": n} for n in "ab"]}
     odd = {"type": "function", "name": "odd", "parameters": far}
-    asked, _ = OPENAI_RESPONSES.parse_request({"model": "k3", "input": "hi", "tools": [group, odd]}, Sealer())
+    asked, _ = OPENAI_RESPONSES.parse_request({"model": "k3", "input": "hi", "tools": [group, odd]}, Signer())
     with pytest.raises(CannotExpress, match="'odd'") as caught:
         made(asked)
     assert caught.value.field == "tools"
@@ -194,7 +194,7 @@ TYPED = [{"type": "bash_20250124", "name": "bash"}, {"type": "memory_20250818", 
 
 def test_tools_that_anthropic_has_defined_are_declared_with_their_schema() -> None:
     given = {"model": "k", "max_tokens": 9, "messages": [user()], "tools": TYPED}
-    asked, _ = ANTHROPIC.parse_request(given, Sealer())
+    asked, _ = ANTHROPIC.parse_request(given, Signer())
     found = made(asked, "kimi-coding", upstream="anthropic")
     bash, memory = ANTHROPIC.render_request(found.request)[0]["tools"]
     assert (bash.keys(), memory.keys()) == ({"name", "input_schema"}, {"name", "input_schema"})

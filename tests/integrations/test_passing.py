@@ -15,7 +15,7 @@ import pytest
 
 from moonshim import InvalidInput, KimiOptions
 from moonshim.integrations import async_openai_http_client, openai_http_client
-from moonshim.integrations.exchange import Tending
+from moonshim.integrations.exchange import ClientState
 from moonshim.integrations.transports import mend_client
 from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
 from tests.integrations.judging import FAULTS, five_rounds, problems_at
@@ -165,14 +165,14 @@ class TestThePackagesOwnClient:
     def test_the_other_library_serves_as_well(self) -> None:
         other: Any = import_module("httpx" if HTTP.__name__ == "httpx2" else "httpx2")
         with five_rounds("selfhost").running() as box:
-            http_client = mend_client(other.Client(), Tending())
+            http_client = mend_client(other.Client(), ClientState())
             with openai.OpenAI(base_url=f"{box.url}/v1", api_key=KEY, http_client=http_client) as client:
                 said = talk(client, "What is it like there?", stream=True)
         assert problems_at(box, said) == []
 
     def test_only_a_client_of_these_libraries_can_be_mended(self) -> None:
         with pytest.raises(InvalidInput, match="httpx"):
-            mend_client(object(), Tending())
+            mend_client(object(), ClientState())
 
 
 class TestClosing:

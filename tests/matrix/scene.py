@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from moonshim.config import Config, Provider, Retries, Secret, Timeouts
+from moonshim.config import Config, ProviderConfig, Retries, Secret, Timeouts
 from moonshim.simulator import Simulator
 from moonshim.simulator.request import Wire
 from tests.gateway.official_clients import Packages
@@ -53,13 +53,13 @@ def _provider_name(host: str, wire: Wire, *, hasty: bool) -> str:
     return f"{name}-hasty" if hasty else name
 
 
-def _providers(boxes: dict[str, Simulator]) -> Iterator[Provider]:
+def _providers(boxes: dict[str, Simulator]) -> Iterator[ProviderConfig]:
     """Each host twice: as it is usually configured, and by somebody who does not wait for a host that stalls."""
     for name, host in HOSTS.items():
         for wire in host.wires:
             messages = wire == "anthropic"
             for hasty in (False, True):
-                yield Provider(
+                yield ProviderConfig(
                     name=_provider_name(name, wire, hasty=hasty),
                     api_base_url=f"{boxes[name].url}/anthropic" if messages else f"{boxes[name].url}/v1",
                     keys=(Secret("sk-host"),),

@@ -6,8 +6,8 @@ import json
 import zlib
 from typing import Any, Final
 
-from moonshim.simulator.request import Question
-from moonshim.simulator.response import Meant, MeantCall
+from moonshim.simulator.request import SimRequest
+from moonshim.simulator.response import IntendedCall, IntendedResponse
 
 __all__ = ["ROUNDS", "SWITCHED", "TOOLS", "Steps", "given"]
 
@@ -77,11 +77,11 @@ def given(name: str, arguments: Any) -> str:
 class Steps:
     """Thinks, speaks and calls in each round."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         number = question.round
         reasoning = f"Thought {number}, with <tags> & 北京." if question.thinking else ""
         if number <= ROUNDS:
-            calls = tuple(MeantCall(name, arguments) for name, arguments in _CALLS[number])
-            return Meant(reasoning=reasoning, text=f"Step {number}.", calls=calls)
+            calls = tuple(IntendedCall(name, arguments) for name, arguments in _CALLS[number])
+            return IntendedResponse(reasoning=reasoning, text=f"Step {number}.", calls=calls)
         results = " | ".join(result.text for turn in question.since for result in turn.results)
-        return Meant(reasoning=reasoning, text=f"Done: {results}")
+        return IntendedResponse(reasoning=reasoning, text=f"Done: {results}")

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from moonshim.engine.dialects.openai_chat.delta import read_pieces, read_speech
 from moonshim.engine.plan import plan_for
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.values.events import CallPiece, Event
 from tests.properties.checks import assert_balanced, assert_one_end
 from tests.properties.scripts import Cut, Script, mend
@@ -17,7 +17,7 @@ def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
     """What one answer tells of one choice, without frames around it."""
     seen: list[Event] = []
     answer = plan_for(**script.setting.told).answer(seen.append)
-    slip = Slip(seen.append)
+    slip = FrameOutput(seen.append)
     for part in script.parts:
         if part.choice != choice:
             continue

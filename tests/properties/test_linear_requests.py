@@ -13,7 +13,7 @@ import pytest
 import moonshim
 from moonshim.engine.dialects.openai_responses.request import parse_request
 from moonshim.engine.prepare import prepare_request, read_request
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from tests.properties.test_linear import assert_linear
 
 Json = dict[str, Any]
@@ -114,7 +114,7 @@ def test_loading_tools_by_many_items_is_linear(kind: str, distinct: bool) -> Non
         ]
         items: list[Json] = [{"type": kind, "call_id": f"c{n}", "tools": [one]} for n, one in enumerate(spaces)]
         body = {"model": "m", "input": [*items, {"role": "user", "content": "go"}]}
-        return operations_made(lambda: parse_request(body, Sealer()))
+        return operations_made(lambda: parse_request(body, Signer()))
 
     work(2)
     assert_linear(work, _SIZE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Grammar, GrammarEvent, Notice, TextFound
 from tests.grammar.family_runs import SIZES, TOOLS, Vector, grammar_of, run
 from tests.properties.test_linear import assert_linear, calls_made
 
@@ -131,18 +131,18 @@ def test_calls_are_balanced_and_nothing_is_said_inside_of_one(
     is_open = False
     for one in run(grammar_of(family, asked), text, sizes):
         match one:
-            case CallBegan():
+            case CallStarted():
                 assert not is_open
                 is_open = True
-            case CallGrew():
+            case CallDelta():
                 assert is_open
             case CallEnded():
                 assert is_open
                 is_open = False
-            case Said():
+            case TextFound():
                 assert not is_open
                 assert one.text
-            case Noticed():
+            case Notice():
                 pass
     assert not is_open
 
@@ -151,7 +151,7 @@ def test_calls_are_balanced_and_nothing_is_said_inside_of_one(
 def test_without_calls_everything_but_the_tags_is_said(family: str, pieces: list[str], sizes: list[int]) -> None:
     text = "".join(piece for piece in pieces if "think" not in piece)
     found = run(grammar_of(family, Vector("", "", [], calls=False)), text, sizes)
-    assert found == ([Said("text", text)] if text else [])
+    assert found == ([TextFound("text", text)] if text else [])
 
 
 # -- nothing lost ----------------------------------------------------------------------------------------------
@@ -170,11 +170,11 @@ def test_every_word_comes_out_somewhere(made: tuple[str, str], data: st.DataObje
     assert words <= set(_WORD.findall(" ".join(map(_told, run(grammar_of(family, asked), text)))))
 
 
-def _told(one: Found) -> str:
+def _told(one: GrammarEvent) -> str:
     match one:
-        case CallBegan():
+        case CallStarted():
             return f"{one.header} {one.name}"
-        case Noticed():
+        case Notice():
             return one.detail
         case CallEnded():
             return ""
@@ -190,7 +190,7 @@ def test_speech_is_held_only_while_it_may_become_a_marker(family: str, text: str
     grammar = grammar_of(family, Vector("", "", [], tools=None))
     said = ""
     for place, letter in enumerate("x" + text):
-        said += "".join(one.text for one in grammar.feed(letter) if isinstance(one, Said))
+        said += "".join(one.text for one in grammar.feed(letter) if isinstance(one, TextFound))
         assert said + grammar.held == ("x" + text)[: place + 1]
         assert len(grammar.held) < LONGEST[family]
 
@@ -212,10 +212,10 @@ def test_arguments_go_out_letter_by_letter(family: str, arguments: str) -> None:
     grammar.feed(before)
     grown = ""
     for place, letter in enumerate(arguments):
-        grown += "".join(one.text for one in grammar.feed(letter) if isinstance(one, CallGrew))
+        grown += "".join(one.text for one in grammar.feed(letter) if isinstance(one, CallDelta))
         assert grown == arguments[: place + 1]
     rest = [*grammar.feed(behind), *grammar.flush()]
-    assert [one for one in rest if isinstance(one, Said | Noticed | CallGrew)] == []
+    assert [one for one in rest if isinstance(one, TextFound | Notice | CallDelta)] == []
 
 
 @given(st.text(alphabet="ab \n,)]}é", min_size=1, max_size=40))
@@ -224,7 +224,7 @@ def test_a_python_string_goes_out_letter_by_letter(text: str) -> None:
     grammar.feed('[ls(a=["x')
     for letter in text:
         (grew,) = grammar.feed(letter)
-        assert grew == CallGrew("\\n" if letter == "\n" else letter)
+        assert grew == CallDelta("\\n" if letter == "\n" else letter)
 
 
 # -- linear work -----------------------------------------------------------------------------------------------

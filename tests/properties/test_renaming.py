@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from moonshim import Mender, mend_chunks, mend_response
 from moonshim.engine.dialects.openai_chat.dialect import OPENAI_CHAT
-from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.plan import Plan, plan_for
-from moonshim.engine.response.fast_path import ShortWay
+from moonshim.engine.response.fast_path import FastPath
 from moonshim.engine.response.frame_templates import Renamer
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import Frame, SseFramer, render_sse
@@ -28,7 +28,7 @@ NAMES: Final = ("claude-sonnet", 'a "quoted" name, 北京\n', "k", "a-very-long-
 def plan_of(setting: Setting, name: str) -> Plan:
     plan = plan_for(**setting.told)
     plan.client = plan.upstream = OPENAI_CHAT
-    plan.reply = Reply(model=name)
+    plan.reply = ResponseContext(model=name)
     plan.hides_usage = False
     return plan
 
@@ -74,7 +74,7 @@ def test_renamed_streams_go_the_short_way_too(name: str, place: str, monkeypatch
         chunks = [{key: one[key] for key in ("id", "choices", "model")} for one in chunks]
     frames = [sse([one], done=False) for one in chunks] + [sse([])]
     taken = [0]
-    monkeypatch.setattr(ShortWay, "take", counted(ShortWay.take, taken))
+    monkeypatch.setattr(FastPath, "take", counted(FastPath.take, taken))
     mended(plan_of(script.setting, "claude-sonnet"), frames)
     monkeypatch.undo()
     assert taken[0] >= 0.6 * len(frames), f"{taken[0]} of {len(frames)}"

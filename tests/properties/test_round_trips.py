@@ -13,14 +13,14 @@ from moonshim.engine.dialects.protocol import Dialect
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.ids.spelling import anthropic_id
 from moonshim.engine.prepare import MESSAGE_DIALECTS, translate_messages
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Message, Request
 from tests.hosts.nasty_requests import NASTY
 from tests.profiles import examples
 from tests.properties.conversations import conversations, requests
 from tests.properties.said import CANNOT, MESSAGES_CANNOT, Spell, said, said_by_messages, sayable
 
-SEALER: Final = Sealer(b"test")
+SEALER: Final = Signer(b"test")
 PAIRS: Final = list(permutations(CLIENT_DIALECTS, 2))
 MESSAGE_PAIRS: Final = list(permutations(MESSAGE_DIALECTS, 2))
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moonshim import Mender
-from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.plan import Plan, plan_for
-from moonshim.engine.response.fast_path import ShortCrossing
+from moonshim.engine.response.fast_path import TranslatingFastPath
 from tests.properties.scripts import Call, Cut, Run, Script, Setting, pieces
 from tests.properties.strategies import byte_splits, cuts, scripts
 from tests.properties.test_clean_messages import frames as written
@@ -28,7 +28,7 @@ Told = tuple[str, Any]
 def plan_of(setting: Setting, client: str, upstream: str) -> Plan:
     plan = plan_for(**setting.told)
     plan.client, plan.upstream = dialect_named(client), dialect_named(upstream)
-    plan.reply = Reply(model="asked-for")
+    plan.reply = ResponseContext(model="asked-for")
     return plan
 
 
@@ -57,12 +57,12 @@ class Telling:
 def long_way(plan: Plan, data: Sequence[bytes]) -> Telling:
     """The same, by a mender that never dares a glance."""
 
-    def never(self: ShortCrossing, *, calm: bool) -> None:
+    def never(self: TranslatingFastPath, *, calm: bool) -> None:
         self.shape = None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShortCrossing, "settle", never)
-        patch.setattr(ShortCrossing, "take", _must_not)
+        patch.setattr(TranslatingFastPath, "settle", never)
+        patch.setattr(TranslatingFastPath, "take", _must_not)
         return Telling(plan, data)
 
 
@@ -116,7 +116,7 @@ def test_typical_streams_go_the_short_way(
     frames, plan = HOSTS[upstream](script, pieces([4])), plan_of(script.setting, client, upstream)
     taken = [0]
     with monkeypatch.context() as patch:
-        patch.setattr(ShortCrossing, "take", counted(ShortCrossing.take, taken))
+        patch.setattr(TranslatingFastPath, "take", counted(TranslatingFastPath.take, taken))
         Telling(plan, frames)
     assert taken[0] >= 0.5 * len(frames), f"{taken[0]} of {len(frames)}"
     same(plan, frames)

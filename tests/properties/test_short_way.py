@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moonshim.engine.response.fast_path import ShortWay
+from moonshim.engine.response.fast_path import FastPath
 from tests.properties.scripts import Call, Cut, Outcome, Run, Script, Setting, mend, pieces
 from tests.properties.strategies import cuts, scripts
 from tests.properties.test_chunking import same
@@ -33,12 +33,12 @@ TYPICAL: dict[str, tuple[str, Run | Call]] = {
 def long_way(script: Script, frames: list[bytes]) -> Outcome:
     """The same frames, with a mender that never dares a glance."""
 
-    def never(self: ShortWay, *, calm: bool) -> None:
+    def never(self: FastPath, *, calm: bool) -> None:
         self.shape = None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShortWay, "settle", never)
-        patch.setattr(ShortWay, "take", _must_not)
+        patch.setattr(FastPath, "settle", never)
+        patch.setattr(FastPath, "take", _must_not)
         return mend(script.setting, frames, script.choices)
 
 
@@ -47,7 +47,7 @@ def _must_not(*_: Any) -> None:
 
 
 def counted(take: Callable[..., Any], taken: list[int]) -> Callable[..., Any]:
-    def counting(self: ShortWay, *arguments: Any) -> Any:
+    def counting(self: FastPath, *arguments: Any) -> Any:
         result = take(self, *arguments)
         taken[0] += result is not None
         return result
@@ -61,7 +61,7 @@ def test_typical_streams_go_the_short_way(name: str, monkeypatch: pytest.MonkeyP
     script = Script((part,), finish="stop", setting=Setting(model))
     frames = script.frames(pieces([4]))
     taken = [0]
-    monkeypatch.setattr(ShortWay, "take", counted(ShortWay.take, taken))
+    monkeypatch.setattr(FastPath, "take", counted(FastPath.take, taken))
     outcome = mend(script.setting, frames)
     monkeypatch.undo()
     assert taken[0] >= 0.6 * len(frames), f"{taken[0]} of {len(frames)}"

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.engine.prepare import Asked, read_request
-from moonshim.engine.reasoning_cache import recalled, turn_filing
+from moonshim.engine.prepare import ParsedRequest, read_request
+from moonshim.engine.reasoning_cache import cache_entry, lookup
 from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
 
 __all__ = ["DIALECTS", "PLAIN", "Json", "Memory", "Step", "Style", "asked_of", "told"]
@@ -158,7 +158,7 @@ def told(dialect: str, steps: Sequence[Step], question: str = "", style: Style =
     return _TELLERS[dialect](steps, question, style)
 
 
-def asked_of(dialect: str, steps: Sequence[Step], question: str = "", style: Style = PLAIN) -> Asked:
+def asked_of(dialect: str, steps: Sequence[Step], question: str = "", style: Style = PLAIN) -> ParsedRequest:
     return read_request(told(dialect, steps, question, style), dialect=dialect)
 
 
@@ -185,14 +185,14 @@ class Memory:
         for n, step in enumerate(steps[since:], since):
             self.file(asked_of(dialect, steps[:n], step.user, style), _answer(step), tenant)
 
-    def file(self, asked: Asked, answer: Message, tenant: str = "") -> None:
-        filing = turn_filing(asked.turns(), answer)
+    def file(self, asked: ParsedRequest, answer: Message, tenant: str = "") -> None:
+        filing = cache_entry(asked.turns(), answer)
         if filing is not None:
-            assert filing == turn_filing(asked.request, answer)
+            assert filing == cache_entry(asked.request, answer)
             self.kept.setdefault((tenant, filing.key), {})[filing.field] = filing.value
 
-    def recall(self, asked: Asked, tenant: str = "") -> dict[int, Reasoning]:
-        found = {turn.index: recalled(turn, self.kept.get((tenant, turn.key), {})) for turn in asked.lost_turns()}
+    def recall(self, asked: ParsedRequest, tenant: str = "") -> dict[int, Reasoning]:
+        found = {turn.index: lookup(turn, self.kept.get((tenant, turn.key), {})) for turn in asked.lost_turns()}
         return {index: reasoning for index, reasoning in found.items() if reasoning is not None}
 
     def thoughts(

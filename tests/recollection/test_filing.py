@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moonshim import mend_response
 from moonshim.engine.prepare import read_request
-from moonshim.engine.reasoning_cache import LARGEST, Filing, Turns, recalled, turn_filing
+from moonshim.engine.reasoning_cache import LARGEST, CacheEntry, ConversationIndex, cache_entry, lookup
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.recollection.clients import DIALECTS, Json, Memory
 
@@ -18,13 +18,13 @@ ASKED: Final = Request(model="k3", messages=(QUESTION,))
 SAID: Final = Text("A fish.")
 
 
-def filed(*parts: Any) -> Filing | None:
-    return turn_filing(ASKED, Message("ai", parts))
+def filed(*parts: Any) -> CacheEntry | None:
+    return cache_entry(ASKED, Message("ai", parts))
 
 
-def found(filing: Filing, *said: Message) -> Reasoning | None:
-    (turn,) = Turns(said or (QUESTION, Message("ai", (SAID,)))).lost
-    return recalled(turn, {filing.field: filing.value}) if turn.key == filing.key else None
+def found(filing: CacheEntry, *said: Message) -> Reasoning | None:
+    (turn,) = ConversationIndex(said or (QUESTION, Message("ai", (SAID,)))).lost
+    return lookup(turn, {filing.field: filing.value}) if turn.key == filing.key else None
 
 
 THOUGHTS: Final = {
@@ -68,7 +68,7 @@ def test_what_cannot_be_kept_or_known_again_is_not_filed(parts: tuple[Any, ...])
 def test_what_a_later_version_wrote_or_nobody_can_read_is_left_alone() -> None:
     filing = filed(Reasoning("It swims."), SAID)
     assert filing is not None
-    (turn,) = Turns((QUESTION, Message("ai", (SAID,)))).lost
+    (turn,) = ConversationIndex((QUESTION, Message("ai", (SAID,)))).lost
     others = {
         f"{filing.field}1": b"",
         f"{filing.field}2": b"\x02" + filing.value[1:],
@@ -76,13 +76,13 @@ def test_what_a_later_version_wrote_or_nobody_can_read_is_left_alone() -> None:
         f"{filing.field}4": b"\x01",
         f"{filing.field}5": b"\x01\xc1",
     }
-    assert recalled(turn, others) is None
-    assert recalled(turn, others | {filing.field: filing.value}) == Reasoning("It swims.")
+    assert lookup(turn, others) is None
+    assert lookup(turn, others | {filing.field: filing.value}) == Reasoning("It swims.")
 
 
 def test_values_of_a_long_conversation_are_small() -> None:
     said = [Message("human" if n % 2 == 0 else "ai", (Text(f"word {n}"),)) for n in range(2001)]
-    filing = turn_filing(Request(model="k3", messages=tuple(said)), Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(Request(model="k3", messages=tuple(said)), Message("ai", (Reasoning("hm"), SAID)))
     assert filing is not None
     assert len(filing.value) < 1500
     assert found_last(filing, *said, Message("ai", (SAID,))) == Reasoning("hm")
@@ -90,10 +90,10 @@ def test_values_of_a_long_conversation_are_small() -> None:
     assert found_last(filing, *other) is None
 
 
-def found_last(filing: Filing, *said: Message) -> Reasoning | None:
-    turn = Turns(said).lost[-1]
+def found_last(filing: CacheEntry, *said: Message) -> Reasoning | None:
+    turn = ConversationIndex(said).lost[-1]
     assert turn.key == filing.key
-    return recalled(turn, {filing.field: filing.value})
+    return lookup(turn, {filing.field: filing.value})
 
 
 def test_the_same_turn_run_over_and_over_takes_a_bounded_number_of_places() -> None:
@@ -113,7 +113,7 @@ def test_what_was_shown_counts(shown: Media) -> None:
     def asked(picture: Media | None) -> Message:
         return Message("human", (Text("What is it?"), *([picture] if picture is not None else [])))
 
-    filing = turn_filing(Request(model="k3", messages=(asked(shown),)), Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(Request(model="k3", messages=(asked(shown),)), Message("ai", (Reasoning("hm"), SAID)))
     assert filing is not None
     same = replace(shown, extras={"openai_chat": {"outer": {"cache_control": {}}}}, detail="low")
     answered = Message("ai", (SAID,))
@@ -130,7 +130,7 @@ def test_a_picture_in_a_result_counts() -> None:
         result = ToolResult("hist_tool_1", "look", (Text("seen"), Media("image", data=data)))
         return (QUESTION, Message("ai", (Reasoning("kept"), call)), Message("tool", (result,)))
 
-    filing = turn_filing(Request(model="k3", messages=asked("YQ==")), Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(Request(model="k3", messages=asked("YQ==")), Message("ai", (Reasoning("hm"), SAID)))
     assert filing is not None
     assert found(filing, *asked("YQ=="), Message("ai", (SAID,))) == Reasoning("hm")
     assert found(filing, *asked("Yg=="), Message("ai", (SAID,))) is None
@@ -140,7 +140,7 @@ def test_results_count_the_same_before_and_behind_what_the_user_says_beside_them
     call = Message("ai", (Reasoning("kept"), ToolCall("hist_tool_1", "look", "{}")))
     result, words = Message("tool", (ToolResult("hist_tool_1", "look", (Text("seen"),)),)), Message("human", (SAID,))
     asked = Request(model="k3", messages=(QUESTION, call, result, words))
-    filing = turn_filing(asked, Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(asked, Message("ai", (Reasoning("hm"), SAID)))
     assert filing is not None
     assert found(filing, QUESTION, call, words, result, Message("ai", (SAID,))) == Reasoning("hm")
 
@@ -253,8 +253,8 @@ def test_an_answer_of_a_host_is_known_again_in_the_words_of_its_client(dialect: 
     memory.file(asked, mended.message)
     later = body | {key: [*body[key], *echoed(dialect, mended.body)]}
     again = read_request(later, dialect=dialect)
-    recalled = memory.recall(again)
-    assert [thought.text for thought in recalled.values()] == ["I have to look."]
-    sent = again.prepare(host="moonshot", recalled=recalled)
+    lookup = memory.recall(again)
+    assert [thought.text for thought in lookup.values()] == ["I have to look."]
+    sent = again.prepare(host="moonshot", recalled=lookup)
     assert sent.body["messages"][1]["reasoning_content"] == "I have to look."
     assert "reasoning_recalled" in [change.rule for change in sent.changes]

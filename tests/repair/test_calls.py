@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.blocks import Blocks
-from moonshim.engine.repair.frame_output import Slip
-from moonshim.engine.repair.tool_calls import Call, CallDesk, Source
-from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.repair.blocks import BlockTracker
+from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.repair.tool_calls import Source, ToolCallTracker, TrackedCall
+from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event, Repaired
 from moonshim.engine.values.options import KimiOptions
@@ -27,17 +27,21 @@ class Desk:
     """A desk, and everything that it put on one slip."""
 
     def __init__(self, tools: list[Tool] | None = None, **options: Any) -> None:
-        self.slip = Slip()
-        self.desk = CallDesk(Declared(tools), KimiOptions.mending(**options), IdRepairer([]), Blocks())
+        self.slip = FrameOutput()
+        self.desk = ToolCallTracker(
+            DeclaredTools(tools), KimiOptions.mending(**options), IdRepairer([]), BlockTracker()
+        )
 
     def begin(
         self, wire_id: str | None = None, name: str | None = None, source: Source = "markers", *, opened: bool = True
-    ) -> Call:
-        call = Call(source, "text", wire_id, name)
+    ) -> TrackedCall:
+        call = TrackedCall(source, "text", wire_id, name)
         self.desk.begin(call, self.slip, opened=opened)
         return call
 
-    def whole(self, wire_id: str | None, arguments: str, name: str | None = None, source: Source = "markers") -> Call:
+    def whole(
+        self, wire_id: str | None, arguments: str, name: str | None = None, source: Source = "markers"
+    ) -> TrackedCall:
         call = self.begin(wire_id, name, source)
         self.desk.grow(call, arguments, self.slip)
         self.desk.end(call, self.slip, closed=True)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.repair.tool_names import Declared, NamedArguments, unwrap
+from moonshim.engine.repair.tool_names import DeclaredTools, NamedArguments, unwrap
 from moonshim.engine.values.conversation import Tool
 
 
-def declared(*names: str) -> Declared:
-    return Declared([Tool(name) for name in names])
+def declared(*names: str) -> DeclaredTools:
+    return DeclaredTools([Tool(name) for name in names])
 
 
-UNKNOWN = Declared(None)
+UNKNOWN = DeclaredTools(None)
 
 # with no tools known: by the text's own shape
 CLEAR: dict[str, str | None] = {
@@ -130,7 +130,7 @@ def schema(required: list[str], *optional: str) -> dict[str, Any]:
     return {"type": "object", "properties": {key: {} for key in (*required, *optional)}, "required": required}
 
 
-FITTING = Declared(
+FITTING = DeclaredTools(
     [
         Tool("read", parameters=schema(["path"], "lines")),
         Tool("write", parameters=schema(["path", "text"])),

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.blocks import Blocks
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.blocks import BlockTracker
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.native import NativeCalls
-from moonshim.engine.repair.tool_calls import CallDesk
-from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.repair.tool_calls import ToolCallTracker
+from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.events import BlockDelta, BlockOpened, CallPiece, Repaired
 from moonshim.engine.values.options import KimiOptions
@@ -30,19 +30,19 @@ class Host:
     """Sends pieces, each in a frame of its own, to native calls at a desk."""
 
     def __init__(self, *names: str, **options: Any) -> None:
-        self.declared = Declared([Tool(name) for name in names] if names else None)
-        self.blocks = Blocks()
-        self.desk = CallDesk(self.declared, KimiOptions.mending(**options), IdRepairer([]), self.blocks)
+        self.declared = DeclaredTools([Tool(name) for name in names] if names else None)
+        self.blocks = BlockTracker()
+        self.desk = ToolCallTracker(self.declared, KimiOptions.mending(**options), IdRepairer([]), self.blocks)
         self.native = NativeCalls(self.desk, self.declared)
-        self.slips: list[Slip] = []
+        self.slips: list[FrameOutput] = []
 
     def send(self, *pieces: CallPiece) -> None:
         for one in pieces:
-            self.slips.append(Slip())
+            self.slips.append(FrameOutput())
             self.native.feed(one, self.slips[-1])
 
     def finish(self) -> None:
-        self.slips.append(Slip())
+        self.slips.append(FrameOutput())
         self.native.finish(self.slips[-1])
         self.desk.finish(self.slips[-1])
 

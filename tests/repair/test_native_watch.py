@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.blocks import Blocks
-from moonshim.engine.repair.frame_output import Slip
-from moonshim.engine.repair.native_ids import NativeWatch
+from moonshim.engine.repair.blocks import BlockTracker
+from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.repair.native_ids import NativeIdWatcher
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Repaired
 
 
@@ -16,8 +16,8 @@ def piece(index: int | None, id: str | None = None, name: str | None = None, arg
 class Watched:
     def __init__(self, *, observed: bool = True) -> None:
         self.seen: list[Event] = []
-        self.slip = Slip()
-        self.watch = NativeWatch(IdRepairer([]), Blocks(), self.seen.append if observed else None, mends=True)
+        self.slip = FrameOutput()
+        self.watch = NativeIdWatcher(IdRepairer([]), BlockTracker(), self.seen.append if observed else None, mends=True)
 
     def feed(self, *pieces: CallPiece) -> list[str | None]:
         return [self.watch.feed(one, self.slip) for one in pieces]

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 import pytest
 
 from moonshim.engine.grammar.shared.markers import MarkerSet
-from moonshim.engine.repair.frame_output import Parking, Slip, grow_block
+from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, grow_block
 from moonshim.engine.values.events import BlockDelta, Event, Repaired
 
 
@@ -15,13 +15,13 @@ class Street:
     """A parking with its frames; each tells what was booked to it."""
 
     def __init__(self) -> None:
-        self.parking = Parking()
+        self.parking = HeldFrames()
         self.held = ""
-        self.slips: list[Slip] = []
+        self.slips: list[FrameOutput] = []
 
     def read(self, said: str, after: str) -> None:
         """A new frame came; with it this was said, and now this is held."""
-        self.slips.append(Slip())
+        self.slips.append(FrameOutput())
         before, self.held = self.held, after
         self.parking.claim(before, said, after, grow_block(0), self.slips[-1])
 
@@ -113,19 +113,19 @@ def test_no_loose_character_is_lost_when_only_a_part_is_released() -> None:
 
 
 def test_a_slip_waits_once_for_each_place_where_it_is_parked() -> None:
-    one, other, slip = Parking(), Parking(), Slip()
+    one, other, slip = HeldFrames(), HeldFrames(), FrameOutput()
     one.park(slip, 1)
     other.park(slip, 2)
     assert slip.waiting == 2
     one.leave()
     assert slip.waiting == 1
-    other.claim("<|", "<|", "", grow_block(3), Slip())
+    other.claim("<|", "<|", "", grow_block(3), FrameOutput())
     assert slip.waiting == 0
     assert slip.events == [BlockDelta(3, "<|")]
 
 
 def test_leaving_twice_is_leaving_once() -> None:
-    parking, slip = Parking(), Slip()
+    parking, slip = HeldFrames(), FrameOutput()
     parking.park(slip, 1)
     parking.leave()
     parking.leave()
@@ -134,7 +134,7 @@ def test_leaving_twice_is_leaving_once() -> None:
 
 def test_a_slip_tells_each_event_to_whoever_observes_it_when_it_happens() -> None:
     seen: list[Event] = []
-    slip = Slip(seen.append)
+    slip = FrameOutput(seen.append)
     slip.put(Repaired("framing"))
     assert seen == [Repaired("framing")]
     slip.put(BlockDelta(0, "a"))

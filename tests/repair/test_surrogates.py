@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.surrogates import SurrogateJoiner
 
 HIGH, LOW = "\ud83d", "\ude00"
@@ -27,14 +27,14 @@ JOINED: dict[str, tuple[list[str], list[str], int]] = {
 @pytest.mark.parametrize("case", JOINED)
 def test_halves_are_joined_over_the_texts_of_a_field(case: str) -> None:
     texts, joined, told = JOINED[case]
-    joiner, slip = SurrogateJoiner(), Slip()
+    joiner, slip = SurrogateJoiner(), FrameOutput()
     assert [joiner.join("text", text, slip) for text in texts] == joined
     assert [event.rule for event in slip.events] == ["lone_surrogate"] * told  # type: ignore[union-attr]
     assert joiner.is_empty
 
 
 def test_each_field_has_its_own_halves() -> None:
-    joiner, slip = SurrogateJoiner(), Slip()
+    joiner, slip = SurrogateJoiner(), FrameOutput()
     assert joiner.join("text", HIGH, slip) == ""
     assert joiner.join("reasoning", "a", slip) == "a"
     assert joiner.join((0, "id"), HIGH, slip) == ""
@@ -46,7 +46,7 @@ def test_each_field_has_its_own_halves() -> None:
 def test_while_a_half_waits_the_joiner_is_not_empty() -> None:
     joiner = SurrogateJoiner()
     assert joiner.is_empty
-    joiner.join("text", "a" + HIGH, Slip())
+    joiner.join("text", "a" + HIGH, FrameOutput())
     assert not joiner.is_empty
 
 
@@ -57,7 +57,7 @@ def test_while_a_half_waits_the_joiner_is_not_empty() -> None:
 def test_at_the_end_a_half_is_told_and_speech_gets_a_character_in_its_place(
     field: Hashable, left: list[tuple[Hashable, str]]
 ) -> None:
-    joiner, slip = SurrogateJoiner(), Slip()
+    joiner, slip = SurrogateJoiner(), FrameOutput()
     joiner.join(field, HIGH, slip)
     assert joiner.flush(slip) == left
     assert len(slip.events) == 1

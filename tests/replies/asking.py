@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from moonshim import prepare_request
 from moonshim.engine.plan import Plan
-from moonshim.engine.response.reply import Form, Reading, read_reply
+from moonshim.engine.response.reply import Form, ResponseStream, read_reply
 from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
 from tests.streams import chunk, sse
 
@@ -59,7 +59,9 @@ def as_form(answer: Answer, form: Form) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def read(plan: Plan, data: bytes, comes: Form, goes: Form, *, size: int = 10_000, **more: Any) -> tuple[bytes, Reading]:
+def read(
+    plan: Plan, data: bytes, comes: Form, goes: Form, *, size: int = 10_000, **more: Any
+) -> tuple[bytes, ResponseStream]:
     """All that leaves, and the reading afterwards."""
     reading = read_reply(plan, comes=comes, goes=goes, **more)
     out = b"".join([reading.feed(data[at : at + size]) for at in range(0, len(data), size)])

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.engine.response.reply import Form, Reading, read_reply
+from moonshim.engine.response.reply import Form, ResponseStream, read_reply
 from moonshim.engine.values.conversation import Message, Reasoning, Text
 from moonshim.engine.values.events import Finished
 from moonshim.errors import InvalidInput, Problem
@@ -30,7 +30,7 @@ def second(upstream: str, comes: Form, **more: Any) -> bytes:
     return data.replace(b'"created": 1700000000', b'"created": 1800000000').replace(b'"created": 7', b'"created": 8')
 
 
-def asked_again(client: str, upstream: str, comes: Form, goes: Form, size: int = 41) -> tuple[bytes, Reading]:
+def asked_again(client: str, upstream: str, comes: Form, goes: Form, size: int = 41) -> tuple[bytes, ResponseStream]:
     reading = read_reply(plan_for_pair(client, upstream), comes=comes, goes=goes, hold_empty=True)
     out = b""
     for data in (empty(upstream, comes), second(upstream, comes)):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.engine.response.reply import Form, Reading, read_reply
+from moonshim.engine.response.reply import Form, ResponseStream, read_reply
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import Problem
 from tests.replies.asking import CLIENTS, UPSTREAMS, answer_of, as_form, payloads, plan_for_pair, read
@@ -134,7 +134,7 @@ def test_a_host_that_is_gone_leaves_no_half_of_a_whole_answer(client: str, comes
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_host_that_is_gone_before_its_first_byte_is_told_in_the_stream(client: str) -> None:
     for comes in ("sse", "json"):
-        reading: Reading = read_reply(plan_for_pair(client), comes=comes, goes="sse")
+        reading: ResponseStream = read_reply(plan_for_pair(client), comes=comes, goes="sse")
         last = payloads(reading.fail(STALLED))[-1]
         error = last["response"]["error"] if client == "openai_responses" else last["error"]
         assert (error["message"], error["status"]) == (STALLED.message, 504)

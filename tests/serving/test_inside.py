@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moonshim.http_server.server import answers, serve_inside
-from moonshim.http_server.sockets import CannotListen
+from moonshim.http_server.sockets import BindError
 
 
 async def healthy(scope: Any, receive: Any, send: Any) -> None:
@@ -21,7 +21,7 @@ def test_it_answers_as_soon_as_it_is_there_and_no_longer_when_it_is_closed() -> 
         inside = await serve_inside(healthy)
         host, port = inside.url.removeprefix("http://").split(":")
         assert await answers(host, int(port))
-        with pytest.raises(CannotListen, match="in use"):
+        with pytest.raises(BindError, match="in use"):
             await serve_inside(healthy, port=int(port))
         await inside.close()
         assert not await answers(host, int(port))

@@ -7,14 +7,14 @@ import socket
 
 import pytest
 
-from moonshim.http_server.sockets import CannotListen, bind, free_port, is_loopback
+from moonshim.http_server.sockets import BindError, bind, free_port, is_loopback
 
 
 def test_a_port_in_use_is_told_in_a_sentence() -> None:
     (taken,) = bind("127.0.0.1", 0)
     with taken:
         taken.listen()
-        with pytest.raises(CannotListen, match=r"in use.*--port"):
+        with pytest.raises(BindError, match=r"in use.*--port"):
             bind("127.0.0.1", taken.getsockname()[1])
 
 
@@ -22,7 +22,7 @@ def test_a_port_that_another_program_shares_is_in_use_too() -> None:
     (shared,) = bind("127.0.0.1", 0, shared=True)
     with shared:
         shared.listen()
-        with pytest.raises(CannotListen, match="in use"):
+        with pytest.raises(BindError, match="in use"):
             free_port("127.0.0.1", shared.getsockname()[1])
 
 
@@ -35,12 +35,12 @@ def test_all_addresses_of_a_name_get_the_same_port() -> None:
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "1.2.3.4.5", "a" * 300])
 def test_a_name_without_an_address_is_told(host: str) -> None:
-    with pytest.raises(CannotListen, match="no address"):
+    with pytest.raises(BindError, match="no address"):
         bind(host, 0)
 
 
 def test_an_address_of_another_machine_is_told() -> None:
-    with pytest.raises(CannotListen, match="no address of this machine"):
+    with pytest.raises(BindError, match="no address of this machine"):
         bind("192.0.2.1", 0)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from moonshim.config import Limits
-from moonshim.http_server.descriptors import Room
+from moonshim.http_server.descriptors import DescriptorBudget
 from moonshim.http_server.protocol import MOST_HEADERS, MOST_PIPELINED, BoundedProtocol, protocol_with
 from tests.serving.raw_server import RawServer, read_all, read_answer, send_until_answered, status_of, wait_until
 
@@ -343,7 +343,7 @@ def test_half_a_header_behind_a_request_has_the_same_deadline_as_any_other(hurri
 
 def test_a_connection_beyond_all_descriptors_is_told_to_come_back() -> None:
     protocol = protocol_with(Limits())
-    protocol.room = Room(requests=4, connections=4, refusals=5)
+    protocol.room = DescriptorBudget(requests=4, connections=4, refusals=5)
     with running(protocol, "auto") as server:
         with server.connect() as first, server.connect() as second:
             for connection in (first, second):  # a descriptor each, and one for the host of each

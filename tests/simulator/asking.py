@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.simulator.request import Call, Offered, Question, Result, Turn
-from moonshim.simulator.response import Answer, Meant, MeantCall, NativeCall, Tally
+from moonshim.simulator.request import OfferedTool, SimCall, SimRequest, SimResult, SimTurn
+from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, NativeCall, TokenTotals
 
 __all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "question", "told_by"]
 
@@ -26,35 +26,35 @@ CHAT_TOOLS: Final[Any] = [
 MESSAGES_TOOLS: Final[Any] = [
     {"name": name, "description": "Tells.", "input_schema": _SCHEMA} for name in ("weather", "time_of-day")
 ]
-MEANT: Final = Meant(
+MEANT: Final = IntendedResponse(
     reasoning="Two cities, one call each.",
     text="Let me look. 👀",
-    calls=(MeantCall("weather", '{"city": "Łódź"}'), MeantCall("time_of-day", '{"city":"北京","day":2}')),
+    calls=(IntendedCall("weather", '{"city": "Łódź"}'), IntendedCall("time_of-day", '{"city":"北京","day":2}')),
 )
 
 
-def question(**given: Any) -> Question:
+def question(**given: Any) -> SimRequest:
     """What a test is about, and everything else as it usually is."""
     usual: dict[str, Any] = {
         "wire": "openai_chat",
         "model": "kimi-k2.5",
         "generation": "k2.5",
-        "turns": (Turn(role="user", text="What is the weather?"),),
-        "tools": (Offered("weather", schema=_SCHEMA), Offered("time_of-day", schema=_SCHEMA)),
+        "turns": (SimTurn(role="user", text="What is the weather?"),),
+        "tools": (OfferedTool("weather", schema=_SCHEMA), OfferedTool("time_of-day", schema=_SCHEMA)),
     }
-    return Question(**(usual | given))
+    return SimRequest(**(usual | given))
 
 
-def rounds_before(*ids: str, name: str = "weather") -> tuple[Turn, ...]:
+def rounds_before(*ids: str, name: str = "weather") -> tuple[SimTurn, ...]:
     """A history of one call for each id."""
-    turns = [Turn(role="user", text="Go on.")]
+    turns = [SimTurn(role="user", text="Go on.")]
     for id in ids:
-        turns.append(Turn(role="assistant", reasoning="", calls=(Call(id, name, "{}"),)))
-        turns.append(Turn(role="tool", results=(Result(id, name, "42"),)))
+        turns.append(SimTurn(role="assistant", reasoning="", calls=(SimCall(id, name, "{}"),)))
+        turns.append(SimTurn(role="tool", results=(SimResult(id, name, "42"),)))
     return tuple(turns)
 
 
-def answer(**given: Any) -> Answer:
+def answer(**given: Any) -> HostResponse:
     usual: dict[str, Any] = {
         "id": "chatcmpl-1",
         "created": 1,
@@ -63,11 +63,11 @@ def answer(**given: Any) -> Answer:
         "text": MEANT.text,
         "calls": tuple(NativeCall(f"{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(MEANT.calls)),
         "finish": "tool_calls",
-        "tally": Tally(100, 64, 30, 8),
+        "tally": TokenTotals(100, 64, 30, 8),
         "question": question(stream=True),
         "meant": MEANT,
     }
-    return Answer(**(usual | given))
+    return HostResponse(**(usual | given))
 
 
 class Rounds(Struct, frozen=True):
@@ -75,16 +75,16 @@ class Rounds(Struct, frozen=True):
 
     rounds: int = 5
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         results = [result.text for turn in question.since for result in turn.results]
         if question.round > self.rounds or not question.tools:
-            return Meant(reasoning="Now I know.", text="I was told: " + ", ".join(results))
+            return IntendedResponse(reasoning="Now I know.", text="I was told: " + ", ".join(results))
         city = CITIES[(question.round - 1) % len(CITIES)]
         arguments = json.dumps({"city": city, "day": question.round}, ensure_ascii=False)
-        return Meant(
+        return IntendedResponse(
             reasoning=f"Round {question.round}: {city}.",
             text=f"I ask about {city}.",
-            calls=(MeantCall("weather", arguments), MeantCall("time_of-day", arguments)),
+            calls=(IntendedCall("weather", arguments), IntendedCall("time_of-day", arguments)),
         )
 
 

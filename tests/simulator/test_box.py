@@ -15,8 +15,8 @@ from openai import AsyncOpenAI
 
 import moonshim.simulator
 from moonshim.http_server import logs
-from moonshim.http_server.sockets import CannotListen
-from moonshim.simulator import Meant, Question, Simulator, SimulatorSettings
+from moonshim.http_server.sockets import BindError
+from moonshim.simulator import IntendedResponse, SimRequest, Simulator, SimulatorSettings
 from moonshim.simulator.model.scenario_file import load_scenario
 from moonshim.simulator.selection import UnknownName
 from moonshim.simulator.settings_check import WrongSettings
@@ -30,7 +30,14 @@ CHAT = "/v1/chat/completions"
 def test_everything_that_is_promised_can_be_imported() -> None:
     for name in moonshim.simulator.__all__:
         assert getattr(moonshim.simulator, name) is not None
-    assert set(moonshim.simulator.__all__) >= {"Simulator", "SimulatorSettings", "Question", "Meant", "FAULTS", "play"}
+    assert set(moonshim.simulator.__all__) >= {
+        "Simulator",
+        "SimulatorSettings",
+        "SimRequest",
+        "IntendedResponse",
+        "FAULTS",
+        "play",
+    }
     with pytest.raises(AttributeError):
         _ = moonshim.simulator.nothing
 
@@ -98,7 +105,7 @@ def test_a_model_in_a_file_is_found_by_its_place(tmp_path: Path) -> None:
 
 
 class Wrong:
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         return "Hello"  # type: ignore[return-value]
 
 
@@ -113,7 +120,7 @@ def test_a_model_that_returns_something_else_is_told_what_to_return() -> None:
 def test_a_port_that_is_taken_is_said_to_be() -> None:
     with Simulator(model=Rounds()).running() as box:
         taken = int(box.url.rpartition(":")[2])
-        with pytest.raises(CannotListen), Simulator(model=Rounds(), port=taken).running():
+        with pytest.raises(BindError), Simulator(model=Rounds(), port=taken).running():
             pass
 
 

@@ -10,31 +10,31 @@ import pytest
 
 from moonshim.engine.tokens import MEDIA_TOKENS
 from moonshim.simulator.host.token_counts import BLOCK, Counter, tokens_of
-from moonshim.simulator.request import Call, Question, Result, Turn
-from moonshim.simulator.response import Meant, MeantCall, Tally
+from moonshim.simulator.request import SimCall, SimRequest, SimResult, SimTurn
+from moonshim.simulator.response import IntendedCall, IntendedResponse, TokenTotals
 
-SYSTEM: Final = Turn(role="system", text="You are an agent that reads files and says what is in them. " * 40)
+SYSTEM: Final = SimTurn(role="system", text="You are an agent that reads files and says what is in them. " * 40)
 SAID: Final = "There is a function in it that adds two numbers, and one that does not. " * 10
 
 
-def question(*turns: Turn, generation: str = "k2.5", model: str = "kimi-k2.5") -> Question:
-    return Question(wire="openai_chat", model=model, generation=generation, turns=turns)
+def question(*turns: SimTurn, generation: str = "k2.5", model: str = "kimi-k2.5") -> SimRequest:
+    return SimRequest(wire="openai_chat", model=model, generation=generation, turns=turns)
 
 
-def conversation(rounds: int, *, id_of: str = "functions.read:{}", system: Turn = SYSTEM) -> Question:
-    turns = [system, Turn(role="user", text="What is in these files?")]
+def conversation(rounds: int, *, id_of: str = "functions.read:{}", system: SimTurn = SYSTEM) -> SimRequest:
+    turns = [system, SimTurn(role="user", text="What is in these files?")]
     for at in range(rounds):
-        call = Call(id_of.format(at), "read", '{"path": "a.py"}')
+        call = SimCall(id_of.format(at), "read", '{"path": "a.py"}')
         turns += [
-            Turn(role="assistant", calls=(call,), reasoning="I read on."),
-            Turn(role="tool", results=(Result(call.id, "read", SAID),)),
+            SimTurn(role="assistant", calls=(call,), reasoning="I read on."),
+            SimTurn(role="tool", results=(SimResult(call.id, "read", SAID),)),
         ]
     return question(*turns)
 
 
-def tallies(*questions: Question) -> list[Tally]:
+def tallies(*questions: SimRequest) -> list[TokenTotals]:
     counter = Counter()
-    return [counter.tally(one, Meant(text="ok")) for one in questions]
+    return [counter.tally(one, IntendedResponse(text="ok")) for one in questions]
 
 
 def test_a_history_that_stays_as_it_was_is_known_up_to_what_is_new() -> None:
@@ -54,7 +54,7 @@ def test_ids_that_are_made_anew_on_every_request_cost_all_that_comes_behind_the_
 
 
 def test_a_system_prompt_that_tells_the_time_costs_everything() -> None:
-    clocks = [Turn(role="system", text=f"It is 12:0{minute}. {SYSTEM.text}") for minute in range(6)]
+    clocks = [SimTurn(role="system", text=f"It is 12:0{minute}. {SYSTEM.text}") for minute in range(6)]
     told = tallies(*(conversation(at, system=clock) for at, clock in enumerate(clocks)))
     assert [one.cached for one in told] == [0] * 6
 
@@ -62,7 +62,8 @@ def test_a_system_prompt_that_tells_the_time_costs_everything() -> None:
 def test_renaming_hides_ids_that_are_made_anew_from_the_cache() -> None:
     counter = Counter()
     told = [
-        counter.tally(conversation(rounds, id_of=f"call_{rounds}_{{}}"), Meant(), renamed=True) for rounds in range(6)
+        counter.tally(conversation(rounds, id_of=f"call_{rounds}_{{}}"), IntendedResponse(), renamed=True)
+        for rounds in range(6)
     ]
     assert told[-1].cached > told[-1].prompt / 2
 
@@ -79,42 +80,42 @@ def test_another_model_knows_nothing_of_it() -> None:
 
 
 def test_a_short_prompt_is_never_known() -> None:
-    assert [one.cached for one in tallies(*[question(Turn(role="user", text="Hi"))] * 2)] == [0, 0]
+    assert [one.cached for one in tallies(*[question(SimTurn(role="user", text="Hi"))] * 2)] == [0, 0]
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_is_forgotten_first() -> None:
     counter = Counter(kept=200)
-    old, new = conversation(5), [question(Turn(role="user", text=f"{at} {SAID}" * 20)) for at in range(10)]
-    counter.tally(old, Meant())
-    assert counter.tally(old, Meant()).cached > 0
+    old, new = conversation(5), [question(SimTurn(role="user", text=f"{at} {SAID}" * 20)) for at in range(10)]
+    counter.tally(old, IntendedResponse())
+    assert counter.tally(old, IntendedResponse()).cached > 0
     for one in new:
-        counter.tally(one, Meant())
+        counter.tally(one, IntendedResponse())
         assert counter.kept <= 200
-    assert counter.tally(old, Meant()).cached == 0
+    assert counter.tally(old, IntendedResponse()).cached == 0
 
 
 def test_of_a_prompt_that_is_too_long_to_keep_its_beginning_is_kept() -> None:
     counter = Counter(kept=10)
     ask = conversation(20)
-    counter.tally(ask, Meant())
-    assert 0 < counter.tally(ask, Meant()).cached <= 20 * BLOCK
+    counter.tally(ask, IntendedResponse())
+    assert 0 < counter.tally(ask, IntendedResponse()).cached <= 20 * BLOCK
 
 
 def test_what_was_half_forgotten_is_still_known_from_its_beginning() -> None:
     counter = Counter(kept=100)
-    old, new = conversation(20), question(Turn(role="user", text=SAID * 10))
-    counter.tally(old, Meant())
-    whole = counter.tally(old, Meant()).cached
-    counter.tally(new, Meant())
-    assert 0 < counter.tally(old, Meant()).cached < whole
+    old, new = conversation(20), question(SimTurn(role="user", text=SAID * 10))
+    counter.tally(old, IntendedResponse())
+    whole = counter.tally(old, IntendedResponse()).cached
+    counter.tally(new, IntendedResponse())
+    assert 0 < counter.tally(old, IntendedResponse()).cached < whole
 
 
 def test_an_answer_counts_its_thoughts_its_text_and_its_calls() -> None:
     counter = Counter()
-    ask = question(Turn(role="user", text="Hi"))
-    call = MeantCall("read", '{"path": "a.py"}')
-    silent = counter.tally(ask, Meant())
-    told = counter.tally(ask, Meant(reasoning="I think of it.", text="Well.", calls=(call, call)))
+    ask = question(SimTurn(role="user", text="Hi"))
+    call = IntendedCall("read", '{"path": "a.py"}')
+    silent = counter.tally(ask, IntendedResponse())
+    told = counter.tally(ask, IntendedResponse(reasoning="I think of it.", text="Well.", calls=(call, call)))
     assert (silent.completion, silent.reasoning) == (0, 0)
     assert told.reasoning == tokens_of("I think of it.")
     assert told.completion > told.reasoning + tokens_of("Well.") + 2 * tokens_of(call.arguments)
@@ -122,8 +123,8 @@ def test_an_answer_counts_its_thoughts_its_text_and_its_calls() -> None:
 
 @pytest.mark.parametrize("generation", ["k2", "k3", "other"])
 def test_calls_are_counted_in_every_grammar(generation: str) -> None:
-    ask = question(Turn(role="user", text="Hi"), generation=generation)
-    assert Counter().tally(ask, Meant(calls=(MeantCall("read", "{}"),))).completion >= 8
+    ask = question(SimTurn(role="user", text="Hi"), generation=generation)
+    assert Counter().tally(ask, IntendedResponse(calls=(IntendedCall("read", "{}"),))).completion >= 8
 
 
 def test_a_marker_is_one_token_and_an_image_is_many() -> None:
@@ -133,5 +134,5 @@ def test_a_marker_is_one_token_and_an_image_is_many() -> None:
 
 
 def test_halves_of_characters_are_counted_too() -> None:
-    ask = question(Turn(role="user", text="\ud83d" * 1000))
+    ask = question(SimTurn(role="user", text="\ud83d" * 1000))
     assert tallies(ask, ask)[1].cached > 0

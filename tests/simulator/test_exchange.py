@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.host.behaviours import UnknownNature
-from moonshim.simulator.http.exchange import HEADER, SEEN_BYTES, Exchange
-from moonshim.simulator.http.seen import Asked, Seen
-from moonshim.simulator.request import Json, Question, Wire
-from moonshim.simulator.response import Meant, MeantCall, Model
+from moonshim.simulator.host.behaviours import UnknownBehaviour
+from moonshim.simulator.http.exchange import HEADER, SEEN_BYTES, SimExchange
+from moonshim.simulator.http.seen import ReceivedRequest, RecordedRequest
+from moonshim.simulator.request import Json, SimRequest, Wire
+from moonshim.simulator.response import IntendedCall, IntendedResponse, Model
 from moonshim.simulator.selection import UnknownName
 from moonshim.simulator.settings import ModelRow, SimulatorSettings
-from moonshim.simulator.wire.playback import Played
+from moonshim.simulator.wire.playback import SimResponse
 from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds
 
 HELLO: Json = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hi"}], "tools": CHAT_TOOLS}
@@ -26,9 +26,9 @@ class Host:
     """An exchange, and what it logged."""
 
     def __init__(self, model: Model | None = None, *, kept_bytes: int = SEEN_BYTES, **fields: Any) -> None:
-        self.lines: list[Seen] = []
+        self.lines: list[RecordedRequest] = []
         self.failures: list[BaseException] = []
-        self.exchange = Exchange(
+        self.exchange = SimExchange(
             SimulatorSettings(**fields),
             models=lambda scenario: model or Rounds(),
             clock=lambda: 1_794_000_000.9,
@@ -37,16 +37,18 @@ class Host:
             kept_bytes=kept_bytes,
         )
 
-    def ask(self, body: Any, *, wire: Wire = "openai_chat", **headers: str) -> Played:
+    def ask(self, body: Any, *, wire: Wire = "openai_chat", **headers: str) -> SimResponse:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return self.exchange.answer(Asked(wire, {key.replace("_", "-"): value for key, value in headers.items()}, data))
+        return self.exchange.answer(
+            ReceivedRequest(wire, {key.replace("_", "-"): value for key, value in headers.items()}, data)
+        )
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> RecordedRequest:
         return self.exchange.requests[-1]
 
 
-def body_of(played: Played) -> Json:
+def body_of(played: SimResponse) -> Json:
     (data,) = played.pieces
     assert isinstance(data, bytes)
     found: Json = json.loads(data)
@@ -103,7 +105,7 @@ def test_a_scenario_can_be_named_with_the_model() -> None:
         asked.append(scenario)
         return Rounds()
 
-    exchange = Exchange(
+    exchange = SimExchange(
         SimulatorSettings(),
         models=models,
         clock=lambda: 0.0,
@@ -112,7 +114,7 @@ def test_a_scenario_can_be_named_with_the_model() -> None:
     )
     body = json.dumps(HELLO | {"model": "kimi-k2.5+five-rounds"}).encode()
     for _ in range(2):
-        assert exchange.answer(Asked("openai_chat", {}, body)).status == 200
+        assert exchange.answer(ReceivedRequest("openai_chat", {}, body)).status == 200
     assert asked == [None, "five-rounds"]
     assert exchange.requests[-1].question is not None
     assert exchange.requests[-1].question.model == "kimi-k2.5"
@@ -131,7 +133,7 @@ def test_a_scenario_can_be_named_with_the_model() -> None:
     ],
 )
 def test_only_the_key_of_the_settings_is_accepted(headers: dict[str, str], status: int) -> None:
-    asked = Asked("openai_chat", headers, json.dumps(HELLO).encode())
+    asked = ReceivedRequest("openai_chat", headers, json.dumps(HELLO).encode())
     assert Host(api_key="sk-right").exchange.answer(asked).status == status
 
 
@@ -186,7 +188,7 @@ def test_an_unknown_fault_is_refused_with_the_nearest() -> None:
     for name, header in (("kimi-k2.5+markers-in-contents", ""), ("kimi-k2.5", "markers-in-contents")):
         assert (
             host.exchange.answer(
-                Asked("openai_chat", {HEADER: header}, json.dumps(HELLO | {"model": name}).encode())
+                ReceivedRequest("openai_chat", {HEADER: header}, json.dumps(HELLO | {"model": name}).encode())
             ).status
             == 400
         )
@@ -196,7 +198,7 @@ def test_an_unknown_fault_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"nature": "mars"}, UnknownNature),
+        ({"nature": "mars"}, UnknownBehaviour),
         ({"faults": ("split-byte",)}, UnknownName),
         ({"models": {"mine": ModelRow(generation="k3", faults=("split-byte",))}}, UnknownName),
     ],
@@ -207,7 +209,7 @@ def test_a_mistake_of_the_settings_shows_before_anybody_asks(fields: Json, error
 
 
 class Broken:
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         raise ValueError("no idea")
 
 
@@ -224,7 +226,7 @@ def test_a_model_that_raises_fails_its_request_alone_and_says_so() -> None:
 def test_faults_come_from_the_model_the_header_the_row_and_the_settings() -> None:
     host = Host(faults=("crlf",), models={"mine": ModelRow(generation="k2.5", faults=("no-done",))})
     body = json.dumps(HELLO | {"model": "mine+markers-in-content", "stream": True}).encode()
-    host.exchange.answer(Asked("openai_chat", {HEADER: "split-bytes"}, body))
+    host.exchange.answer(ReceivedRequest("openai_chat", {HEADER: "split-bytes"}, body))
     assert set(host.seen.faults) == {"markers-in-content", "split-bytes", "no-done", "crlf"}
 
 
@@ -324,8 +326,8 @@ def test_chaos_is_the_same_for_the_same_seed() -> None:
 
 def test_old_models_stop_early_when_that_is_assumed() -> None:
     class Talker:
-        def reply(self, question: Question) -> Meant:
-            return Meant(text="word " * 3000)
+        def reply(self, question: SimRequest) -> IntendedResponse:
+            return IntendedResponse(text="word " * 3000)
 
     told = [
         body_of(Host(Talker(), assume=assume).ask(HELLO | {"model": "kimi-k2-0905-preview"}))
@@ -378,8 +380,8 @@ def test_anything_that_is_json_is_answered_or_refused(model: str, wire: Wire, ch
 class Silent:
     """Calls without a thought, as scenarios and models of users may."""
 
-    def reply(self, question: Question) -> Meant:
-        return Meant(calls=(MeantCall("get_weather", "{}"),))
+    def reply(self, question: SimRequest) -> IntendedResponse:
+        return IntendedResponse(calls=(IntendedCall("get_weather", "{}"),))
 
 
 def test_a_model_that_thinks_never_calls_without_a_thought_so_that_its_answer_can_be_sent_back() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 
 from moonshim.simulator import Simulator
 from moonshim.simulator.host.imitation import imitate
-from moonshim.simulator.request import Call, Turn
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall, SimTurn
+from moonshim.simulator.response import HostResponse
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, answer_to, answers, question, round_of
 
 BEGIN = "<|tool_calls_section_begin|><|tool_call_begin|>"
@@ -21,16 +21,16 @@ END = "<|tool_call_end|><|tool_calls_section_end|>"
 ARGUMENTS = "<|tool_call_argument_begin|>"
 
 
-def rounds(*ids: str, name: str = "Bash") -> tuple[Turn, ...]:
+def rounds(*ids: str, name: str = "Bash") -> tuple[SimTurn, ...]:
     """One round with one call for each identifier."""
-    return tuple(turn for given in ids for turn in round_of(Call(given, name, "{}")))
+    return tuple(turn for given in ids for turn in round_of(SimCall(given, name, "{}")))
 
 
-def asked_behind(history: tuple[Turn, ...], generation: str = "k2.5") -> Answer:
+def asked_behind(history: tuple[SimTurn, ...], generation: str = "k2.5") -> HostResponse:
     return answer_to(question(generation, history=history), LS)
 
 
-def slot(answer: Answer) -> str:
+def slot(answer: HostResponse) -> str:
     """What stands in the place of the identifier; the answer has leaked."""
     assert (answer.calls, answer.finish) == ((), "stop")
     assert answer.text.startswith("I look." + BEGIN)
@@ -98,8 +98,8 @@ def test_it_recovers_when_the_history_is_right_again() -> None:
 
 
 def test_numbers_count_over_the_whole_conversation() -> None:
-    parallel = (*round_of(Call("functions.a:0", "a", "{}"), Call("functions.b:1", "b", "{}")), *rounds())
-    right = asked_behind((*parallel, *round_of(Call("functions.a:2", "a", "{}"))))
+    parallel = (*round_of(SimCall("functions.a:0", "a", "{}"), SimCall("functions.b:1", "b", "{}")), *rounds())
+    right = asked_behind((*parallel, *round_of(SimCall("functions.a:2", "a", "{}"))))
     assert imitate(right) == right
 
 
@@ -116,7 +116,7 @@ def test_only_k2_sees_identifiers(generation: str) -> None:
 
 
 @given(answers())
-def test_any_history_can_be_imitated(answer: Answer) -> None:
+def test_any_history_can_be_imitated(answer: HostResponse) -> None:
     after = imitate(answer)
     assert after == imitate(answer)
     assert after.meant == answer.meant

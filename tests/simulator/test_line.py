@@ -18,8 +18,8 @@ import pytest
 from moonshim.simulator import Simulator
 from moonshim.simulator.fault import CUT, Fault, Stall, Status
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.request import Question
-from moonshim.simulator.response import Meant
+from moonshim.simulator.request import SimRequest
+from moonshim.simulator.response import IntendedResponse
 from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds
 from tests.simulator.conversations import anthropic_client, openai_client, request
 
@@ -52,9 +52,9 @@ class Watched:
     def __init__(self) -> None:
         self.asked = threading.Event()
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         self.asked.set()
-        return Meant(text="Hello. " * 10)
+        return IntendedResponse(text="Hello. " * 10)
 
 
 # -- cut and dropped ---------------------------------------------------------------------------------------------

@@ -11,29 +11,33 @@ from msgspec.structs import replace
 
 from moonshim.simulator.fault import CUT, Fault, Stall, Status
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.host.behaviours import NATURES
-from moonshim.simulator.request import Json, Question
-from moonshim.simulator.response import Answer, Meant, Tally
-from moonshim.simulator.wire.playback import Played, play, tell
+from moonshim.simulator.host.behaviours import BEHAVIOURS
+from moonshim.simulator.request import Json, SimRequest
+from moonshim.simulator.response import HostResponse, IntendedResponse, TokenTotals
+from moonshim.simulator.wire.playback import SimResponse, play, tell
 from tests.simulator.asking import MEANT, question, rounds_before
 
 STREAM = question(stream=True)
 GENERATIONS = {"k2": "k2.5", "k3": "k3", "other": "other"}
 
 
-def played(asked: Question = STREAM, *faults: Fault, nature: str = "moonshot", meant: Meant = MEANT) -> Played:
-    made = play(asked, meant, nature=NATURES[nature], faults=faults, answer_id="chatcmpl-1", created=7)
+def played(
+    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", meant: IntendedResponse = MEANT
+) -> SimResponse:
+    made = play(asked, meant, nature=BEHAVIOURS[nature], faults=faults, answer_id="chatcmpl-1", created=7)
     assert made.status == 200
     return made
 
 
-def data(asked: Question = STREAM, *faults: Fault, nature: str = "moonshot", meant: Meant = MEANT) -> bytes:
+def data(
+    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", meant: IntendedResponse = MEANT
+) -> bytes:
     return b"".join(
         piece for piece in played(asked, *faults, nature=nature, meant=meant).pieces if isinstance(piece, bytes)
     )
 
 
-def message(asked: Question, *, nature: str = "moonshot", meant: Meant = MEANT) -> Json:
+def message(asked: SimRequest, *, nature: str = "moonshot", meant: IntendedResponse = MEANT) -> Json:
     found: Json = json.loads(data(replace(asked, stream=False), nature=nature, meant=meant))
     return found["choices"][0]["message"] if asked.wire == "openai_chat" else found
 
@@ -68,10 +72,10 @@ def test_calls_are_numbered_as_the_host_does(nature: str, generation: str, ids: 
     assert [call["id"] for call in message(asked, nature=nature)["tool_calls"]] == ids
 
 
-@pytest.mark.parametrize("nature", NATURES)
+@pytest.mark.parametrize("nature", BEHAVIOURS)
 @pytest.mark.parametrize("generation", GENERATIONS.values())
 def test_ids_on_messages_are_such_as_messages_allows(nature: str, generation: str) -> None:
-    if not NATURES[nature].renames_on_messages and generation.startswith("k2"):
+    if not BEHAVIOURS[nature].renames_on_messages and generation.startswith("k2"):
         return  # these put K2's own ids there, whatever Messages allows
     uses = message(question(wire="anthropic", generation=generation), nature=nature)["content"][-2:]
     assert all(use["id"].replace("_", "").isalnum() for use in uses)
@@ -113,10 +117,10 @@ def test_nobody_is_told_of_more_tokens_than_were_allowed() -> None:
     made = play(
         question(max_tokens=5),
         MEANT,
-        nature=NATURES["moonshot"],
+        nature=BEHAVIOURS["moonshot"],
         answer_id="chatcmpl-1",
         created=7,
-        tally=Tally(50, 0, 40, 30),
+        tally=TokenTotals(50, 0, 40, 30),
     )
     (whole,) = made.pieces
     assert isinstance(whole, bytes)
@@ -131,11 +135,11 @@ def fault(name: str = "test", **given: Any) -> Fault:
     return Fault(**({"name": name, "group": "calls", "about": ""} | given))
 
 
-def says(word: str) -> Callable[[Answer], Answer]:
+def says(word: str) -> Callable[[HostResponse], HostResponse]:
     return lambda answer: replace(answer, text=answer.text + word)
 
 
-def marks(word: str) -> Callable[[list[Json], Answer], list[Json]]:
+def marks(word: str) -> Callable[[list[Json], HostResponse], list[Json]]:
     return lambda payloads, answer: [*payloads, {"mark": word, "text": answer.text}]
 
 
@@ -169,12 +173,12 @@ def test_a_fault_that_does_not_fit_changes_nothing_and_is_not_told(unfit: Json) 
 @pytest.mark.parametrize(
     ("needs", "meant"),
     [
-        ("calls", Meant(text="Hi")),
-        ("reasoning", Meant(text="Hi")),
-        ("parallel", Meant(calls=MEANT.calls[:1])),
+        ("calls", IntendedResponse(text="Hi")),
+        ("reasoning", IntendedResponse(text="Hi")),
+        ("parallel", IntendedResponse(calls=MEANT.calls[:1])),
     ],
 )
-def test_a_fault_that_needs_what_the_answer_has_not_changes_nothing(needs: str, meant: Meant) -> None:
+def test_a_fault_that_needs_what_the_answer_has_not_changes_nothing(needs: str, meant: IntendedResponse) -> None:
     needy = fault(speech=says("A"), needs=needs)
     assert played(STREAM, needy, meant=meant).faults == ()
     assert played(STREAM, needy).faults == ("test",)

@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 
 from moonshim.errors import problem_of
-from moonshim.simulator.model.plugins import CannotPlug, ModelFailed, load_model
-from moonshim.simulator.request import Offered, Result, Turn
-from moonshim.simulator.response import Meant
+from moonshim.simulator.model.plugins import ModelFailed, PluginError, load_model
+from moonshim.simulator.request import OfferedTool, SimResult, SimTurn
+from moonshim.simulator.response import IntendedResponse
 from tests.simulator.conversing import asked, converse
 
 ROOT = Path(__file__).parent.parent.parent
@@ -87,7 +87,7 @@ def test_a_text_of_another_type_is_a_text(written: Path) -> None:
 def test_a_model_in_a_module_is_found(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written.rename(written.parent / "installed_models.py")
     monkeypatch.syspath_prepend(str(written.parent))
-    assert load_model("installed_models:function").reply(asked()) == Meant(text="Hello there")
+    assert load_model("installed_models:function").reply(asked()) == IntendedResponse(text="Hello there")
 
 
 def test_a_file_is_read_anew_each_time(written: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_file_is_read_anew_each_time(written: Path) -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_told(written: Path, place: str, told: str) -> None:
-    with pytest.raises(CannotPlug) as caught:
+    with pytest.raises(PluginError) as caught:
         load_model(place)
     assert told in str(caught.value)
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_loaded_is_told(written: Path, place: str, told: str) -> 
 )
 def test_a_file_that_fails_is_told(written: Path, text: str, told: str) -> None:
     written.write_text(text)
-    with pytest.raises(CannotPlug) as caught:
+    with pytest.raises(PluginError) as caught:
         load_model("models.py:f")
     assert told.replace("{file}", str(written)) in str(caught.value)
 
@@ -139,7 +139,7 @@ def test_a_file_that_fails_is_told(written: Path, text: str, told: str) -> None:
     ("name", "told"),
     [
         ("text", "returned a text: return `Meant(text=…)`"),
-        ("nothing", "returned NoneType, and no Meant"),
+        ("nothing", "returned NoneType, and no IntendedResponse"),
         ("list_of_calls", "returned a call that is tuple, and no MeantCall"),
         ("one_call", "whose `calls` are MeantCall, and no tuple"),
         ("object_arguments", "whose `arguments` are dict: they must be JSON text"),
@@ -164,20 +164,20 @@ def test_a_wrong_answer_is_told_when_it_comes(written: Path, name: str, told: st
 class TestParrot:
     """The example."""
 
-    LS = Offered("ls")
+    LS = OfferedTool("ls")
 
     def test_it_repeats_what_it_is_told(self) -> None:
         assert load_model(PARROT).reply(asked(tools=[self.LS])).text == "Hello there"
 
     def test_it_calls_what_it_is_told_to_call(self) -> None:
-        order = Turn(role="user", text='Please call ls {"path": "."}')
+        order = SimTurn(role="user", text='Please call ls {"path": "."}')
         answers, _ = converse(load_model(PARROT), order, tools=[self.LS], work=lambda call: call.arguments)
         assert [(call.name, call.arguments) for call in answers[0].calls] == [("ls", '{"path": "."}')]
         assert answers[-1].text == 'It said: {"path": "."}'
 
     def test_it_calls_only_what_is_offered(self) -> None:
-        assert load_model(PARROT).reply(asked(Turn(role="user", text="call rm"), tools=[self.LS])).calls == ()
+        assert load_model(PARROT).reply(asked(SimTurn(role="user", text="call rm"), tools=[self.LS])).calls == ()
 
     def test_everything_it_knows_is_in_the_question(self) -> None:
-        result = Turn(role="tool", results=(Result("a", "ls", "README.md"),))
-        assert load_model(PARROT).reply(asked(Turn(role="user", text="x"), result)).text == "It said: README.md"
+        result = SimTurn(role="tool", results=(SimResult("a", "ls", "README.md"),))
+        assert load_model(PARROT).reply(asked(SimTurn(role="user", text="x"), result)).text == "It said: README.md"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moonshim.simulator.host.parse_request import read_question
-from moonshim.simulator.request import Call, Media, Offered, Question, Result, Turn, Wire
+from moonshim.simulator.request import OfferedTool, SimCall, SimMedia, SimRequest, SimResult, SimTurn, Wire
 
 Json = dict[str, Any]
 USER = {"role": "user", "content": "Hi"}
@@ -15,22 +15,22 @@ SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 LS = {"type": "function", "function": {"name": "ls", "description": "Lists.", "parameters": SCHEMA}, "strict": True}
 
 
-def chat(*messages: Json, generation: str = "k3", host: str = "generic", **more: Any) -> Question:
+def chat(*messages: Json, generation: str = "k3", host: str = "generic", **more: Any) -> SimRequest:
     body = {"model": "m", "messages": [*messages], **more}
     return read_question(body, wire="openai_chat", model="m", generation=generation, host=host)
 
 
-def blocks(*messages: Json, generation: str = "k3", **more: Any) -> Question:
+def blocks(*messages: Json, generation: str = "k3", **more: Any) -> SimRequest:
     body = {"model": "m", "max_tokens": 10, "messages": [*messages], **more}
     return read_question(body, wire="anthropic", model="m", generation=generation)
 
 
-CALL = Call("a", "ls", '{"path":"/"}')
+CALL = SimCall("a", "ls", '{"path":"/"}')
 SAME = (
-    Turn(role="system", text="Be brief."),
-    Turn(role="user", text="What is there?"),
-    Turn(role="assistant", text="Let me see.", reasoning="Hm.", calls=(CALL,)),
-    Turn(role="tool", results=(Result("a", "ls", "bin"),)),
+    SimTurn(role="system", text="Be brief."),
+    SimTurn(role="user", text="What is there?"),
+    SimTurn(role="assistant", text="Let me see.", reasoning="Hm.", calls=(CALL,)),
+    SimTurn(role="tool", results=(SimResult("a", "ls", "bin"),)),
 )
 
 
@@ -52,7 +52,7 @@ def test_a_round_in_chat() -> None:
         max_completion_tokens=7,
     )
     assert question.turns == SAME
-    assert question.tools == (Offered("ls", "Lists.", SCHEMA, LS),)
+    assert question.tools == (OfferedTool("ls", "Lists.", SCHEMA, LS),)
     assert (question.wire, question.stream, question.max_tokens) == ("openai_chat", True, 7)
     assert (question.round, question.words, question.history) == (2, "What is there?", (CALL,))
 
@@ -73,7 +73,7 @@ def test_the_same_round_in_messages() -> None:
         tools=[{"name": "ls", "description": "Lists.", "input_schema": SCHEMA}],
     )
     assert question.turns == SAME
-    assert question.tools == (Offered("ls", "Lists.", SCHEMA),)
+    assert question.tools == (OfferedTool("ls", "Lists.", SCHEMA),)
     assert (question.wire, question.stream, question.max_tokens, question.wants_usage) == ("anthropic", False, 10, True)
 
 
@@ -96,18 +96,18 @@ def test_results_of_messages_stand_together_with_the_text_beside_them() -> None:
             ],
         },
     )
-    assert question.turns[-1] == Turn(
-        role="tool", text="And now?", results=(Result("b", "cat", "no", True), Result("a", "ls", ""))
+    assert question.turns[-1] == SimTurn(
+        role="tool", text="And now?", results=(SimResult("b", "cat", "no", True), SimResult("a", "ls", ""))
     )
 
 
 def test_pictures_keep_their_place() -> None:
     seen = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}, {"type": "text", "text": "b"}]
-    assert chat({"role": "user", "content": seen}).turns[0].parts == ("a", Media(), "b")
+    assert chat({"role": "user", "content": seen}).turns[0].parts == ("a", SimMedia(), "b")
     film = [{"type": "video_url", "video_url": {}}]
-    assert chat({"role": "user", "content": film}).turns[0] == Turn(role="user", parts=(Media("video"),))
+    assert chat({"role": "user", "content": film}).turns[0] == SimTurn(role="user", parts=(SimMedia("video"),))
     shot = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": {}}]}
-    assert blocks({"role": "user", "content": [shot]}).turns[0].results[0].parts == (Media(),)
+    assert blocks({"role": "user", "content": [shot]}).turns[0].results[0].parts == (SimMedia(),)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_late_tools_are_offered_behind_the_others_and_only_to_k3() -> None:
 
 
 def test_messages_is_not_told_of_tools_in_openais_format() -> None:
-    assert blocks(USER, tools=[LS, {"name": "cat", "input_schema": {}}]).tools == (Offered("cat"),)
+    assert blocks(USER, tools=[LS, {"name": "cat", "input_schema": {}}]).tools == (OfferedTool("cat"),)
 
 
 def test_an_answer_that_has_been_begun() -> None:
     begun = {"role": "assistant", "content": "{", "partial": True, "name": "Kimi"}
-    assert chat(USER, begun).turns[1] == Turn(role="assistant", text="{", name="Kimi", partial=True)
+    assert chat(USER, begun).turns[1] == SimTurn(role="assistant", text="{", name="Kimi", partial=True)
     assert not chat(USER, {**begun, "partial": False}).turns[1].partial
     assert blocks(USER, {"role": "assistant", "content": "{"}).turns[1].partial
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.host.refusals import NO_KEY, OTHER_AGENT, TOO_LARGE, no_model, no_path, not_json, refusal
 from moonshim.simulator.request import Wire
 from moonshim.simulator.rules import Objection
@@ -79,7 +79,7 @@ MESSAGES = [
 
 
 def sent(name: str, objection: Objection, wire: Wire) -> tuple[int, Any]:
-    told = refusal(objection, wire=wire, nature=NATURES[name])
+    told = refusal(objection, wire=wire, nature=BEHAVIOURS[name])
     assert told.headers["content-type"] == "application/json"
     return told.status, json.loads(told.body) if isinstance(told.body, bytes) else told.body
 
@@ -94,12 +94,12 @@ def test_messages(name: str, objection: Objection, status: int, body: Any) -> No
     assert sent(name, objection, "anthropic") == (status, body)
 
 
-@pytest.mark.parametrize("name", NATURES)
+@pytest.mark.parametrize("name", BEHAVIOURS)
 def test_every_host_can_say_everything_and_it_can_be_written(name: str) -> None:
     broken = "\ud800 is half a character"
     for wire in ("openai_chat", "anthropic"):
         for objection in (BAD, BUSY, NO_KEY, OTHER_AGENT, TOO_LARGE, no_model(broken), Objection(broken)):
-            told = refusal(objection, wire=wire, nature=NATURES[name])
+            told = refusal(objection, wire=wire, nature=BEHAVIOURS[name])
             assert told.body is not None
             assert 400 <= told.status < 500
             msgspec.json.encode(told.body)

@@ -10,7 +10,7 @@ import pytest
 from moonshim.simulator.model.scenario import ANY, BUILT_IN, Act, PlannedAnswer, PlannedCall, PlannedRound, Scenario
 from moonshim.simulator.model.scenario_file import ScenarioError, load_scenario, parse_scenario
 from moonshim.simulator.model.scripted import ScriptedModel
-from moonshim.simulator.request import Turn
+from moonshim.simulator.request import SimTurn
 from tests.simulator.conversing import HELLO, WEATHER, asked, converse, returned
 
 ROOT = Path(__file__).parent.parent.parent
@@ -205,5 +205,5 @@ class TestExample:
 
     def test_it_has_words_for_a_title_and_for_thanks(self) -> None:
         assert self.MODEL.reply(asked(tools=())).text == "The weather, from a script"
-        thanks = [HELLO, Turn(role="assistant", text="Sunny"), Turn(role="user", text="Thanks!")]
+        thanks = [HELLO, SimTurn(role="assistant", text="Sunny"), SimTurn(role="user", text="Thanks!")]
         assert self.MODEL.reply(asked(*thanks, tools=[WEATHER])).text == "You are welcome."

@@ -11,7 +11,7 @@ import pytest
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.model.scenario_file import parse_scenario
 from moonshim.simulator.model.scripted import ScriptedModel
-from moonshim.simulator.request import Call, Offered, Result, Turn
+from moonshim.simulator.request import OfferedTool, SimCall, SimResult, SimTurn
 from tests.simulator.conversing import HELLO, WEATHER, asked, converse, returned, scripted
 
 ONE_CALL = scripted("one-call")
@@ -70,7 +70,7 @@ class TestBuiltIn:
                 "list": {"type": "array", "items": {"type": "string"}},
             },
         }
-        answers, _ = converse(scripted("typed-arguments"), tools=[Offered("record", "", schema)])
+        answers, _ = converse(scripted("typed-arguments"), tools=[OfferedTool("record", "", schema)])
         assert json.loads(answers[0].calls[0].arguments) == {
             "count": 1,
             "share": 1.5,
@@ -95,14 +95,14 @@ class TestWords:
         assert not meant.calls
 
     def test_a_title_is_short_and_repeats_what_was_said(self) -> None:
-        system = Turn(role="system", text="Generate a title for this conversation.")
+        system = SimTurn(role="system", text="Generate a title for this conversation.")
         words = "Please help me to find out why the tests of my project fail since yesterday, and mend them"
-        meant = ONE_CALL.reply(asked(system, Turn(role="user", text=words), tools=()))
+        meant = ONE_CALL.reply(asked(system, SimTurn(role="user", text=words), tools=()))
         assert meant.text == "Please help me to find out why the tests of my project…"
 
     def test_the_asides_of_an_agent_are_not_the_users_words(self) -> None:
         text = "<system-reminder>\nToday is Sunday in Rome.\n</system-reminder>\nHow is the weather in Oslo?"
-        meant = ONE_CALL.reply(asked(Turn(role="user", text=text)))
+        meant = ONE_CALL.reply(asked(SimTurn(role="user", text=text)))
         assert meant.calls[0].arguments == '{"city": "Oslo"}'
 
     def test_who_is_not_to_think_does_not(self) -> None:
@@ -121,7 +121,7 @@ class TestWords:
         assert answers[-1].text == "Here is what came back: {user} {results}"
 
     def test_half_a_character_can_be_sent(self) -> None:
-        meant = ONE_CALL.reply(asked(Turn(role="user", text="half \ud83d"), tools=()))
+        meant = ONE_CALL.reply(asked(SimTurn(role="user", text="half \ud83d"), tools=()))
         assert meant.text.encode()
 
     @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ class TestWords:
 class TestConversation:
     def test_each_message_begins_anew(self) -> None:
         first, _ = converse(ONE_CALL)
-        said = [HELLO, *returned(first[0], lambda call: "old"), Turn(role="assistant", text="old"), HELLO]
+        said = [HELLO, *returned(first[0], lambda call: "old"), SimTurn(role="assistant", text="old"), HELLO]
         answers, (result,) = converse(ONE_CALL, *said)
         assert [len(meant.calls) for meant in answers] == [1, 0]
         assert answers[-1].text == f"Here is what came back: {result}"
@@ -151,12 +151,12 @@ class TestConversation:
     def test_words_behind_results_are_no_new_message(self) -> None:
         """Agents remind of things there; a model that called again each time would never end."""
         call = ONE_CALL.reply(asked())
-        said = [HELLO, *returned(call, lambda made: "Rain"), Turn(role="user", text="Remember to be kind.")]
+        said = [HELLO, *returned(call, lambda made: "Rain"), SimTurn(role="user", text="Remember to be kind.")]
         assert ONE_CALL.reply(asked(*said)).text == "Here is what came back: Rain"
 
     def test_several_messages_at_once_are_one(self) -> None:
-        context = Turn(role="user", text="<environment_context>\n<cwd>/tmp</cwd>\n</environment_context>")
-        meant = ONE_CALL.reply(asked(context, Turn(role="user", text="How is Oslo today?")))
+        context = SimTurn(role="user", text="<environment_context>\n<cwd>/tmp</cwd>\n</environment_context>")
+        meant = ONE_CALL.reply(asked(context, SimTurn(role="user", text="How is Oslo today?")))
         assert meant.calls[0].arguments == '{"city": "Oslo"}'
 
     def test_each_act_serves_a_message_and_the_last_all_others(self) -> None:
@@ -164,7 +164,7 @@ class TestConversation:
         turns = [HELLO]
         for expected in ("one", "two", "two"):
             assert model.reply(asked(*turns)).text == expected
-            turns += [Turn(role="assistant", text=expected), HELLO]
+            turns += [SimTurn(role="assistant", text=expected), HELLO]
 
     def test_rounds_that_wait_for_an_error_are_played_after_one_only(self) -> None:
         model = playing("""
@@ -211,7 +211,7 @@ class TestTools:
     def test_the_first_of_several_tools_that_is_offered_is_called(self) -> None:
         model = playing('[[round]]\ncall = [{ tool = ["shell", "get_weather", "*"] }]')
         assert model.reply(asked()).calls[0].name == "get_weather"
-        assert model.reply(asked(tools=[Offered("other")])).calls[0].name == "other"
+        assert model.reply(asked(tools=[OfferedTool("other")])).calls[0].name == "other"
 
     def test_a_tool_that_is_not_offered_is_told_and_the_rest_goes_on(self) -> None:
         model = playing('[[round]]\ncall = "fly"\n[[round]]\ncall = ["get_weather", "swim"]')
@@ -227,8 +227,8 @@ class TestTools:
         assert answer.text == "The scenario calls `fly`, which is not offered here. Offered: `get_weather`."
 
     def test_what_changes_things_is_called_only_by_name(self) -> None:
-        tools = [Offered("Write"), Offered("Task"), Offered("WebFetch")]
-        (answer,), _ = converse(ONE_CALL, Turn(role="user", text="Write a file"), tools=tools)
+        tools = [OfferedTool("Write"), OfferedTool("Task"), OfferedTool("WebFetch")]
+        (answer,), _ = converse(ONE_CALL, SimTurn(role="user", text="Write a file"), tools=tools)
         assert "calls none of these unless a scenario names it: `Write`, `Task`, `WebFetch`" in answer.text
         assert playing('[[round]]\ncall = "Write"').reply(asked(tools=tools)).calls[0].name == "Write"
 
@@ -245,7 +245,7 @@ class TestTools:
         ],
     )
     def test_any_tool_is_the_one_that_fits_best(self, names: list[str], words: str, called: str) -> None:
-        question = asked(Turn(role="user", text=words), tools=[Offered(name) for name in names])
+        question = asked(SimTurn(role="user", text=words), tools=[OfferedTool(name) for name in names])
         assert ONE_CALL.reply(question).calls[0].name == called
 
 
@@ -260,17 +260,17 @@ class TestToolChoice:
         assert result in answers[-1].text
 
     def test_the_tool_that_is_named_is_called(self) -> None:
-        tools = [Offered("Bash"), Offered("Write"), WEATHER]
+        tools = [OfferedTool("Bash"), OfferedTool("Write"), WEATHER]
         for name in ("get_weather", "Write"):
             (call,) = ONE_CALL.reply(asked(tools=tools, tool_choice=name)).calls
             assert call.name == name
 
     def test_what_is_required_may_also_be_a_tool_that_changes_things(self) -> None:
-        (call,) = ONE_CALL.reply(asked(tools=[Offered("Write")], tool_choice="required")).calls
+        (call,) = ONE_CALL.reply(asked(tools=[OfferedTool("Write")], tool_choice="required")).calls
         assert call.name == "Write"
 
     def test_who_wants_calls_only_gets_the_answer_through_one(self) -> None:
-        final = Offered("final_result", "", {"properties": {"text": {"type": "string"}}, "required": ["text"]})
+        final = OfferedTool("final_result", "", {"properties": {"text": {"type": "string"}}, "required": ["text"]})
         tools = [WEATHER, final]
         first = ONE_CALL.reply(asked(tools=tools, tool_choice="required"))
         assert [call.name for call in first.calls] == ["get_weather"]
@@ -281,6 +281,6 @@ class TestToolChoice:
 
 
 def test_the_same_question_gets_the_same_answer() -> None:
-    question = asked(HELLO, Turn(role="assistant", calls=(Call("a", "get_weather", "{}"),)),
-                     Turn(role="tool", results=(Result("a", "get_weather", "x"),)))  # fmt: skip
+    question = asked(HELLO, SimTurn(role="assistant", calls=(SimCall("a", "get_weather", "{}"),)),
+                     SimTurn(role="tool", results=(SimResult("a", "get_weather", "x"),)))  # fmt: skip
     assert ONE_CALL.reply(question) == ONE_CALL.reply(question)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.response import Meant
+from moonshim.simulator.response import IntendedResponse
 from moonshim.simulator.wire.truncate import shorten
 from tests.simulator.asking import MEANT, question
 
-WORDS = Meant(reasoning="Hm, hm.", text="one two three END four", calls=MEANT.calls)
+WORDS = IntendedResponse(reasoning="Hm, hm.", text="one two three END four", calls=MEANT.calls)
 
 
 def test_an_answer_that_fits_is_left_alone() -> None:
     said = shorten(MEANT, question(max_tokens=1000))
     assert (said.meant, said.finish) == (MEANT, "tool_calls")
-    assert shorten(Meant(text="Hi"), question()).finish == "stop"
+    assert shorten(IntendedResponse(text="Hi"), question()).finish == "stop"
 
 
 @pytest.mark.parametrize("tokens", range(1, 60))

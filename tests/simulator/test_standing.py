@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.simulator.model.progress import standing_of
-from moonshim.simulator.request import Question, Turn
+from moonshim.simulator.request import SimRequest, SimTurn
 
 REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
 
@@ -21,8 +21,8 @@ REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
     ],
 )
 def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(said: list[str], words: str) -> None:
-    turns = tuple(Turn(role="user", text=text) for text in said)
-    question = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
+    turns = tuple(SimTurn(role="user", text=text) for text in said)
+    question = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
     assert standing_of(question).words == words
 
 
@@ -38,5 +38,7 @@ def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(
     ],
 )
 def test_a_tag_is_an_aside_up_to_its_first_end_however_many_there_are(text: str, words: str) -> None:
-    question = Question(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(Turn(role="user", text=text),))
+    question = SimRequest(
+        wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(SimTurn(role="user", text=text),)
+    )
     assert standing_of(question).words == words

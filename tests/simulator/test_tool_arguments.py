@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.simulator.model.known_tools import Told
+from moonshim.simulator.model.known_tools import KnownFacts
 from moonshim.simulator.model.tool_arguments import arguments_for, sample
-from moonshim.simulator.request import Offered
+from moonshim.simulator.request import OfferedTool
 from tests.simulator.schema_judge import faults_of
 
 PATTERNS = [
@@ -176,7 +176,7 @@ ANYTHING = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(schema=st.dictionaries(st.sampled_from(KEYWORDS), ANYTHING, max_size=6), name=st.sampled_from(["Bash", "mine"]))
 def test_a_schema_that_is_none_does_no_harm(schema: dict[str, Any], name: str) -> None:
-    made = arguments_for(Offered(name, "", schema), Told("moonshim-1", "In Paris"), optional=True)
+    made = arguments_for(OfferedTool(name, "", schema), KnownFacts("moonshim-1", "In Paris"), optional=True)
     assert isinstance(made, dict)
 
 
@@ -214,8 +214,8 @@ def test_a_schema_that_can_never_end_ends() -> None:
     assert "a" in sample(circle)
 
 
-def tool(name: str, /, required: tuple[str, ...] = (), **properties: Any) -> Offered:
-    return Offered(name, "", {"type": "object", "properties": properties, "required": list(required)})
+def tool(name: str, /, required: tuple[str, ...] = (), **properties: Any) -> OfferedTool:
+    return OfferedTool(name, "", {"type": "object", "properties": properties, "required": list(required)})
 
 
 TEXT = {"type": "string"}
@@ -224,14 +224,14 @@ TEXT = {"type": "string"}
 class TestSense:
     def test_names_come_from_the_users_words_one_for_each_call(self) -> None:
         weather = tool("get_weather", ("city",), city=TEXT)
-        told = Told("moonshim-1", "How is the weather in Paris, New York and Tokyo?")
+        told = KnownFacts("moonshim-1", "How is the weather in Paris, New York and Tokyo?")
         made = [arguments_for(weather, told, number=number)["city"] for number in (1, 2, 3, 4)]
         assert made == ["Paris", "New York", "Tokyo", "moonshim-1"]
 
     def test_a_tool_that_requires_nothing_gets_the_name_too(self) -> None:
-        told = Told("moonshim-1", "How is it in Paris?")
+        told = KnownFacts("moonshim-1", "How is it in Paris?")
         assert arguments_for(tool("get_weather", days={"type": "integer"}, city=TEXT), told) == {"city": "Paris"}
-        assert arguments_for(tool("get_weather", city=TEXT), Told("moonshim-1", "hello")) == {}
+        assert arguments_for(tool("get_weather", city=TEXT), KnownFacts("moonshim-1", "hello")) == {}
 
     @pytest.mark.parametrize(
         ("offered", "made"),
@@ -248,16 +248,16 @@ class TestSense:
             (tool("list_directory", ("path",), path=TEXT, ignore={"type": "array"}), {"path": "."}),
             (tool("Glob", ("pattern",), pattern=TEXT, path=TEXT), {"pattern": "*.md"}),
             (tool("bash", ("line",), line=TEXT), {"line": "moonshim-1"}),
-            (Offered("bash"), {"command": "echo moonshim-1"}),
+            (OfferedTool("bash"), {"command": "echo moonshim-1"}),
         ],
     )  # fmt: skip
-    def test_known_tools_are_called_for_what_they_are_good_for(self, offered: Offered, made: Any) -> None:
-        assert arguments_for(offered, Told("moonshim-1", "Hello")) == made
+    def test_known_tools_are_called_for_what_they_are_good_for(self, offered: OfferedTool, made: Any) -> None:
+        assert arguments_for(offered, KnownFacts("moonshim-1", "Hello")) == made
 
     def test_a_file_is_read_that_the_user_names(self) -> None:
         read = tool("Read", ("file_path",), file_path=TEXT, limit={"type": "integer"})
-        assert arguments_for(read, Told("m", "Read ./docs/notes.md for me."))["file_path"] == "./docs/notes.md"
-        assert arguments_for(read, Told("m", "Read something."))["file_path"] == "README.md"
+        assert arguments_for(read, KnownFacts("m", "Read ./docs/notes.md for me."))["file_path"] == "./docs/notes.md"
+        assert arguments_for(read, KnownFacts("m", "Read something."))["file_path"] == "README.md"
 
     def test_lists_of_things_to_do_have_what_their_schema_knows_and_no_more(self) -> None:
         status = {"type": "string", "enum": ["pending", "in_progress", "completed"]}
@@ -268,25 +268,25 @@ class TestSense:
             "additionalProperties": False,
         }
         todo = tool("TodoWrite", ("todos",), todos={"type": "array", "items": item})
-        made = arguments_for(todo, Told("moonshim-1"))
+        made = arguments_for(todo, KnownFacts("moonshim-1"))
         assert faults_of(made, todo.schema) == []
         assert made["todos"][0]["content"] == "Look at moonshim-1"
 
     def test_a_shell_gets_any_text_as_one_word(self) -> None:
         text = 'it\'s; rm -rf / && "$HOME"\n`ls`'
-        made = arguments_for(tool("Bash", ("command",), command=TEXT), Told("moonshim-1"), text=text)
+        made = arguments_for(tool("Bash", ("command",), command=TEXT), KnownFacts("moonshim-1"), text=text)
         assert made == {"command": "echo 'it'\"'\"'s; rm -rf / && \"$HOME\"\n`ls`'"}
 
     def test_optional_arguments_come_when_they_are_wanted_but_never_for_known_tools(self) -> None:
         flag = {"type": "boolean"}
         assert arguments_for(
-            tool("deploy", force=flag, note={"type": ["string", "null"]}), Told("m"), optional=True
+            tool("deploy", force=flag, note={"type": ["string", "null"]}), KnownFacts("m"), optional=True
         ) == {
             "force": True,
             "note": None,
         }
         bash = tool("Bash", ("command",), command=TEXT, dangerouslyDisableSandbox=flag)
-        assert arguments_for(bash, Told("m"), optional=True) == {"command": "echo m"}
+        assert arguments_for(bash, KnownFacts("m"), optional=True) == {"command": "echo m"}
 
 
 @pytest.mark.parametrize(
@@ -301,6 +301,6 @@ class TestSense:
     ],
 )
 def test_numbers_that_python_cannot_count_with_break_nothing(schema: dict[str, Any]) -> None:
-    tool = Offered("count", schema={"type": "object", "properties": {"n": schema}, "required": ["n"]} | schema)
-    assert isinstance(arguments_for(tool, Told("moonshim", "Hi")), dict)
+    tool = OfferedTool("count", schema={"type": "object", "properties": {"n": schema}, "required": ["n"]} | schema)
+    assert isinstance(arguments_for(tool, KnownFacts("moonshim", "Hi")), dict)
     sample(schema)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from moonshim import Mender
 from moonshim.engine.prepare import Prepared, prepare_request, read_request
-from moonshim.engine.reasoning_cache import recalled, turn_filing
+from moonshim.engine.reasoning_cache import cache_entry, lookup
 from moonshim.engine.values.conversation import ToolCall
 from moonshim.errors import InvalidOption
 from moonshim.transformers import Chain, load_chain
@@ -92,11 +92,11 @@ def test_what_was_thought_is_known_again_by_the_names_of_the_client() -> None:
     plan = asking.prepare(host="moonshot", options=made.options, transformers=made.transformers).plan
     mender = Mender(plan=plan)
     mender.feed(sse([chunk({"reasoning_content": "Company A?", "content": "Company A."}), chunk({}, finish="stop")]))
-    filing = turn_filing(asking.turns(), mender.message)
+    filing = cache_entry(asking.turns(), mender.message)
     assert filing is not None
     later = read_request(asked({"role": "assistant", "content": "Acme Corp."}, {"role": "user", "content": "Sure?"}))
     (turn,) = later.lost_turns()
-    thought = recalled(turn, {filing.field: filing.value} if turn.key == filing.key else {})
+    thought = lookup(turn, {filing.field: filing.value} if turn.key == filing.key else {})
     assert thought is not None
     assert thought.text == "Acme Corp?"
     sent = later.prepare(host="moonshot", transformers=made.transformers, recalled={turn.index: thought}).body

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from moonshim.config import Timeouts
-from moonshim.http_client import Answer, Call, Upstream
+from moonshim.http_client import UpstreamClient, UpstreamRequest, UpstreamResponse
 from tests.gateway.hosts import Asked, Host, Peer, Script, run
 
 __all__ = ["PATIENT", "call", "read_out", "sending", "silent", "with_host"]
@@ -15,8 +15,10 @@ __all__ = ["PATIENT", "call", "read_out", "sending", "silent", "with_host"]
 PATIENT: Final = Timeouts(connect=15.0, first_byte=15.0, between_bytes=15.0)
 
 
-def call(url: str, headers: dict[str, str] | None = None, *, body: bytes = b"{}", timeouts: Timeouts = PATIENT) -> Call:
-    return Call(url, headers or {}, body, timeouts)
+def call(
+    url: str, headers: dict[str, str] | None = None, *, body: bytes = b"{}", timeouts: Timeouts = PATIENT
+) -> UpstreamRequest:
+    return UpstreamRequest(url, headers or {}, body, timeouts)
 
 
 def sending(*pieces: bytes, close: bool = False) -> Script:
@@ -34,19 +36,19 @@ async def silent(peer: Peer, asked: Asked) -> None:
     await peer.gone()
 
 
-async def read_out(answer: Answer) -> bytes:
+async def read_out(answer: UpstreamResponse) -> bytes:
     pieces = []
     while data := await answer.read():
         pieces.append(data)
     return b"".join(pieces)
 
 
-def with_host(script: Script, test: Callable[[Upstream, Host], Awaitable[None]]) -> None:
+def with_host(script: Script, test: Callable[[UpstreamClient, Host], Awaitable[None]]) -> None:
     """Run a test; afterwards nothing may be left: no connection, no task."""
 
     async def whole_test() -> None:
         async with Host(script) as host:
-            upstream = Upstream()
+            upstream = UpstreamClient()
             before = asyncio.all_tasks()
             try:
                 await test(upstream, host)

@@ -12,7 +12,7 @@ import pytest
 
 from moonshim.config import Timeouts
 from moonshim.errors import UpstreamBroke, UpstreamStalled, UpstreamUnreachable
-from moonshim.http_client import Upstream
+from moonshim.http_client import UpstreamClient
 from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
 from tests.upstream.asking import call, read_out, sending, silent, with_host
 
@@ -21,7 +21,7 @@ def answered(*pieces: bytes, close: bool = False) -> tuple[int, dict[str, str], 
     """What comes of an answer of these bytes."""
     out: list[tuple[int, dict[str, str], bytes]] = []
 
-    async def test(upstream: Upstream, host: Host) -> None:
+    async def test(upstream: UpstreamClient, host: Host) -> None:
         answer = await upstream.open(call(host.url))
         out.append((answer.status, dict(answer.headers), await read_out(answer)))
         answer.close()
@@ -66,7 +66,7 @@ class TestWhatComesBack:
         assert answered(whole(pack(text), headers=[f"content-encoding: {name}"]))[2] == text
 
     def test_while_more_is_there_than_one_read_takes_others_have_their_turn_between_reads(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             turns = [0]
 
             async def other() -> None:
@@ -91,7 +91,7 @@ class TestWhatComesBack:
         packer = zlib.compressobj(wbits=31)
         packed = [packer.compress(first) + packer.flush(zlib.Z_SYNC_FLUSH), packer.compress(second) + packer.flush()]
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             assert await answer.read() == first
             read.set()
@@ -106,7 +106,7 @@ class TestWhatComesBack:
         with_host(script, test)
 
     def test_text_is_there_while_the_host_pauses(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             for word in (b"one", b"two", b"three"):
                 assert await answer.read() == word
@@ -128,7 +128,7 @@ class TestWhatComesBack:
     def test_redirects_are_not_followed_and_cookies_not_kept(self) -> None:
         lines = ["location: http://127.0.0.1:1/", "set-cookie: session=1"]
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             for _ in range(2):
                 answer = await upstream.open(call(host.url))
                 assert answer.status == 307
@@ -138,7 +138,7 @@ class TestWhatComesBack:
         with_host(sending(whole(b"", status="307 Over There", headers=lines)), test)
 
     def test_too_much_is_not_gathered(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             with pytest.raises(UpstreamBroke, match="more than 99 bytes"):
                 await answer.read_all(99)
@@ -160,7 +160,7 @@ class TestWhatComesBack:
                 sent[0] += len(piece)
             await peer.send(b"0\r\n\r\n")
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             read = len(await answer.read())
             seen = -1
@@ -200,7 +200,7 @@ class TestAnswersThatEndInTheMiddle:
         ],
     )
     def test_what_came_is_given_and_then_it_broke(self, script: Script) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url, {"x-api-key": "sk-secret"}))
             assert (await answer.read())[:9] == b"data: 1\n\n"
             host.told.set()
@@ -213,7 +213,7 @@ class TestAnswersThatEndInTheMiddle:
         with_host(script, test)
 
     def test_what_came_before_the_end_is_not_lost_on_a_slow_reader(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             await host.until(lambda: host.open == 0)
             await asyncio.sleep(0.05)  # the end has come as well, before anything was read
@@ -226,7 +226,7 @@ class TestAnswersThatEndInTheMiddle:
     def test_bytes_that_cannot_be_unpacked_are_told(self) -> None:
         head = chunked(headers=["content-encoding: gzip"])
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             with pytest.raises(UpstreamBroke, match="cannot be unpacked"):
                 await answer.read()
@@ -236,7 +236,7 @@ class TestAnswersThatEndInTheMiddle:
 
 class TestSilence:
     def test_before_the_answer(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             with pytest.raises(UpstreamStalled, match=r"sent no answer for 0\.05 seconds"):
                 await upstream.open(call(host.url, timeouts=Timeouts(first_byte=0.05)))
 
@@ -247,7 +247,7 @@ class TestSilence:
             await peer.send(chunked(), chunks(b"a", end=False))
             await peer.gone()
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url, timeouts=Timeouts(between_bytes=0.05)))
             assert await answer.read() == b"a"
             for _ in range(2):
@@ -267,7 +267,7 @@ class TestSilence:
 
         async def test() -> None:
             server = await asyncio.start_server(refusing_to_read, "127.0.0.1", 0)
-            upstream = Upstream()
+            upstream = UpstreamClient()
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(UpstreamStalled):
                 await upstream.open(call(url, body=b"x" * 32 * 1024 * 1024, timeouts=Timeouts(first_byte=0.1)))
@@ -287,7 +287,7 @@ class TestSilence:
                 for one in waiting:  # they fill the queue, so that nobody else is let in
                     one.setblocking(False)
                     one.connect_ex(full.getsockname())
-                upstream = Upstream()
+                upstream = UpstreamClient()
                 url = f"http://127.0.0.1:{full.getsockname()[1]}/?key=hidden-query"
                 with pytest.raises(
                     UpstreamUnreachable, match=r"no connection to 127\.0\.0\.1:\d+ within 0\.05 seconds"
@@ -307,7 +307,7 @@ class TestSilence:
                 await asyncio.sleep(0.05)
             await peer.send(b"0\r\n\r\n")
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url, timeouts=Timeouts(between_bytes=0.8)))
             assert await read_out(answer) == b"a" * 18
 
@@ -319,7 +319,7 @@ class TestSilence:
             await peer.host.told.wait()
             await peer.send(chunks(b"b"))
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url, timeouts=Timeouts(between_bytes=0.1)))
             assert await answer.read() == b"a"
             await asyncio.sleep(0.35)  # the deadline passes three times, and nobody waits for the host

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.errors import UpstreamBroke, UpstreamUnreachable
-from moonshim.http_client import Call, Upstream
+from moonshim.http_client import UpstreamClient, UpstreamRequest
 from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
 from tests.upstream.asking import PATIENT, call, read_out, sending, silent, with_host
 
@@ -31,7 +31,7 @@ class TestWhatIsSent:
     def asked(self, headers: dict[str, str] | None = None, body: bytes = b'{"model": "m"}') -> Asked:
         out: list[Asked] = []
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(f"{host.url}/v1/chat/completions?beta=true", headers, body=body))
             assert await answer.read_all(1000) == b"{}"
             out.extend(host.asked)
@@ -63,7 +63,7 @@ class TestWhatIsSent:
         assert self.asked(body=body).body == body
 
     def test_a_key_with_a_line_break_in_it_is_told_and_not_shown(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             asked = call(host.url, {"authorization": f"Bearer {SECRETS[0]}\r\nx: y"})
             with pytest.raises(UpstreamUnreachable, match="line break") as caught:
                 await upstream.open(asked)
@@ -74,7 +74,7 @@ class TestWhatIsSent:
 
 class TestConnections:
     def test_one_that_was_read_to_its_end_is_used_again(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             for _ in range(3):
                 answer = await upstream.open(call(host.url))
                 assert await read_out(answer) == b"{}"
@@ -84,7 +84,7 @@ class TestConnections:
         with_host(sending(whole(b"{}")), test)
 
     def test_one_that_was_not_is_dropped(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             for _ in range(2):
                 answer = await upstream.open(call(host.url))
                 answer.close()
@@ -102,7 +102,7 @@ class TestConnections:
             await all_are_here.wait()
             await peer.send(chunks(b"b"))
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answers = await asyncio.gather(*(upstream.open(call(host.url)) for _ in range(300)))
             assert host.open == 300
             all_are_here.set()
@@ -118,7 +118,7 @@ class TestConnections:
             else:
                 await peer.send(whole(b"{}"))
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             for _ in range(2):
                 answer = await upstream.open(call(host.url))
                 assert await answer.read_all(10) == b"{}"
@@ -127,7 +127,7 @@ class TestConnections:
         with_host(script, test)
 
     def test_a_new_one_that_is_lost_is_not_tried_again_here(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             with pytest.raises(UpstreamUnreachable):
                 await upstream.open(call(host.url))
             assert host.connections == 1
@@ -135,7 +135,7 @@ class TestConnections:
         with_host(sending(close=True), test)
 
     def test_one_that_the_host_has_closed_meanwhile_is_not_used(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             for count in (1, 2):
                 answer = await upstream.open(call(host.url))
                 assert await answer.read_all(10) == b"{}"
@@ -153,10 +153,10 @@ def failure(url: str, ca_bundle: str | None = None) -> str:
     """What is said when this address is asked."""
 
     async def test() -> str:
-        upstream = Upstream()
+        upstream = UpstreamClient()
         try:
             with pytest.raises(UpstreamUnreachable) as caught:
-                await upstream.open(Call(url, {}, b"", PATIENT, None, ca_bundle))
+                await upstream.open(UpstreamRequest(url, {}, b"", PATIENT, None, ca_bundle))
         finally:
             await upstream.close()
         return str(caught.value)
@@ -184,7 +184,7 @@ class TestNoAnswer:
         ],
     )
     def test_it_is_told_in_words_with_host_and_port(self, script: Script, words: str) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             url = f"http://hidden-user:hidden-word@127.0.0.1:{host.port}/v1?key=hidden-query"
             asked = call(url, {"x-api-key": "sk-secret"}, body=b"hidden-body")
             with pytest.raises(UpstreamUnreachable, match=words) as caught:
@@ -217,7 +217,7 @@ class TestNoAnswer:
         assert f"{missing} cannot be read: No such file" in failure("https://127.0.0.1:1/", missing)
 
     def test_it_is_closed(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             await upstream.close()
             with pytest.raises(UpstreamUnreachable, match="closing"):
                 await upstream.open(call(host.url))
@@ -231,7 +231,7 @@ class TestGivingUp:
         await peer.gone()
 
     def test_closing_wakes_a_read_that_waits(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             assert await answer.read() == b"a"
             reading = asyncio.create_task(answer.read())
@@ -244,7 +244,7 @@ class TestGivingUp:
         with_host(self.streaming, test)
 
     def test_closing_everything_wakes_every_read(self) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answers = [await upstream.open(call(host.url)) for _ in range(3)]
             for answer in answers:
                 assert await answer.read() == b"a"
@@ -262,7 +262,7 @@ class TestGivingUp:
             await peer.host.told.wait()
             await peer.send(chunks(b"b"))
 
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
             assert await answer.read() == b"a"
             reading = asyncio.create_task(answer.read())
@@ -277,7 +277,7 @@ class TestGivingUp:
 
     @pytest.mark.parametrize("turns", range(0, 40, 3))
     def test_opening_can_be_cancelled_at_any_point(self, turns: int) -> None:
-        async def test(upstream: Upstream, host: Host) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
             opening = asyncio.create_task(upstream.open(call(host.url, body=b"x" * 2_000_000)))
             for _ in range(turns):
                 await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from moonshim.errors import UpstreamUnreachable
-from moonshim.http_client import Call, Upstream
+from moonshim.http_client import UpstreamClient, UpstreamRequest
 from moonshim.http_client.proxy_env import proxy_for
 from tests.gateway.hosts import Host, Proxy, run, whole
 from tests.upstream.asking import PATIENT, sending
@@ -41,9 +41,11 @@ def served_as(*names: str) -> ssl.SSLContext:
 
 
 async def ask(url: str, *, proxy: str | None = None, ca_bundle: str | None = None) -> bytes:
-    upstream = Upstream()
+    upstream = UpstreamClient()
     try:
-        answer = await upstream.open(Call(url, {"authorization": "Bearer sk-secret"}, b"{}", PATIENT, proxy, ca_bundle))
+        answer = await upstream.open(
+            UpstreamRequest(url, {"authorization": "Bearer sk-secret"}, b"{}", PATIENT, proxy, ca_bundle)
+        )
         return await answer.read_all(1000)
     finally:
         await upstream.close()

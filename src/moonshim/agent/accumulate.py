@@ -11,10 +11,10 @@ from moonshim.engine.ids import CanonicalIds
 from moonshim.engine.values.conversation import Message, Part, Text, ToolCall, Usage
 from moonshim.engine.values.events import BlockClosed, Event, Failed, Finished
 
-__all__ = ["AnswerSoFar", "text_of"]
+__all__ = ["MessageAccumulator", "text_of"]
 
 
-class AnswerSoFar:
+class MessageAccumulator:
     """The events of one answer, put together."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from moonshim.agent.repetition import Repeating
 from moonshim.agent.tools import AgentTool
 from moonshim.engine.values.conversation import ToolCall, ToolResult
 
-__all__ = ["CallsUnderWay", "Limits"]
+__all__ = ["CallsUnderWay", "ToolLimits"]
 
 _STOPPED: Final = "Error: the user stopped this tool before it finished. What it had done by then is done."
 _NOT_RUN: Final = "Error: not run. The user stopped before it was this call's turn."
@@ -29,7 +29,7 @@ _REPEATED: Final = (
 )
 
 
-class Limits(Struct, frozen=True):
+class ToolLimits(Struct, frozen=True):
     """How many tools run at once, how long each may take, and how much of its result is told."""
 
     parallel: int = 8
@@ -44,7 +44,7 @@ class CallsUnderWay:
         self,
         calls: Sequence[ToolCall] = (),
         tools: Mapping[str, AgentTool] | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        limits: ToolLimits = ToolLimits(),  # noqa: B008 - a frozen value
         cut_off: frozenset[str] = frozenset(),
         repeating: Repeating | None = None,
     ) -> None:

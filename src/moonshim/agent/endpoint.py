@@ -9,21 +9,21 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from moonshim.config import Provider as Host
+from moonshim.config import ProviderConfig as Host
 from moonshim.config import Timeouts, endpoint_of, without_secrets
 from moonshim.config.endpoints import dialect_of
 from moonshim.engine.formats import TEXT_FORMATS, ToolFormat, detect_tool_format
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput
-from moonshim.http_client import Call
+from moonshim.http_client import UpstreamRequest
 from moonshim.http_client.headers import headers_for
 from moonshim.http_client.request import origin_of
 
-__all__ = ["Destination", "Dialect"]
+__all__ = ["DialectName", "Endpoint"]
 
-Dialect: TypeAlias = Literal["openai_chat", "anthropic"]
+DialectName: TypeAlias = Literal["openai_chat", "anthropic"]
 _SHORTEST_SECRET: Final = 4
 _KNOWN_TO_ALL: Final = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "http-referer", "user-agent", "x-title"}
@@ -53,13 +53,13 @@ _NO_NATIVE_TOOLS: Final[dict[str, Any]] = {
 """What a host wants of tools is of no concern where it is sent none."""
 
 
-class Destination(Struct, frozen=True, kw_only=True, dict=True):
+class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
     """One model at one host, as somebody described it. It prints as its address and model, without secrets."""
 
     base_url: str
     model: str
     api_key: str | None
-    dialect: Dialect | None
+    dialect: DialectName | None
     host: str | None
     tool_format: str | None
     headers: dict[str, str]
@@ -91,12 +91,12 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
     # -- what is spoken there --------------------------------------------------------
 
     @cached_property
-    def _row(self) -> Needs:
+    def _row(self) -> HostProfile:
         """The row of the host table, whatever the format."""
         return self._needs({})
 
     @cached_property
-    def needs(self) -> Needs:
+    def needs(self) -> HostProfile:
         """The row of the host table, with what follows from the format."""
         return self._needs(self._format_cells) if self._format_cells else self._row
 
@@ -109,8 +109,8 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         """
         return {"dialect": self.needs.dialect} | self._format_cells | self.cells
 
-    def _needs(self, cells: dict[str, Any]) -> Needs:
-        return needs_for(
+    def _needs(self, cells: dict[str, Any]) -> HostProfile:
+        return profile_for(
             model=self.model,
             host=self.host,
             base_url=self.base_url,
@@ -168,11 +168,11 @@ class Destination(Struct, frozen=True, kw_only=True, dict=True):
         """The address without a password and without what stands behind a question mark."""
         return without_secrets(self.base_url)
 
-    def call(self, body: dict[str, Any]) -> Call:
+    def call(self, body: dict[str, Any]) -> UpstreamRequest:
         """The request with this body."""
         accept = "text/event-stream" if body.get("stream") is True else "application/json"
         dialect, key = self.needs.dialect, self.api_key.strip() if self.api_key is not None else None
-        return Call(
+        return UpstreamRequest(
             url=endpoint_of(Host(name=self.name, api_base_url=self.base_url, dialect=dialect)),
             headers=headers_for(dialect, key, {}, self.headers, accept=accept),
             body=encode(body),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from moonshim.agent.history_lines import (
     Conversation,
     HistoryError,
-    Line,
+    HistoryLine,
     Switched,
     encode_line,
     encode_opening,
@@ -72,7 +72,7 @@ class History:
         return self._switched.tool_format
 
     def add(self, message: Message) -> None:
-        self._note(Line(message=message), lambda: self._messages.append(message))
+        self._note(HistoryLine(message=message), lambda: self._messages.append(message))
 
     def undo(self) -> int:
         """Take the last turn back, a person's words and all that came of them; how many messages that were."""
@@ -89,13 +89,13 @@ class History:
         return count
 
     def clear(self) -> None:
-        self._note(Line(clear=True), self._messages.clear)
+        self._note(HistoryLine(clear=True), self._messages.clear)
 
     def switched(self, model: str, provider: str = "", tool_format: str = "") -> None:
         """From here on this model answers, with this tool format if one was set. Nothing else changes."""
         switched = Switched(model, provider, tool_format)
         if switched != self._switched:
-            self._note(Line(switched=switched), lambda: self._set_switched(switched))
+            self._note(HistoryLine(switched=switched), lambda: self._set_switched(switched))
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:
@@ -117,12 +117,12 @@ class History:
         def act() -> None:
             del self._messages[-count:]
 
-        self._note(Line(undo=count), act)
+        self._note(HistoryLine(undo=count), act)
 
     def _set_switched(self, switched: Switched) -> None:
         self._switched = switched
 
-    def _note(self, line: Line, act: Callable[[], None]) -> None:
+    def _note(self, line: HistoryLine, act: Callable[[], None]) -> None:
         """Do it, and write down that it was done, if there is anywhere to write."""
         act()
 
@@ -249,8 +249,8 @@ class HistoryFile(History):
     ) -> None:
         self.close()
 
-    def _note(self, line: Line, act: Callable[[], None]) -> None:
-        data = encode_line(Line(line.message, line.undo, line.clear, line.switched, round(self._clock(), 3)))
+    def _note(self, line: HistoryLine, act: Callable[[], None]) -> None:
+        data = encode_line(HistoryLine(line.message, line.undo, line.clear, line.switched, round(self._clock(), 3)))
         if not self._close.alive:
             raise HistoryError(f"{self.path} is closed")
         act()

@@ -21,7 +21,16 @@ from moonshim.engine.values.conversation import Message
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput, MoonshimError
 
-__all__ = ["VERSION", "Conversation", "HistoryError", "Line", "Switched", "encode_line", "encode_opening", "read_lines"]
+__all__ = [
+    "VERSION",
+    "Conversation",
+    "HistoryError",
+    "HistoryLine",
+    "Switched",
+    "encode_line",
+    "encode_opening",
+    "read_lines",
+]
 
 VERSION: Final = 1
 _KIND: Final = "conversation"
@@ -43,7 +52,7 @@ class Switched(Struct, frozen=True, omit_defaults=True):
     """The tool format that was set for it; empty: detected from the model's name."""
 
 
-class Line(Struct, frozen=True, omit_defaults=True):
+class HistoryLine(Struct, frozen=True, omit_defaults=True):
     """One thing that happened: exactly one of the first four."""
 
     message: Message | None = None
@@ -69,7 +78,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """Whether the last of these lines has its line end."""
 
 
-_DECODER: Final = msgspec.json.Decoder(Line)
+_DECODER: Final = msgspec.json.Decoder(HistoryLine)
 
 
 def encode_opening(about: dict[str, Any]) -> bytes:
@@ -78,7 +87,7 @@ def encode_opening(about: dict[str, Any]) -> bytes:
     return _encoded(own | about | own)
 
 
-def encode_line(line: Line) -> bytes:
+def encode_line(line: HistoryLine) -> bytes:
     return _encoded(line)
 
 
@@ -156,12 +165,12 @@ class _Reader:
         return True
 
 
-def _decoded(data: bytes) -> Line | None:
+def _decoded(data: bytes) -> HistoryLine | None:
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         value = decode_object(data)
     try:
-        return None if value is None else msgspec.convert(value, Line)
+        return None if value is None else msgspec.convert(value, HistoryLine)
     except (msgspec.ValidationError, RecursionError):
         return None

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from moonshim.agent.accumulate import AnswerSoFar, text_of
-from moonshim.agent.calls import CallsUnderWay, Limits
+from moonshim.agent.accumulate import MessageAccumulator, text_of
+from moonshim.agent.calls import CallsUnderWay, ToolLimits
 from moonshim.agent.cancellation import Stopped, Stopping
 from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolEnded
 from moonshim.agent.execution import Allow, failed_result, run_loop
@@ -106,7 +106,7 @@ class Agent:
         self.history = History() if history is None else history
         self.allow = allow
         self._rounds_bound, self._repeats = rounds, repeats
-        self._limits = Limits(parallel=parallel, seconds=tool_timeout, characters=result_limit)
+        self._limits = ToolLimits(parallel=parallel, seconds=tool_timeout, characters=result_limit)
         self._turn: _Turn | None = None
         self._untold: list[Step] = []
         """What has to be told at the next opportunity."""
@@ -275,7 +275,7 @@ class Agent:
         turn.ended = RunEnded("rounds", detail=detail)
 
     async def _answer(self, turn: _Turn, provider: Answers) -> AsyncGenerator[Step, None]:
-        answer = turn.answer = AnswerSoFar()
+        answer = turn.answer = MessageAccumulator()
         try:
             stream = provider.stream_chat_with_tools(self._messages(), list(self.tools.values()))
         except MoonshimError as error:
@@ -362,7 +362,7 @@ class _Turn:
         """Gives None once nobody reads the steps any longer."""
         self.over = asyncio.Event()
         self.stopping = Stopping()
-        self.answer: AnswerSoFar | None = None
+        self.answer: MessageAccumulator | None = None
         """The one that is being told."""
         self.said: Message | None = None
         """The last one that is in the history."""

@@ -11,19 +11,19 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from moonshim.agent.connections import Connections
-from moonshim.agent.endpoint import Destination, Dialect
+from moonshim.agent.endpoint import DialectName, Endpoint
 from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
 from moonshim.agent.shorten import in_words
-from moonshim.agent.stream import AnswerStream, Asking, Exchanged
+from moonshim.agent.stream import AnswerStream, Exchanged, PreparedQuestion
 from moonshim.config import Timeouts
 from moonshim.engine.formats import ToolFormat
 from moonshim.engine.formats.prompting import as_text
 from moonshim.engine.hosts.learned import LearnedCells
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.plan import check_options
-from moonshim.engine.prepare import Asked, Prepared
+from moonshim.engine.prepare import ParsedRequest, Prepared
 from moonshim.engine.request.extra_body import check_extra_body
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer
 from moonshim.engine.values.conversation import (
     Message,
@@ -39,7 +39,7 @@ from moonshim.engine.values.copies import copied
 from moonshim.engine.values.events import Failed
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, Problem, UpstreamError
-from moonshim.http_client import Call, Upstream
+from moonshim.http_client import UpstreamClient, UpstreamRequest
 
 __all__ = ["AnswerFailed", "Provider"]
 
@@ -93,7 +93,7 @@ class Provider:
         *,
         model: str,
         api_key: str | None = None,
-        dialect: Dialect | None = None,
+        dialect: DialectName | None = None,
         host: str | None = None,
         tool_format: str | None = None,
         thinking: Thinking | str | bool | None = None,
@@ -103,7 +103,7 @@ class Provider:
         timeouts: Timeouts = Timeouts(),  # noqa: B008
         attempts: int = 3,
         name: str = "",
-        upstream: Upstream | None = None,
+        upstream: UpstreamClient | None = None,
         cells: Mapping[str, Any] = {},
         transformers: Sequence[Transformer] = (),
         extra_body: Mapping[str, Any] = {},
@@ -125,7 +125,7 @@ class Provider:
         given = locals()
         self._given = {key: given[key] for key in _ARGUMENTS if key != "upstream"}
         self._connections = Connections(upstream)
-        self._destination = Destination(
+        self._destination = Endpoint(
             base_url=base_url,
             model=model,
             api_key=api_key,
@@ -176,7 +176,7 @@ class Provider:
         return self._destination.needs.host
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> DialectName:
         """What the host is spoken to in."""
         return self._destination.needs.dialect
 
@@ -242,7 +242,7 @@ class Provider:
             # Python checks no hints: canonical values may hold anything, and dicts what is no JSON.
             raise InvalidInput(f"messages or tools cannot be sent: {in_words(error)}", field="messages") from error
 
-        def correct(problem: Problem) -> tuple[Prepared, Call] | None:
+        def correct(problem: Problem) -> tuple[Prepared, UpstreamRequest] | None:
             def changes(cells: dict[str, Any]) -> bool:
                 return self._prepare(history, declared, choice, cells).body != prepared.body
 
@@ -252,7 +252,7 @@ class Provider:
             return better, self._destination.call(better.body)
 
         return AnswerStream(
-            Asking(
+            PreparedQuestion(
                 upstream=self._connections.current,
                 prepared=prepared,
                 call=call,
@@ -312,7 +312,7 @@ class Provider:
             places=tuple(f"messages[{place}]" for place in range(len(messages))),
             put=put,
         )
-        return Asked(None, _CHAT, request, [], Sealer()).prepare(
+        return ParsedRequest(None, _CHAT, request, [], Signer()).prepare(
             upstream=destination.needs.dialect,
             host=destination.needs.host,
             options=self._options,
@@ -322,7 +322,7 @@ class Provider:
             reply_id="moonshim",
         )
 
-    def _note(self, needs: Needs, exchanged: Exchanged) -> None:
+    def _note(self, needs: HostProfile, exchanged: Exchanged) -> None:
         self.last = exchanged
         self._learned.answered(self._place, needs, exchanged.reasoning_field)
 

@@ -18,14 +18,14 @@ from moonshim.engine.hosts.errors.classify import ERROR_BYTES, read_problem, wit
 from moonshim.engine.ids import CanonicalIds
 from moonshim.engine.prepare import Prepared
 from moonshim.engine.response.pipeline import EventCollector
-from moonshim.engine.response.reply import Reading, form_of, read_reply
+from moonshim.engine.response.reply import ResponseStream, form_of, read_reply
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, Usage
 from moonshim.engine.values.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failed_by
 from moonshim.errors import Problem, UpstreamError, problem_of
-from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call, Upstream
-from moonshim.http_client.retry import pause_before, verdict_on
+from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, UpstreamClient, UpstreamRequest, UpstreamResponse
+from moonshim.http_client.retry import classify, pause_before
 
-__all__ = ["AnswerStream", "Asking", "Exchanged", "answered"]
+__all__ = ["AnswerStream", "Exchanged", "PreparedQuestion", "answered"]
 
 
 class Exchanged(Struct, frozen=True, kw_only=True):
@@ -49,12 +49,12 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     """The field in which a Chat host told its reasoning."""
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class PreparedQuestion(Struct, frozen=True, kw_only=True):
     """All that one question needs. It prints as its call does, which shows neither keys nor conversations."""
 
-    upstream: Callable[[], Upstream]
+    upstream: Callable[[], UpstreamClient]
     prepared: Prepared
-    call: Call
+    call: UpstreamRequest
     secrets: tuple[str, ...]
     """What the host is sent, and may repeat in an error."""
     known_ids: frozenset[str]
@@ -63,7 +63,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     longest_wait: float
     random: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
-    correct: Callable[[Problem], tuple[Prepared, Call] | None]
+    correct: Callable[[Problem], tuple[Prepared, UpstreamRequest] | None]
     """What to send instead of a request that the host refused for this reason; None: nothing better."""
     done: Callable[[Exchanged], None]
     """Told once, when the answer is over or nobody wants more of it."""
@@ -79,7 +79,7 @@ class AnswerStream:
     leaving an `async for`, and cancelling the task in it, do so too. Then its connection is closed.
     """
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: PreparedQuestion) -> None:
         # What runs must not know this object: else nobody but the garbage collector would find out that it was left.
         self._exchange = _Exchange(asking)
         self._events = self._exchange.told()
@@ -112,14 +112,14 @@ class AnswerStream:
 class _Exchange:
     """One question and its answer."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: PreparedQuestion) -> None:
         self.asking = asking
         self._assembler = Assembler()
         self._ids = CanonicalIds()
         for known in asking.known_ids:
             self._ids.keep(known)
         self._problem: Problem | None = None
-        self._reading: Reading | None = None
+        self._reading: ResponseStream | None = None
         self._ending: Finished | Failed | None = None
         self._attempts = 0
         self._corrected = False
@@ -179,7 +179,7 @@ class _Exchange:
         """Seconds until the host is asked again; None: it is not."""
         asking, problem = self.asking, self._problem
         assert problem is not None
-        if self._attempts >= asking.attempts or verdict_on(problem) != "again":
+        if self._attempts >= asking.attempts or classify(problem) != "again":
             return None
         return pause_before(problem, tries=self._attempts, longest=asking.longest_wait, random=asking.random)
 
@@ -213,7 +213,7 @@ class _Exchange:
         finally:
             answer.close()
 
-    async def _refused(self, answer: Answer) -> Problem:
+    async def _refused(self, answer: UpstreamResponse) -> Problem:
         try:
             body = await answer.read_all(ERROR_BYTES, cut=True)
         except UpstreamError:
@@ -223,7 +223,7 @@ class _Exchange:
 
     # -- one answer ------------------------------------------------------------------
 
-    async def _read(self, answer: Answer) -> AsyncGenerator[Event, None]:
+    async def _read(self, answer: UpstreamResponse) -> AsyncGenerator[Event, None]:
         collector, told = EventCollector(), 0
         comes = form_of(answer.headers.get("content-type"))
         plan = self.asking.prepared.plan
@@ -251,7 +251,7 @@ class _Exchange:
                     return
                 yield self._named(event)
 
-    async def _more(self, answer: Answer, reading: Reading) -> bytes:
+    async def _more(self, answer: UpstreamResponse, reading: ResponseStream) -> bytes:
         if not reading.complete:
             return await answer.read()
         try:
@@ -260,7 +260,7 @@ class _Exchange:
         except TimeoutError:
             return b""
 
-    async def _say_goodbye(self, answer: Answer, *, over: bool) -> None:
+    async def _say_goodbye(self, answer: UpstreamResponse, *, over: bool) -> None:
         """All is said: what is left is the end of the answer, behind which its connection can be used again."""
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
@@ -277,7 +277,7 @@ class _Exchange:
         names = self.asking.prepared.plan.names
         return replace(event, name=names.get(name, name), call_id=self._ids.new(event.call_id or ""))
 
-    def _ended(self, event: Finished | Failed, reading: Reading) -> Finished | Failed:
+    def _ended(self, event: Finished | Failed, reading: ResponseStream) -> Finished | Failed:
         if isinstance(event, Finished):
             return event
         secrets = self.asking.secrets

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from moonshim.agent.provider import Provider
 from moonshim.config import Config, Target
-from moonshim.config import Provider as Host
+from moonshim.config import ProviderConfig as Host
 from moonshim.config.environment import CLIENTS_OWN
 from moonshim.config.tables.prices import price_of
 from moonshim.errors import MoonshimError, Refused
 from moonshim.gateway.outbound.routing import Router
-from moonshim.http_client import Upstream
+from moonshim.http_client import UpstreamClient
 from moonshim.transformers import load_chain
 
 __all__ = ["Choices", "NoSuchModel"]
@@ -29,10 +29,10 @@ class NoSuchModel(MoonshimError):
 class Choices:
     """What can be chosen. Providers that are made share their connections."""
 
-    def __init__(self, config: Config, upstream: Upstream | None = None) -> None:
+    def __init__(self, config: Config, upstream: UpstreamClient | None = None) -> None:
         self.config = config
         self._router = Router(config)
-        self._upstream = upstream if upstream is not None else Upstream()
+        self._upstream = upstream if upstream is not None else UpstreamClient()
 
     @property
     def hosts(self) -> tuple[Host, ...]:

@@ -16,7 +16,7 @@ from moonshim.agent.history import HistoryError, HistoryFile, read_history, read
 from moonshim.chat.render.sanitize import one_line
 from moonshim.engine.values.conversation import Message, Text, ToolCall
 
-__all__ = ["Kept", "Shelf", "counted", "data_folder", "first_words"]
+__all__ = ["ConversationFolder", "SavedConversation", "counted", "data_folder", "first_words"]
 
 LAST: Final = "last"
 _SUFFIX: Final = ".jsonl"
@@ -38,7 +38,7 @@ def data_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Pat
     return home / ".local" / "share" / "moonshim"
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class SavedConversation(Struct, frozen=True, kw_only=True):
     """A conversation in the folder."""
 
     id: str
@@ -49,7 +49,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     model: str = ""
 
 
-class Shelf:
+class ConversationFolder:
     """The conversations of one user. Each has a file of its own, which only that user can read.
 
     `here` is the folder that is worked in; None: any. `oneshot`: new conversations are for one answer (`-p`).
@@ -95,16 +95,16 @@ class Shelf:
     def open(self, name: str) -> HistoryFile:
         return HistoryFile.open(self.find(name))
 
-    def newest(self, most: int = 15) -> list[Kept]:
+    def newest(self, most: int = 15) -> list[SavedConversation]:
         """The conversations that were gone on with last; files that cannot be read are left out."""
-        kept: list[Kept] = []
+        kept: list[SavedConversation] = []
         for path in self._files()[:most]:
             try:
                 found = read_history(path)
             except HistoryError:
                 continue
             kept.append(
-                Kept(
+                SavedConversation(
                     id=path.stem,
                     modified=path.stat().st_mtime,
                     count=len(found.messages),

@@ -12,7 +12,7 @@ from moonshim.agent.events import NotKept, RoundBegan, RunEnded, Step, ToolEnded
 from moonshim.chat.render.sanitize import clean
 from moonshim.chat.render.screen import text_of_result
 from moonshim.chat.session import Session
-from moonshim.chat.usage import Ledger
+from moonshim.chat.usage import UsageTotals
 from moonshim.engine.values.conversation import Message, Reasoning, Text
 from moonshim.engine.values.events import Repaired
 from moonshim.engine.wire.json_codec import encode
@@ -93,7 +93,7 @@ def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, An
     return made | _who(session)
 
 
-def _usage(ledger: Ledger) -> dict[str, int]:
+def _usage(ledger: UsageTotals) -> dict[str, int]:
     return {
         "input_tokens": ledger.input,
         "output_tokens": ledger.output,

@@ -14,16 +14,16 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moonshim.agent.execution import ALLOWED, Allowed
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.tools import AgentTool, ToolFailed
 from moonshim.chat.render.sanitize import clean_line
 from moonshim.engine.values.conversation import ToolCall
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["Answer", "Ask", "Grant", "Permission", "grant_for"]
+__all__ = ["Ask", "Grant", "Permission", "PermissionAnswer", "grant_for"]
 
-Answer: TypeAlias = Literal["once", "always", "no", "stop"]
-Ask: TypeAlias = Callable[[ToolCall, "Grant"], Awaitable[Answer]]
+PermissionAnswer: TypeAlias = Literal["once", "always", "no", "stop"]
+Ask: TypeAlias = Callable[[ToolCall, "Grant"], Awaitable[PermissionAnswer]]
 
 _COMMAND: Final = "bash"
 _PLAIN: Final = re.compile(r"[\w./@:+,=%-]+(?: +[\w./@:+,=%-]+)*")
@@ -93,7 +93,7 @@ def grant_for(call: ToolCall, folder: Path) -> Grant:
     path = arguments.get("path")
     if not isinstance(path, str):  # no call that a tool accepts
         return Grant(f"{call.name}\0={call.arguments}", "exactly this call")
-    place = Folder(folder, outside=True)
+    place = WorkingFolder(folder, outside=True)
     try:
         # The tools read a path the same way: `~` is somebody's home, and links are followed.
         found = place.find(path)

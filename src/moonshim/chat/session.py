@@ -18,14 +18,14 @@ from moonshim.agent.loop import Agent
 from moonshim.agent.provider import Provider
 from moonshim.agent.tools import AgentTool
 from moonshim.chat.choices import Choices
-from moonshim.chat.conversations import Shelf
+from moonshim.chat.conversations import ConversationFolder
 from moonshim.chat.permissions import Permission
-from moonshim.chat.usage import Ledger
+from moonshim.chat.usage import UsageTotals
 from moonshim.config import Target
 from moonshim.engine.formats import TOOL_FORMATS
 from moonshim.engine.values.events import Failed, Finished, Repaired
 
-__all__ = ["Session", "Setting"]
+__all__ = ["ChatSettings", "Session"]
 
 SYSTEM: Final = """\
 You are an assistant in a terminal, with tools. You work in the folder {folder}.
@@ -34,7 +34,7 @@ Use the tools to look before you answer; say in a sentence what you do and what 
 _NO_SUCH_MODEL: Final = re.compile(r"(?i)not exist|not found|no such|unknown|not a valid")
 
 
-class Setting(Struct, frozen=True, kw_only=True):
+class ChatSettings(Struct, frozen=True, kw_only=True):
     """What somebody chose beside the model; it stays when the model changes."""
 
     thinking: str | None = None
@@ -53,14 +53,14 @@ class Session:
         choices: Choices,
         target: Target,
         *,
-        shelf: Shelf,
+        shelf: ConversationFolder,
         history: HistoryFile,
         tools: Sequence[AgentTool],
         permission: Permission,
-        setting: Setting = Setting(),  # noqa: B008 - a frozen value
+        setting: ChatSettings = ChatSettings(),  # noqa: B008 - a frozen value
     ) -> None:
         self.choices, self.shelf, self.permission, self.setting = choices, shelf, permission, setting
-        self.ledger = Ledger()
+        self.ledger = UsageTotals()
         self.folded = False
         self.hidden: list[str] = []
         """The reasoning of the last turn that was folded."""

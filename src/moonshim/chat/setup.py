@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from moonshim.agent.history import HistoryError, HistoryFile
 from moonshim.chat.choices import Choices, NoSuchModel
-from moonshim.chat.conversations import Shelf, data_folder
+from moonshim.chat.conversations import ConversationFolder, data_folder
 from moonshim.chat.permissions import Ask, Permission
-from moonshim.chat.session import Session, Setting
+from moonshim.chat.session import ChatSettings, Session
 from moonshim.config import (
     LOOKED_FOR,
     Config,
     ConfigError,
-    Provider,
+    ProviderConfig,
     Secret,
     Target,
     config_from_environment,
@@ -34,7 +34,7 @@ from moonshim.config.files.find import user_folders
 from moonshim.engine.hosts.profile import UpstreamDialect
 from moonshim.errors import MoonshimError
 
-__all__ = ["CannotChat", "Wish", "configured", "open_session"]
+__all__ = ["ChatOptions", "ChatSetupError", "configured", "open_session"]
 
 
 _SECRET_NAME: Final = re.compile(
@@ -44,13 +44,13 @@ _SECRET_NAME: Final = re.compile(
 _SHORTEST_SECRET: Final = 8
 
 
-class CannotChat(MoonshimError):
+class ChatSetupError(MoonshimError):
     """There is nothing to chat with, or it cannot be had; the text says what to do."""
 
     code = "cannot_chat"
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class ChatOptions(Struct, frozen=True, kw_only=True):
     """What somebody asks for."""
 
     model: str | None = None
@@ -66,18 +66,18 @@ class Wish(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
     """Variables that commands get although they are named like a secret."""
-    setting: Setting = Setting()
+    setting: ChatSettings = ChatSettings()
     paced: bool = True
     """Whether the simulator takes its time, for somebody who looks on."""
 
 
 @asynccontextmanager
-async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None = None) -> AsyncIterator[Session]:
+async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask | None = None) -> AsyncIterator[Session]:
     """The chat. Raises `MoonshimError` with words for a person."""
     from moonshim.agent.toolbox import toolbox
 
     if not wish.folder.is_dir():
-        raise CannotChat(f"--folder {wish.folder}: there is no such folder")
+        raise ChatSetupError(f"--folder {wish.folder}: there is no such folder")
     async with AsyncExitStack() as stack:
         if wish.demo:
             from moonshim.chat.demo import demo_host
@@ -87,11 +87,11 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             config = configured(wish, environ)
         choices = Choices(config)
         stack.push_async_callback(choices.close)
-        shelf = Shelf(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
+        shelf = ConversationFolder(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
         tools = toolbox(wish.folder, outside=wish.outside, hidden=_key_variables(config, wish, environ))
         unknown = [name for name in wish.allow if name not in {tool.name for tool in tools}]
         if unknown:
-            raise CannotChat(
+            raise ChatSetupError(
                 f"--allow {unknown[0]}: there is no such tool; there are {', '.join(t.name for t in tools)}"
             )
         notes: list[str] = []
@@ -101,7 +101,7 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             if wish.resume is not None:
                 raise
             # A home that cannot be written to, as in many containers, is no reason not to answer.
-            shelf = Shelf(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
+            shelf = ConversationFolder(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
             history = shelf.begin()
             notes.append(f"nothing of this conversation is kept: {error} (XDG_DATA_HOME says where)")
         stack.callback(history.close)
@@ -122,14 +122,14 @@ async def open_session(wish: Wish, environ: Mapping[str, str], ask: Ask | None =
             await session.close()
 
 
-def _same_host(wish: Wish) -> str:
+def _same_host(wish: ChatOptions) -> str:
     """The options that lead to the same host another time."""
     given = {"--config": wish.config, "--base-url": wish.base_url, "--key-env": wish.key_env}
     words = [word for option, value in given.items() if value for word in (option, quote(value))]
     return "".join(f" {word}" for word in (["--demo"] if wish.demo else words))
 
 
-def _key_variables(config: Config, wish: Wish, environ: Mapping[str, str]) -> set[str]:
+def _key_variables(config: Config, wish: ChatOptions, environ: Mapping[str, str]) -> set[str]:
     """Variables that commands do not get: keys of providers, and whatever is named like a secret."""
     providers = config.providers
     places = {source.place for provider in providers for source in provider.key_sources}
@@ -144,7 +144,7 @@ def _key_variables(config: Config, wish: Wish, environ: Mapping[str, str]) -> se
     return {*LOOKED_FOR, *places, *used, *named, wish.key_env or ""} - {""}
 
 
-def _target(choices: Choices, wish: Wish, history: HistoryFile) -> Target:
+def _target(choices: Choices, wish: ChatOptions, history: HistoryFile) -> Target:
     """Who answers: as it was asked for, as it was in the conversation, else whoever comes first."""
     if wish.model is not None:
         near = wish.provider or (choices.hosts[0].name if len(choices.hosts) == 1 else "")
@@ -159,7 +159,7 @@ def _target(choices: Choices, wish: Wish, history: HistoryFile) -> Target:
     return choices.first()
 
 
-def configured(wish: Wish, environ: Mapping[str, str]) -> Config:
+def configured(wish: ChatOptions, environ: Mapping[str, str]) -> Config:
     """The same configuration that the gateway would have, or an address that was named."""
     if wish.base_url is not None:
         return _from_address(wish.base_url, wish, environ)
@@ -168,10 +168,10 @@ def configured(wish: Wish, environ: Mapping[str, str]) -> Config:
         config = config_from_environment(environ) if found is None else load_found(found, environ)
     except ConfigError as error:
         lines = "\n".join(f"  {problem}" for problem in error.problems)
-        raise CannotChat(f"the configuration cannot be used:\n{lines}") from None
+        raise ChatSetupError(f"the configuration cannot be used:\n{lines}") from None
     if config is None:
         folders = "".join(f", {folder}/moonshim.toml or .json" for folder in user_folders(environ))
-        raise CannotChat(
+        raise ChatSetupError(
             "nothing is configured. Looked for:\n"
             f"  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml or .json{folders}\n"
             f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
@@ -181,19 +181,19 @@ def configured(wish: Wish, environ: Mapping[str, str]) -> Config:
     return config
 
 
-def _from_address(address: str, wish: Wish, environ: Mapping[str, str]) -> Config:
+def _from_address(address: str, wish: ChatOptions, environ: Mapping[str, str]) -> Config:
     if wish.model is None:
-        raise CannotChat("--base-url needs a --model: nobody knows which ones that host has")
+        raise ChatSetupError("--base-url needs a --model: nobody knows which ones that host has")
     try:
         name = urlsplit(address.strip()).hostname or ""
     except ValueError:
         name = ""
     if not name:
-        raise CannotChat("--base-url: this is no address; one is http://127.0.0.1:8000/v1")
+        raise ChatSetupError("--base-url: this is no address; one is http://127.0.0.1:8000/v1")
     key = environ.get(wish.key_env or "", "").strip()
     if wish.key_env and not key:
-        raise CannotChat(f"--key-env {wish.key_env}: there is no such variable in the environment, or it is empty")
-    host = Provider(
+        raise ChatSetupError(f"--key-env {wish.key_env}: there is no such variable in the environment, or it is empty")
+    host = ProviderConfig(
         name=name,
         api_base_url=address.strip(),
         keys=(Secret(key),) if key else (),

@@ -9,7 +9,7 @@ from moonshim.config import Price
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import Repaired
 
-__all__ = ["Ledger", "cost_of", "money"]
+__all__ = ["UsageTotals", "cost_of", "money"]
 
 _MILLION = 1_000_000
 
@@ -34,7 +34,7 @@ def money(amount: float, currency: str = "$") -> str:
     return f"{currency}{amount:.2f}" if amount >= 1 or not amount else f"{currency}{amount:.4f}"
 
 
-class Ledger:
+class UsageTotals:
     """Counts since it was made. Of what no host told, nothing is said."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from moonshim.cli import console, numbers
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
-    from moonshim.chat.setup import Wish
+    from moonshim.chat.setup import ChatOptions
 
 __all__ = ["main", "parser"]
 
@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
         return console.BAD_USAGE
 
 
-async def _chat(wish: Wish) -> int:
+async def _chat(wish: ChatOptions) -> int:
     from moonshim.chat.terminal.app import chat
 
     task = asyncio.current_task()
@@ -101,7 +101,7 @@ async def _chat(wish: Wish) -> int:
         raise
 
 
-async def _answer(wish: Wish, prompt: str, output: Any) -> int:
+async def _answer(wish: ChatOptions, prompt: str, output: Any) -> int:
     from moonshim.chat.oneshot import answer_once
     from moonshim.chat.setup import open_session
 
@@ -159,11 +159,11 @@ def _standard_input(command: console.Parser) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _wish(given: Any, *, paced: bool) -> Wish:
-    from moonshim.chat.session import Setting
-    from moonshim.chat.setup import Wish
+def _wish(given: Any, *, paced: bool) -> ChatOptions:
+    from moonshim.chat.session import ChatSettings
+    from moonshim.chat.setup import ChatOptions
 
-    return Wish(
+    return ChatOptions(
         model=given.model,
         provider=given.provider,
         base_url=given.base_url,
@@ -176,7 +176,7 @@ def _wish(given: Any, *, paced: bool) -> Wish:
         yolo=given.yolo,
         allow=tuple(given.allow),
         pass_env=tuple(given.pass_env),
-        setting=Setting(
+        setting=ChatSettings(
             thinking=given.thinking,
             tool_format=given.tool_format,
             system=given.system,

@@ -18,7 +18,7 @@ from moonshim.config import (
     ConfigError,
     FoundConfig,
     GatewayKey,
-    Provider,
+    ProviderConfig,
     TransformerUse,
     config_from_environment,
     endpoint_of,
@@ -29,9 +29,9 @@ from moonshim.config import (
     without_secrets,
 )
 from moonshim.config.trust import NotTrusted, TrustRecordError, take_snapshot
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.gateway.process.settings import HOST, PORT, ServeSettings, startup_problems
-from moonshim.http_server.sockets import CannotListen
+from moonshim.http_server.sockets import BindError
 
 __all__ = ["main"]
 
@@ -122,7 +122,7 @@ def _startup_problems(config: Config, found: FoundConfig | None) -> list[str]:
     given = {} if found is None else {"config": str(found.path), "needs_trust": found.needs_trust}
     try:
         return startup_problems(config, ServeSettings.of(config, **given))
-    except CannotListen as error:
+    except BindError as error:
         return [str(error)]
 
 
@@ -161,9 +161,9 @@ def _report(config: Config, paint: console.Paint) -> Iterator[str]:
             yield "  " + paint.yellow("! ") + console.safe(warning)
 
 
-def _of_provider(provider: Provider) -> list[tuple[str, str]]:
+def _of_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
     model = provider.models[0] if provider.models else ""
-    row = needs_for(model=model, host=provider.host, base_url=provider.api_base_url, upstream=provider.dialect)
+    row = profile_for(model=model, host=provider.host, base_url=provider.api_base_url, upstream=provider.dialect)
     found = "named" if provider.host else "from its address"
     if row.host == "generic" and row.generation != "other" and not provider.host:
         found += '; if you know what runs there, name it: host = "vllm", …'
@@ -192,7 +192,7 @@ def _of_provider(provider: Provider) -> list[tuple[str, str]]:
     return rows
 
 
-def _key_of(provider: Provider, paint: console.Paint) -> str:
+def _key_of(provider: ProviderConfig, paint: console.Paint) -> str:
     """Where its keys are from; what they are is nobody's business."""
     if not provider.key_sources:
         return "the client's own" if provider.passes_client_key else "none"

@@ -14,7 +14,7 @@ from moonshim.gateway.process.service import GatewayService, open_service
 from moonshim.gateway.process.settings import ServeSettings
 from moonshim.simulator import demo
 from moonshim.simulator.http.log import tell_seen
-from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.http.seen import RecordedRequest
 from moonshim.simulator.server import Simulator
 
 __all__ = ["DemoService", "demo_config", "open_demo"]
@@ -50,7 +50,7 @@ class DemoService:
             await self._box.__aexit__(None, None, None)
 
 
-def _tell_refused(seen: Seen) -> None:
+def _tell_refused(seen: RecordedRequest) -> None:
     """The gateway has its own line for each request; what the simulator refused, the gateway did not make right."""
     if seen.problem is not None:
         tell_seen(seen)

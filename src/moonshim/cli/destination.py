@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CannotWrite", "Folder", "StandardOutput", "UnusableFolder"]
+__all__ = ["CannotWrite", "OutputFolder", "StandardOutput", "UnusableFolder"]
 
 Write = Callable[[bytes], None]
 
@@ -61,7 +61,7 @@ class StandardOutput:
         self._last = data[-1:]
 
 
-class Folder:
+class OutputFolder:
     """Each recording goes to a file of its own, under its base name; names that meet are numbered."""
 
     def __init__(self, folder: str, files: Sequence[str], others: Iterable[str] = ()) -> None:

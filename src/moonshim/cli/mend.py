@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from moonshim.cli import console
-from moonshim.cli.destination import CannotWrite, Folder, StandardOutput, UnusableFolder
+from moonshim.cli.destination import CannotWrite, OutputFolder, StandardOutput, UnusableFolder
 from moonshim.cli.mend_options import explain_options, parse_settings
 from moonshim.cli.mend_report import Outcome, render_json, render_table
 from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
-from moonshim.cli.request_file import Asked, BadRequestFile, asked_in, read_request, read_tools
+from moonshim.cli.request_file import BadRequestFile, RequestFacts, asked_in, read_request, read_tools
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.plan import Plan
 from moonshim.engine.response.body import mend_response
@@ -55,24 +55,24 @@ class CannotRead(Exception):
     """The input cannot be opened, or not be read to its end."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class MendSettings(msgspec.Struct, frozen=True):
     """How to mend, as far as it was said."""
 
-    asked: Asked
+    asked: RequestFacts
     options: KimiOptions | None
     """None: those that fit the model."""
     model: str | None = None
     """Only when somebody named it on the command line."""
 
-    def told_by(self, header: StreamHeader | None) -> Settings:
+    def told_by(self, header: StreamHeader | None) -> MendSettings:
         """The same; what nobody said on the command line is as the header of a log says."""
-        if header is None or self.asked != Asked():
+        if header is None or self.asked != RequestFacts():
             return self
         return msgspec.structs.replace(self, asked=asked_in(header.request or {}, header.model))
 
     def plan_in(self, header: StreamHeader) -> Plan | None:
         """How the answer in a log is mended again; None where the log, or the command line, says something else."""
-        if header.request is None or not header.request_whole or self.asked != Asked():
+        if header.request is None or not header.request_whole or self.asked != RequestFacts():
             return None
         return plan_of(header, model=self.model, options=self.options)
 
@@ -117,7 +117,7 @@ def main(argv: Sequence[str]) -> int:
     return _mend_all(files, settings, destination, in_json=given.report == "json")
 
 
-def _mend_all(files: list[str], settings: Settings, to: Folder | StandardOutput, *, in_json: bool) -> int:
+def _mend_all(files: list[str], settings: MendSettings, to: OutputFolder | StandardOutput, *, in_json: bool) -> int:
     outcomes: list[Outcome] = []
     paint, width = console.Paint(sys.stderr), console.width_of(sys.stderr)
     if settings.model is not None and settings.options is None and not is_kimi_model(settings.model) and not in_json:
@@ -135,7 +135,7 @@ def _mend_all(files: list[str], settings: Settings, to: Folder | StandardOutput,
     return ENDED_IN_ERROR if any(isinstance(outcome.ending, Failed) for outcome in outcomes) else console.DONE
 
 
-def _mend_one(file: str, place: int, settings: Settings, to: Folder | StandardOutput) -> Outcome:
+def _mend_one(file: str, place: int, settings: MendSettings, to: OutputFolder | StandardOutput) -> Outcome:
     """One recording, whatever is wrong with it: the others must not suffer."""
     try:
         if to.is_input(file):
@@ -265,19 +265,19 @@ def _pieces(file: str) -> Iterator[bytes]:
         raise CannotRead(getattr(error, "strerror", None) or str(error)) from None
 
 
-def _settings(given: Any) -> Settings:
-    asked = Asked()
+def _settings(given: Any) -> MendSettings:
+    asked = RequestFacts()
     if given.tools is not None:
         asked = read_tools(given.tools)
     elif given.request is not None:
         asked = read_request(given.request)
-    return Settings(asked, parse_settings(given.set) if given.set else None, given.model or None)
+    return MendSettings(asked, parse_settings(given.set) if given.set else None, given.model or None)
 
 
-def _destination(given: Any, files: list[str]) -> Folder | StandardOutput:
+def _destination(given: Any, files: list[str]) -> OutputFolder | StandardOutput:
     if given.output is None:
         return StandardOutput()
-    return Folder(given.output, files, [path for path in (given.tools, given.request) if path is not None])
+    return OutputFolder(given.output, files, [path for path in (given.tools, given.request) if path is not None])
 
 
 def _parser() -> console.Parser:

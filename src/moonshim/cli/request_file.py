@@ -11,7 +11,7 @@ from moonshim.engine.formats import parse_tools
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidInput
 
-__all__ = ["LIMIT", "Asked", "BadRequestFile", "asked_in", "decoded", "read_request", "read_tools"]
+__all__ = ["LIMIT", "BadRequestFile", "RequestFacts", "asked_in", "decoded", "read_request", "read_tools"]
 
 LIMIT: Final = 64 * 1024 * 1024
 
@@ -20,7 +20,7 @@ class BadRequestFile(Exception):
     """The file cannot be used; the message names it, with the option that named it, and says why."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestFacts(msgspec.Struct, frozen=True):
     """What the host was asked. Nothing of it is known unless somebody tells."""
 
     tools: list[Any] | None = None
@@ -30,18 +30,18 @@ class Asked(msgspec.Struct, frozen=True):
     model: str | None = None
 
 
-def read_tools(path: str) -> Asked:
+def read_tools(path: str) -> RequestFacts:
     """From a list of OpenAI tool definitions, or from a request body with `tools`."""
     where = f"--tools {path}"
     value = _read(path, where)
     if isinstance(value, list):
-        return Asked(tools=_checked(value, where))
+        return RequestFacts(tools=_checked(value, where))
     if isinstance(value, dict) and "tools" in value:
         return _from_request(value, where)
     raise BadRequestFile(f"{where}: holds neither a list of tool definitions nor a request with `tools`")
 
 
-def read_request(path: str) -> Asked:
+def read_request(path: str) -> RequestFacts:
     """From a request body. One without `tools` declares that there are none."""
     where = f"--request {path}"
     value = _read(path, where)
@@ -50,21 +50,21 @@ def read_request(path: str) -> Asked:
     return _from_request(value, where)
 
 
-def asked_in(body: dict[str, Any], model: str | None) -> Asked:
+def asked_in(body: dict[str, Any], model: str | None) -> RequestFacts:
     """From the request in the header of a log. What cannot be used is as if nobody had told."""
     try:
         asked = _from_request(body, "")
     except BadRequestFile:
-        asked = Asked()
+        asked = RequestFacts()
     tools = asked.tools if "messages" in body or "tools" in body else None
     return msgspec.structs.replace(asked, tools=tools, model=model or asked.model)
 
 
-def _from_request(body: dict[str, Any], where: str) -> Asked:
+def _from_request(body: dict[str, Any], where: str) -> RequestFacts:
     history, model = body.get("messages"), body.get("model")
     if history is not None and not isinstance(history, list):
         raise BadRequestFile(f"{where}: `messages` is not a list")
-    return Asked(
+    return RequestFacts(
         _checked(body.get("tools") or [], where),
         body.get("tool_choice"),
         history,

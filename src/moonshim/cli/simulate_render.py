@@ -12,12 +12,12 @@ from moonshim.cli import console
 from moonshim.cli.explain import guess_dialect
 from moonshim.cli.request_file import LIMIT, decoded
 from moonshim.engine.wire.json_codec import decode_object
-from moonshim.simulator.host.behaviours import NATURES, Nature
+from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
 from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
 from moonshim.simulator.render.history_ids import Numbered, numbered
-from moonshim.simulator.request import Json, Question, Wire
+from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.rules import check
 
 __all__ = ["main"]
@@ -60,7 +60,7 @@ class _NoPrompt(Exception):
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim simulate render`; its exit code."""
     given = _parser().parse_args(list(argv))
-    nature = NATURES[given.as_]
+    nature = BEHAVIOURS[given.as_]
     try:
         body = _body(given.request)
         if given.model:
@@ -116,7 +116,7 @@ def _wire(body: Json, asked: str | None) -> Wire:
     return "anthropic" if dialect == "anthropic" else "openai_chat"
 
 
-def _question(body: Json, wire: Wire, nature: Nature) -> Question:
+def _question(body: Json, wire: Wire, nature: HostBehaviour) -> SimRequest:
     asked = body.get("model")
     if not isinstance(asked, str) or not asked:
         raise _NoPrompt("the request names no model: --model NAME does")
@@ -130,7 +130,7 @@ def _question(body: Json, wire: Wire, nature: Nature) -> Question:
 # -- what is told beside the prompt ------------------------------------------------------------------------------
 
 
-def _tell_refusal(question: Question, nature: Nature) -> bool:
+def _tell_refusal(question: SimRequest, nature: HostBehaviour) -> bool:
     host = nature.contract(question.wire)
     objection = check(question.body, wire=question.wire, generation=question.generation, host=host)
     if objection is None:
@@ -139,7 +139,7 @@ def _tell_refusal(question: Question, nature: Nature) -> bool:
     return True
 
 
-def _tell_ids(question: Question, ids: list[Numbered], *, renamed: bool) -> bool:
+def _tell_ids(question: SimRequest, ids: list[Numbered], *, renamed: bool) -> bool:
     """A line for each id that the model would not have written. What results repeat is told once, with the call."""
     wrong: dict[str | int, Numbered] = {}
     for one in ids:
@@ -156,7 +156,7 @@ def _tell_ids(question: Question, ids: list[Numbered], *, renamed: bool) -> bool
     return bool(wrong) and not renamed
 
 
-def _line(one: Numbered, question: Question, *, renamed: bool) -> str:
+def _line(one: Numbered, question: SimRequest, *, renamed: bool) -> str:
     place, sent = f"messages[{_place(one.place, question)}]", console.safe(one.sent) or "an empty id"
     if not one.right:
         return f"{place}: the model sees a result of {sent}, which is no call before it"
@@ -165,7 +165,7 @@ def _line(one: Numbered, question: Question, *, renamed: bool) -> str:
     return f"{place}: the model sees {sent} where it would write {console.safe(one.right)}"
 
 
-def _place(turn: int, question: Question) -> int:
+def _place(turn: int, question: SimRequest) -> int:
     """Which message of the request a turn is: those of Messages may follow a turn for its `system`."""
     messages = question.body.get("messages")
     entries = [at for at, entry in enumerate(messages if isinstance(messages, list) else []) if isinstance(entry, dict)]
@@ -214,10 +214,10 @@ def _parser() -> console.Parser:
     add: Any = parser.add_argument
     add("request", metavar="REQUEST.json", nargs="?", default="-", help="the body of a request; - is standard input")
     add("--model", metavar="NAME", help="whose prompt it is; as the request says otherwise")
-    add("--as", dest="as_", metavar="NATURE", choices=tuple(NATURES), default="selfhost", help=_natures())
+    add("--as", dest="as_", metavar="NATURE", choices=tuple(BEHAVIOURS), default="selfhost", help=_natures())
     add("--wire", choices=tuple(_WIRES), help="the request's dialect; guessed from its fields otherwise")
     return parser
 
 
 def _natures() -> str:
-    return f"the host's manners: {', '.join(NATURES)} (selfhost)"
+    return f"the host's manners: {', '.join(BEHAVIOURS)} (selfhost)"

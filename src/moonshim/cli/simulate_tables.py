@@ -89,9 +89,9 @@ def _models() -> list[Row]:
 
 
 def _natures() -> list[Row]:
-    from moonshim.simulator.host.behaviours import NATURES
+    from moonshim.simulator.host.behaviours import BEHAVIOURS
 
-    return [{"name": nature.name, "about": nature.about} for nature in NATURES.values()]
+    return [{"name": nature.name, "about": nature.about} for nature in BEHAVIOURS.values()]
 
 
 def _assumptions() -> list[Row]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from moonshim.config.model import Provider
+from moonshim.config.model import ProviderConfig
 from moonshim.engine.hosts.detect import host_of
 
 __all__ = ["dialect_of", "endpoint_of", "is_loopback", "without_secrets"]
@@ -26,7 +26,7 @@ _MESSAGES: Final = re.compile(r"(?:^|/)anthropic(?:/|$)|/messages/?$")
 _LOOPBACK: Final = re.compile(r"localhost|.+\.localhost|127(?:\.\d{1,3}){3}|::1")
 
 
-def endpoint_of(provider: Provider) -> str:
+def endpoint_of(provider: ProviderConfig) -> str:
     """Where the requests for this provider go.
 
     >>> endpoint_of(Provider(name="or", api_base_url="https://openrouter.ai/api"))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from moonshim.config.endpoints import dialect_of
-from moonshim.config.model import Config, KeySource, Provider, Secret
+from moonshim.config.model import Config, KeySource, ProviderConfig, Secret
 from moonshim.config.problems import ConfigError
 from moonshim.config.tables.aliases import leads_somewhere
 from moonshim.config.tables.provider_keys import key_fault
@@ -166,7 +166,7 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
 
 
 def _spellings(
-    found: Sequence[tuple[KnownHost, Provider]], themselves: Sequence[KnownHost]
+    found: Sequence[tuple[KnownHost, ProviderConfig]], themselves: Sequence[KnownHost]
 ) -> dict[str, tuple[str, ...]]:
     """Moonshot's names of models, for hosts that spell them otherwise; unless a provider has a model of that name."""
     listed = {model for _, provider in found for model in provider.models}
@@ -177,7 +177,7 @@ def _spellings(
     }
 
 
-def _defaults(providers: Sequence[Provider], targets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _defaults(providers: Sequence[ProviderConfig], targets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """What the agents' own models stand for, and any other name of a Kimi where no provider lists its models."""
     patterns = CLIENTS_OWN if any(provider.models for provider in providers) else (*CLIENTS_OWN, _ANY_KIMI)
     return dict.fromkeys(patterns, targets) if targets else {}
@@ -197,14 +197,14 @@ def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
     return config
 
 
-def _provider(host: KnownHost, environ: Mapping[str, str]) -> Provider:
+def _provider(host: KnownHost, environ: Mapping[str, str]) -> ProviderConfig:
     address = environ.get(host.address_variable, "").strip() or host.api_base_url
     if wrong := address_fault(address):
         raise ConfigError([f"environment: {host.address_variable}: {wrong}"])
     key = environ[host.variable].strip()
     if wrong := key_fault(key):
         raise ConfigError([f"environment: {host.variable}: this cannot be a key: {wrong}"])
-    provider = Provider(
+    provider = ProviderConfig(
         name=host.name,
         api_base_url=address,
         keys=(Secret(key),),
@@ -221,7 +221,7 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> Provider:
     return msgspec.structs.replace(provider, models=host.models, host=None if known else row)
 
 
-def _is_itself(host: KnownHost, provider: Provider) -> bool:
+def _is_itself(host: KnownHost, provider: ProviderConfig) -> bool:
     """Whether an address of one's own still leads to the same host, which has the same models."""
     found = host_of(provider.api_base_url).removesuffix("-anthropic")
     return found in (host_of(host.api_base_url), _UNKNOWN)

@@ -11,7 +11,7 @@ import msgspec
 from moonshim.config.environment import LOOKED_FOR, config_from_environment, with_overrides
 from moonshim.config.files.router_file import FromRouter, is_router_file, read_router_keys, router_keys
 from moonshim.config.files.source_file import read_text, read_values
-from moonshim.config.model import Config, GatewayKey, Limits, Provider, Retries, Timeouts
+from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
 from moonshim.config.tables.aliases import check_aliases, read_aliases
 from moonshim.config.tables.gateway_keys import read_gateway_keys
@@ -176,8 +176,8 @@ class _Reading:
             self._problems.add((), _NO_PROVIDER)
         return found or Config()
 
-    def _providers(self, tables: list[Table], defaults: Defaults) -> tuple[Provider, ...]:
-        providers: dict[str, Provider] = {}
+    def _providers(self, tables: list[Table], defaults: Defaults) -> tuple[ProviderConfig, ...]:
+        providers: dict[str, ProviderConfig] = {}
         for table in tables:
             provider = read_provider(table, defaults)
             if provider is None:
@@ -189,7 +189,7 @@ class _Reading:
         return tuple(providers.values())
 
 
-def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider] | None:
+def _as_named(tables: list[Table], right: tuple[ProviderConfig, ...]) -> list[ProviderConfig] | None:
     """Providers that have mistakes, as far as aliases go: their names and those of their models.
 
     None: of one of them not even these can be read.
@@ -197,7 +197,7 @@ def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider
     if len(right) == len(tables) or not tables:
         return []
     known = {provider.name.lower() for provider in right}
-    named: list[Provider] = []
+    named: list[ProviderConfig] = []
     for table in tables:
         name, models = table.raw("name"), table.raw("models") or []
         if isinstance(name, str) and name.strip().lower() in known:
@@ -206,7 +206,7 @@ def _as_named(tables: list[Table], right: tuple[Provider, ...]) -> list[Provider
         texts = [name, *(model.get("id") if isinstance(model, dict) else model for model in listed)]
         if not all(isinstance(text, str) and "$" not in text for text in texts):
             return None
-        named.append(Provider(name=texts[0], api_base_url="", models=tuple(texts[1:])))
+        named.append(ProviderConfig(name=texts[0], api_base_url="", models=tuple(texts[1:])))
     return named
 
 

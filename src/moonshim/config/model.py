@@ -15,7 +15,7 @@ __all__ = [
     "KeySource",
     "Limits",
     "Price",
-    "Provider",
+    "ProviderConfig",
     "Retries",
     "Secret",
     "Target",
@@ -77,7 +77,7 @@ class KeySource(Struct, frozen=True):
     found: bool = True
 
 
-class Provider(Struct, frozen=True, kw_only=True):
+class ProviderConfig(Struct, frozen=True, kw_only=True):
     """A host as somebody has configured it. It prints as its name: headers and addresses can hold secrets."""
 
     name: str
@@ -136,7 +136,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 class Target(Struct, frozen=True):
     """One model at one provider."""
 
-    provider: Provider
+    provider: ProviderConfig
     model: str
     """As the host calls it."""
 
@@ -204,7 +204,7 @@ class Price(Struct, frozen=True, kw_only=True):
 class Config(Struct, frozen=True, kw_only=True):
     """Everything that was configured. It prints as names only: a store's address can hold a password."""
 
-    providers: tuple[Provider, ...] = ()
+    providers: tuple[ProviderConfig, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
     """From a name or pattern (`claude-*`) to the models asked in turn, each `model` or `provider/model`."""
     keys: tuple[GatewayKey, ...] = ()

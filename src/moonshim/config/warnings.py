@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from moonshim.config.endpoints import is_loopback
-from moonshim.config.model import Config, Provider
+from moonshim.config.model import Config, ProviderConfig
 from moonshim.config.tables.transformers import chain_warnings
 
 __all__ = ["warnings_of"]
@@ -30,7 +30,7 @@ def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
     return lines
 
 
-def _of_provider(provider: Provider, config: Config) -> Iterator[str]:
+def _of_provider(provider: ProviderConfig, config: Config) -> Iterator[str]:
     near = is_loopback(provider.api_base_url)
     if provider.api_base_url.startswith("http://") and not near:
         yield "its address is http://, so keys and conversations can be read on the way"
@@ -45,6 +45,6 @@ def _of_provider(provider: Provider, config: Config) -> Iterator[str]:
     yield from chain_warnings(provider)
 
 
-def _is_named(provider: Provider, config: Config) -> bool:
+def _is_named(provider: ProviderConfig, config: Config) -> bool:
     prefixes = (f"{provider.name.lower()}/", f"{provider.name.lower()},")
     return any(target.lower().startswith(prefixes) for targets in config.aliases.values() for target in targets)

@@ -20,19 +20,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.config import Config, Provider, Secret, Timeouts, endpoint_of, without_secrets
+from moonshim.config import Config, ProviderConfig, Secret, Timeouts, endpoint_of, without_secrets
 from moonshim.config.endpoints import is_loopback
 from moonshim.engine.hosts.errors.body import masked
 from moonshim.engine.hosts.errors.classify import read_problem
 from moonshim.engine.prepare import Prepared, read_request
-from moonshim.engine.response.reply import Reading, form_of, read_reply
+from moonshim.engine.response.reply import ResponseStream, form_of, read_reply
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
 from moonshim.engine.values.events import Finished
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import MoonshimError, Problem, UpstreamError, UpstreamStalled, UpstreamUnreachable
 from moonshim.gateway.observe.log_lines import WORDS
 from moonshim.gateway.outbound.request_headers import host_headers
-from moonshim.http_client import Answer, Call, Upstream
+from moonshim.http_client import UpstreamClient, UpstreamRequest, UpstreamResponse
 from moonshim.transformers import load_chain
 
 __all__ = ["AT_ONCE", "MOST_TOKENS", "SECONDS", "Checkup", "Finding", "check_providers"]
@@ -139,9 +139,9 @@ async def check_providers(
 
     `model` is asked for instead of the first one of each provider.
     """
-    upstream, places = Upstream(), asyncio.Semaphore(at_once)
+    upstream, places = UpstreamClient(), asyncio.Semaphore(at_once)
 
-    async def check(provider: Provider) -> Checkup:
+    async def check(provider: ProviderConfig) -> Checkup:
         async with places:
             examined = _Check(upstream, provider, seconds, {} if user_agent is None else {"user-agent": user_agent})
             return await examined.run(_picked(config, provider, model))
@@ -162,7 +162,7 @@ class _Reply(Struct, frozen=True):
 
     body: Json
     """As a client would have got it."""
-    reading: Reading
+    reading: ResponseStream
     beginning: bytes
     """Of what the host sent."""
     sent: bytes
@@ -192,7 +192,9 @@ class _NoAnswer(Exception):
 class _Check:
     """One provider, examined. One object for each."""
 
-    def __init__(self, upstream: Upstream, provider: Provider, seconds: float, headers: dict[str, str]) -> None:
+    def __init__(
+        self, upstream: UpstreamClient, provider: ProviderConfig, seconds: float, headers: dict[str, str]
+    ) -> None:
         self._upstream, self._provider, self._seconds, self._headers = upstream, provider, seconds, headers
         self._dialect: Spoken = provider.dialect
         self._endpoint = endpoint_of(provider)
@@ -341,7 +343,7 @@ class _Check:
         self._replies.append(_Reply(out, reading, beginning, sent))
         return self._replies[-1]
 
-    async def _read(self, answer: Answer, reading: Reading, began: float) -> bytes:
+    async def _read(self, answer: UpstreamResponse, reading: ResponseStream, began: float) -> bytes:
         """All of an answer; how it began."""
         beginning, more = b"", True
         while more:
@@ -369,14 +371,14 @@ class _Check:
 
     def _call_to(
         self, method: str, url: str, body: bytes = b"", key: Secret | None = None, accept: str = _JSON
-    ) -> Call:
+    ) -> UpstreamRequest:
         provider, seconds = self._provider, self._seconds
         headers = host_headers(provider, key or next(iter(provider.keys), None), self._headers, accept=accept)
         connect = min(provider.timeouts.connect, seconds)
         timeouts = Timeouts(connect=connect, first_byte=seconds, between_bytes=seconds)
-        return Call(url, headers, body, timeouts, provider.proxy, provider.ca_bundle, method)
+        return UpstreamRequest(url, headers, body, timeouts, provider.proxy, provider.ca_bundle, method)
 
-    async def _look(self, call: Call) -> _Seen | None:
+    async def _look(self, call: UpstreamRequest) -> _Seen | None:
         """What is there; None: nobody."""
         with suppress(UpstreamError, TimeoutError):
             async with asyncio.timeout(self._seconds):
@@ -506,7 +508,7 @@ class _Check:
 # --- what is asked, and where -----------------------------------------------------------------------------------
 
 
-def _picked(config: Config, provider: Provider, given: str | None) -> tuple[str, str] | None:
+def _picked(config: Config, provider: ProviderConfig, given: str | None) -> tuple[str, str] | None:
     """The model to ask for, and why."""
     prefixes = tuple(f"{provider.name.lower()}{mark}" for mark in "/,")
     if given is not None:
@@ -531,7 +533,7 @@ def _with_result(dialect: Spoken, answer: Json) -> list[Json]:
     return [message, *({"role": "tool", "tool_call_id": one, "content": _RESULT} for one in ids)]
 
 
-def _candidates(provider: Provider) -> dict[str, Spoken]:
+def _candidates(provider: ProviderConfig) -> dict[str, Spoken]:
     """Where an API may be at this host, and which: first where it should be, then in the other dialect."""
     url, own = urlsplit(provider.api_base_url), provider.dialect
     other: Spoken = "anthropic" if own == "openai_chat" else "openai_chat"
@@ -592,7 +594,7 @@ def _near(model: str, listed: list[str]) -> list[str]:
     return [last[name] for name in close] or [name for name in listed if "kimi" in name.lower()][:3] or listed[:3]
 
 
-def _secrets_of(provider: Provider) -> list[str]:
+def _secrets_of(provider: ProviderConfig) -> list[str]:
     """What must not be shown, wherever a host repeats it; longer ones first, since one may be in another."""
     texts = [key.reveal() for key in provider.keys] + list(provider.headers.values())
     for url in map(urlsplit, (provider.api_base_url, provider.proxy or "")):

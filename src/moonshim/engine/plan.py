@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from moonshim.engine.dialects.protocol import Dialect, Reply
+from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.formats import is_kimi_model, kimi_generation
 from moonshim.engine.grammar.kimi import KimiGrammar
 from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
@@ -14,8 +14,8 @@ from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
 from moonshim.engine.grammar.protocol import Channel, Grammar
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.frame_output import Listener, Observer
-from moonshim.engine.repair.repairer import Answer
-from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.repair.repairer import ResponseRepairer
+from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.stages import Stage, StageChain, Transformer, TransformerFailed, name_of
 from moonshim.engine.values.conversation import Message, Tool
 from moonshim.engine.values.options import KimiOptions
@@ -60,7 +60,7 @@ class Plan:
         grammar: str | None = None,
         names: Mapping[str, str] | None = None,
         dialects: tuple[Dialect, Dialect] | None = None,
-        reply: Reply | None = None,
+        reply: ResponseContext | None = None,
         hides_usage: bool = False,
         transformers: Sequence[Transformer] = (),
     ) -> None:
@@ -71,13 +71,13 @@ class Plan:
         self.upstream: Dialect | None
         self.client, self.upstream = dialects if dialects is not None else (None, None)
         """Which dialects the two sides speak; None: both speak Chat."""
-        self.reply = reply if reply is not None else Reply(model=model)
+        self.reply = reply if reply is not None else ResponseContext(model=model)
         self.hides_usage = hides_usage
         """The client did not ask for a chunk of usage, though the host was asked for one."""
         self._grammar_name = grammar
         self.options = options
         self._history = history
-        self._declared = Declared(tools)
+        self._declared = DeclaredTools(tools)
         # `None` means that nobody knows; an empty list, or "none", that there are no tools.
         choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
         self._calls = offered and choice != "none"
@@ -110,7 +110,7 @@ class Plan:
             raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
         return made
 
-    def answer(self, observe: Observer | None = None, hear: Listener | None = None) -> Answer:
+    def answer(self, observe: Observer | None = None, hear: Listener | None = None) -> ResponseRepairer:
         """The part that mends one choice. `hear` is told of pieces that are read at a glance, `observe` of the rest."""
         options = self.options
         ids = IdRepairer(
@@ -126,7 +126,7 @@ class Plan:
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
         after_arguments = partial(self._grammar, "text") if grammars and self._calls else None
-        return Answer(self._declared, options, ids, grammars, hear, observe, after_arguments)
+        return ResponseRepairer(self._declared, options, ids, grammars, hear, observe, after_arguments)
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens

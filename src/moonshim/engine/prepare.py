@@ -11,23 +11,23 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.protocol import Dialect, Reply
+from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.engine.formats import is_kimi_model
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.hosts.profile import IdPolicy, Needs
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.hosts.profile import HostProfile, IdPolicy
 from moonshim.engine.plan import PASS_THROUGH, Plan, check_options
-from moonshim.engine.reasoning_cache import LostTurn, Turns, says_nothing
+from moonshim.engine.reasoning_cache import ConversationIndex, LostTurn, says_nothing
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
-from moonshim.engine.request.adapt import condition, condition_foreign
+from moonshim.engine.request.adapt import adapt_request, condition_foreign
 from moonshim.engine.request.extra_body import check_extra_body, merge_extra_body
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import declare_functions
 from moonshim.engine.request.messages.prefill import mark_prefill
 from moonshim.engine.request.messages.reasoning import put_back
 from moonshim.engine.request.messages.think_text import read_think_text
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
 from moonshim.engine.tokens import estimate_tokens
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Tool, ToolCall, ToolResult
@@ -37,7 +37,7 @@ from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, probl
 
 __all__ = [
     "MESSAGE_DIALECTS",
-    "Asked",
+    "ParsedRequest",
     "Prepared",
     "count_tokens",
     "prepare_request",
@@ -76,16 +76,16 @@ class Prepared(Struct, frozen=True):
     """Everything that is not sent as it came: by which rule, where, and why."""
     plan: Plan
     """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
-    needs: Needs
+    needs: HostProfile
     """The row of the host table that was applied."""
 
 
-class Asked:
+class ParsedRequest:
     """A client's request, parsed once, to be prepared for one target after the other. Nothing changes it."""
 
     __slots__ = ("_body", "_sealer", "_turns", "changes", "dialect", "request")
 
-    def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], sealer: Sealer) -> None:
+    def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], sealer: Signer) -> None:
         self.dialect = dialect
         self.request = request
         """What the client asks for, in its own names."""
@@ -93,7 +93,7 @@ class Asked:
         """What parsing left out."""
         self._body = body
         self._sealer = sealer
-        self._turns: Turns | None = None
+        self._turns: ConversationIndex | None = None
 
     @_bounded
     def lost_turns(self) -> list[LostTurn]:
@@ -101,10 +101,10 @@ class Asked:
         return self.turns().lost if any(map(_has_lost, self.request.messages)) else []
 
     @_bounded
-    def turns(self) -> Turns:
+    def turns(self) -> ConversationIndex:
         """What was said so far, for `turn_filing`: read once, whoever asks."""
         if self._turns is None:
-            self._turns = Turns(self.request.messages)
+            self._turns = ConversationIndex(self.request.messages)
         return self._turns
 
     @_bounded
@@ -133,7 +133,7 @@ class Asked:
             check_extra_body(extra_body)
         asked, changes = self.request, self.changes
         request = asked if model is None else replace(asked, model=model)
-        find = partial(needs_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
+        find = partial(profile_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
         needs = find(model=request.model)
         if recalled and (options is not None or overrides or not _passes(client, needs)):
             # Before anybody else sees the request: it is as if the client had sent it.
@@ -153,12 +153,12 @@ class Asked:
         if options is None and not overrides and _passes(client, needs):
             made = condition_foreign(request, needs)
         else:
-            made = condition(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
+            made = adapt_request(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
         out, unsaid = speaks.render_request(made.request)
         if extra_body:
             out, merged = merge_extra_body(out, extra_body)
             unsaid = [*unsaid, *merged]
-        reply = Reply(
+        reply = ResponseContext(
             model=asked.model,
             id=reply_id if reply_id is not None else _digest(self._body),
             is_named=reply_id is not None,
@@ -175,21 +175,21 @@ class Asked:
 @_bounded
 def read_request(
     body: Any, *, dialect: str = "openai_chat", secret: bytes | None = None, default_model: str | None = None
-) -> Asked:
+) -> ParsedRequest:
     """Parse a client's request, to prepare it for one host or for several. The body that was passed stays as it is.
 
     `default_model` is asked for where the body names no model. See `prepare_request` for the rest.
     """
     client = dialect_named(dialect)
-    sealer = _sealer(secret) if isinstance(secret, bytes) else Sealer(secret)
+    sealer = _sealer(secret) if isinstance(secret, bytes) else Signer(secret)
     request, changes = client.parse_request(_with_model(body, default_model), sealer)
-    return Asked(body, client.name, request, changes, sealer)
+    return ParsedRequest(body, client.name, request, changes, sealer)
 
 
 @lru_cache(16)
-def _sealer(secret: bytes) -> Sealer:
+def _sealer(secret: bytes) -> Signer:
     """Made once: its keys are hashes of the secret."""
-    return Sealer(secret)
+    return Signer(secret)
 
 
 def prepare_request(
@@ -270,12 +270,12 @@ def _transformed(request: Request, transformers: Sequence[Transformer]) -> Reque
     return request
 
 
-def _passes(client: Dialect, needs: Needs) -> bool:
+def _passes(client: Dialect, needs: HostProfile) -> bool:
     """Whether a request goes through as it is: nobody knows what its host wants, and its client may."""
     return needs.dialect == client.name and (needs.host, needs.generation) == _NOBODY_KNOWS
 
 
-def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+def _modern(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
     """What Kimi's hosts want said otherwise before anything else is looked at."""
     if needs.generation == "other":
         return request, []
@@ -291,11 +291,11 @@ def _modern(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
 
 def _plan(
     request: Request,
-    needs: Needs,
+    needs: HostProfile,
     options: KimiOptions | None,
     tools: Mapping[str, Tool],
     dialects: tuple[Dialect, Dialect],
-    reply: Reply,
+    reply: ResponseContext,
     transformers: Sequence[Transformer],
 ) -> Plan:
     if options is None and is_kimi_model(request.model):
@@ -358,7 +358,7 @@ def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
     >>> count_tokens({"model": "k3", "messages": [{"role": "user", "content": "Hello, world"}]}) > 2
     True
     """
-    request, _ = dialect_named(dialect).parse_request(_with_model(body, "any"), Sealer())
+    request, _ = dialect_named(dialect).parse_request(_with_model(body, "any"), Signer())
     return estimate_tokens(request)
 
 

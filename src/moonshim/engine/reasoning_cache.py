@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 
-__all__ = ["Filing", "LostTurn", "Turns", "recalled", "says_nothing", "turn_filing"]
+__all__ = ["CacheEntry", "ConversationIndex", "LostTurn", "cache_entry", "lookup", "says_nothing"]
 
 HISTORY: Final = 64
 """How many messages before a turn are told one by one. The last of so many stands for all older ones."""
@@ -78,7 +78,7 @@ class LostTurn(Struct, frozen=True):
     """Of its message in `Request.messages`."""
     key: str
     steps: _Steps
-    """Of the conversation that it belongs to. Not the `Turns`: both would hold each other, and their memory."""
+    """Of the conversation that it belongs to. Not the `ConversationIndex`: both would hold each other, and their memory."""
     before: int
     """How many of the steps came before."""
 
@@ -88,7 +88,7 @@ class LostTurn(Struct, frozen=True):
         return self.steps.history(self.before)
 
 
-class Filing(Struct, frozen=True):
+class CacheEntry(Struct, frozen=True):
     """Where the reasoning of an answer is kept: `value` as one of several under `key`, by the name of `field`."""
 
     key: str
@@ -109,7 +109,7 @@ _REASONING: Final = msgspec.msgpack.Decoder(Reasoning)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-class Turns:
+class ConversationIndex:
     """What is known of a conversation: which turns have lost their reasoning, and where the next one is filed.
 
     All that is said of a turn depends on what stands before it, never on what comes later (law 10).
@@ -129,7 +129,7 @@ class Turns:
                 self._asked(message)
         self._settle()
 
-    def filing(self, answer: Message) -> Filing | None:
+    def filing(self, answer: Message) -> CacheEntry | None:
         """Where the reasoning of the answer to this conversation is kept; None when there is nothing to keep, or to
         know it again by."""
         reasoning = _joined(part for part in answer.parts if isinstance(part, Reasoning))
@@ -146,7 +146,7 @@ class Turns:
         first = next(iter(self._steps.digests or self._since), None)
         filed = _Filed(_packed((first,)) if first is not None else b"", history, thought)
         field = f"{_digest(history)}.{_digest(thought)[:_SLOT]}"
-        return Filing(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
+        return CacheEntry(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
 
     def _asked(self, message: Message) -> None:
         if message.is_one_text and message.speaker != "tool":
@@ -189,7 +189,7 @@ class Turns:
         return _digest("".join((turn, *self._since)))
 
 
-def turn_filing(conversation: Request | Turns, answer: Message) -> Filing | None:
+def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> CacheEntry | None:
     """Where the reasoning of the answer to a request is kept, both as the client knows them; None when it has none.
 
     >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"),)),))
@@ -200,11 +200,11 @@ def turn_filing(conversation: Request | Turns, answer: Message) -> Filing | None
     """
     if not any(isinstance(part, Reasoning) for part in answer.parts):
         return None
-    turns = conversation if isinstance(conversation, Turns) else Turns(conversation.messages)
+    turns = conversation if isinstance(conversation, ConversationIndex) else ConversationIndex(conversation.messages)
     return turns.filing(answer)
 
 
-def recalled(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
+def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
     """What the model thought in this turn, of all that is kept under its key; None when nobody can be sure."""
     history = _packed(turn.history)
     exact = _digest(history)

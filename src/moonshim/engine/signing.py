@@ -25,9 +25,9 @@ from msgspec import Struct
 
 from moonshim.errors import InvalidInput
 
-__all__ = ["PREFIX", "SealBroken", "SealKind", "SealUnknown", "Sealed", "Sealer", "is_sealed"]
+__all__ = ["PREFIX", "InvalidSignature", "SignedKind", "SignedPayload", "Signer", "UnknownSigningKey", "is_signed"]
 
-SealKind: TypeAlias = Literal["reasoning", "summary"]
+SignedKind: TypeAlias = Literal["reasoning", "summary"]
 """What a token is for."""
 
 PREFIX: Final = "moonshim1."
@@ -35,7 +35,7 @@ _FIELDS: Final = frozenset({None, "reasoning_content", "reasoning", "reasoning_d
 _UNKEYED: Final = b"moonshim without a secret: the tag is only a check sum"
 
 
-class Sealed(Struct, frozen=True, omit_defaults=True):
+class SignedPayload(Struct, frozen=True, omit_defaults=True):
     """The payload of a token: what the crossing of a piece of reasoning would lose."""
 
     text: str | None = None
@@ -46,17 +46,17 @@ class Sealed(Struct, frozen=True, omit_defaults=True):
     field: str | None = None
 
 
-class SealBroken(InvalidInput):
+class InvalidSignature(InvalidInput):
     """A token of ours, under our own key, was altered."""
 
     code = "seal_broken"
 
 
-class SealUnknown(Exception):
+class UnknownSigningKey(Exception):
     """A token of ours under a key that we do not have: to be dropped, and reported."""
 
 
-def is_sealed(token: object) -> bool:
+def is_signed(token: object) -> bool:
     """Whether a signature or encrypted content was made by us, under whatever key.
 
     >>> is_sealed("moonshim1.ab.cd.ef"), is_sealed("EqoBCkgIARAB")
@@ -65,7 +65,7 @@ def is_sealed(token: object) -> bool:
     return isinstance(token, str) and token.startswith(PREFIX)
 
 
-class Sealer:
+class Signer:
     """Makes and reads tokens under one secret (without one the tag is only a check sum).
 
     >>> sealer = Sealer(b"secret")
@@ -80,11 +80,11 @@ class Sealer:
             raise InvalidInput(f"secret must be bytes, not {type(secret).__name__}", field="secret")
         secret = _UNKEYED if secret is None else secret
         self._keys: dict[str, bytes] = {
-            kind: hashlib.sha256(f"moonshim {kind} key\0".encode() + secret).digest() for kind in get_args(SealKind)
+            kind: hashlib.sha256(f"moonshim {kind} key\0".encode() + secret).digest() for kind in get_args(SignedKind)
         }
         self.key_id: str = hashlib.sha256(b"moonshim key id\0" + secret).hexdigest()[:8]
 
-    def seal(self, payload: Sealed, kind: SealKind = "reasoning") -> str:
+    def seal(self, payload: SignedPayload, kind: SignedKind = "reasoning") -> str:
         """The token for a payload: the same for the same."""
         try:
             data = msgspec.json.encode(payload)
@@ -93,22 +93,22 @@ class Sealer:
         body = _to_text(data)
         return f"{PREFIX}{self.key_id}.{body}.{self._tag(body, kind)}"
 
-    def open(self, token: str, kind: SealKind = "reasoning", *, field: str | None = None) -> Sealed:
-        """The payload of a token. `SealUnknown`: not our key; `SealBroken` (a 400): altered, or of another kind."""
+    def open(self, token: str, kind: SignedKind = "reasoning", *, field: str | None = None) -> SignedPayload:
+        """The payload of a token. `UnknownSigningKey`: not our key; `InvalidSignature` (a 400): altered, or of another kind."""
         parts = token.removeprefix(PREFIX).split(".")
         if len(parts) == 3 and parts[0] != self.key_id:
-            raise SealUnknown(parts[0])
+            raise UnknownSigningKey(parts[0])
         made_as = self._kind(parts[1], parts[2]) if len(parts) == 3 and token.isascii() else None
         if made_as is None:
-            raise SealBroken("this token was issued by Moonshim and has been altered", field=field)
+            raise InvalidSignature("this token was issued by Moonshim and has been altered", field=field)
         if made_as != kind:
-            raise SealBroken(f"this token was issued by Moonshim for a {made_as}: it is no {kind}", field=field)
+            raise InvalidSignature(f"this token was issued by Moonshim for a {made_as}: it is no {kind}", field=field)
         try:
             sealed = _read(_from_text(parts[1]))
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
-            raise SealBroken("this token was issued by Moonshim and cannot be read", field=field) from None
+            raise InvalidSignature("this token was issued by Moonshim and cannot be read", field=field) from None
         if sealed.field not in _FIELDS:
-            raise SealBroken("this token was issued by Moonshim and names no field of reasoning", field=field)
+            raise InvalidSignature("this token was issued by Moonshim and names no field of reasoning", field=field)
         return sealed
 
     def _kind(self, body: str, tag: str) -> str | None:
@@ -119,13 +119,13 @@ class Sealer:
         return _to_text(hmac.new(self._keys[kind], f"{self.key_id}.{body}".encode(), hashlib.sha256).digest()[:16])
 
 
-def _read(data: bytes) -> Sealed:
+def _read(data: bytes) -> SignedPayload:
     try:
-        return msgspec.json.decode(data, type=Sealed)
+        return msgspec.json.decode(data, type=SignedPayload)
     except msgspec.DecodeError:
         if b"\\ud" not in data:
             raise
-        return msgspec.convert(json.loads(data), Sealed)  # half a character
+        return msgspec.convert(json.loads(data), SignedPayload)  # half a character
 
 
 def _to_text(data: bytes) -> str:

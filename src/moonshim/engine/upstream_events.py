@@ -10,27 +10,27 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.engine.grammar.protocol import Channel, Noticed
+from moonshim.engine.grammar.protocol import Channel, Notice
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import CallPiece, Failed
 
 __all__ = [
-    "Began",
-    "Broke",
-    "CallClosed",
-    "Counted",
-    "Ended",
-    "Heard",
+    "BlockEnded",
+    "FinishReported",
     "OnlyText",
-    "Over",
-    "Paused",
-    "Signed",
-    "Spoke",
-    "Unread",
+    "ResponseStarted",
+    "SignatureReported",
+    "StreamEnded",
+    "TextDelta",
+    "ToolCallEnded",
+    "UnknownPayload",
+    "UpstreamEvent",
+    "UpstreamFailed",
+    "UsageReported",
 ]
 
 
-class Began(Struct, frozen=True):
+class ResponseStarted(Struct, frozen=True):
     """The answer begins."""
 
     id: str | None = None
@@ -39,24 +39,24 @@ class Began(Struct, frozen=True):
     usage: Usage | None = None
 
 
-class Spoke(Struct, frozen=True, gc=False):
+class TextDelta(Struct, frozen=True, gc=False):
     """A piece of text in one of the two channels."""
 
     channel: Channel
     text: str
 
 
-class Paused(Struct, frozen=True):
+class BlockEnded(Struct, frozen=True):
     """The host ended a block of speech: what it says next is another one."""
 
 
-class CallClosed(Struct, frozen=True, gc=False):
+class ToolCallEnded(Struct, frozen=True, gc=False):
     """The host says that this native call is whole; `index` is that of its pieces."""
 
     index: int
 
 
-class Signed(Struct, frozen=True):
+class SignatureReported(Struct, frozen=True):
     """What the host wants back beside the reasoning that it is telling, or has just told."""
 
     signature: str | None = None
@@ -65,13 +65,13 @@ class Signed(Struct, frozen=True):
     """The name of a Chat host's reasoning field."""
 
 
-class Counted(Struct, frozen=True):
+class UsageReported(Struct, frozen=True):
     """Tokens spent so far; a later one takes its place."""
 
     usage: Usage
 
 
-class Ended(Struct, frozen=True):
+class FinishReported(Struct, frozen=True):
     """The answer is over: `reason` in the words of Chat, `raw` as the host said it."""
 
     reason: str | None
@@ -79,17 +79,17 @@ class Ended(Struct, frozen=True):
     stop_sequence: str | None = None
 
 
-class Over(Struct, frozen=True):
+class StreamEnded(Struct, frozen=True):
     """The host says that the stream is over (`[DONE]`, `message_stop`)."""
 
 
-class Broke(Struct, frozen=True):
+class UpstreamFailed(Struct, frozen=True):
     """The host tells an error in the middle of its answer."""
 
     failed: Failed
 
 
-class Unread(Struct, frozen=True):
+class UnknownPayload(Struct, frozen=True):
     """A payload that the dialect's decoder has no word for. `known` is False when it should be reported."""
 
     payload: dict[str, Any]
@@ -106,6 +106,17 @@ class OnlyText(Struct, frozen=True):
     """The index of that call's pieces."""
 
 
-Heard: TypeAlias = (
-    Began | Spoke | Paused | CallPiece | CallClosed | Signed | Counted | Ended | Over | Broke | Noticed | Unread
+UpstreamEvent: TypeAlias = (
+    ResponseStarted
+    | TextDelta
+    | BlockEnded
+    | CallPiece
+    | ToolCallEnded
+    | SignatureReported
+    | UsageReported
+    | FinishReported
+    | StreamEnded
+    | UpstreamFailed
+    | Notice
+    | UnknownPayload
 )

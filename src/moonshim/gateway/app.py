@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.routing import Router
 
 from moonshim.gateway.routes import nothing_here, routes_of
-from moonshim.gateway.state import Gate
+from moonshim.gateway.state import GatewayState
 
 __all__ = ["build_app"]
 
 
-def build_app(gate: Gate) -> Router:
+def build_app(gate: GatewayState) -> Router:
     """Every path that is served. A bare router: the middleware of a whole Starlette would see every chunk.
 
     Whoever mounts it opens the gate before, and closes it after.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Header", "Outlet", "Receive", "Send"]
+__all__ = ["ClientStream", "Header", "Receive", "Send"]
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -18,7 +18,7 @@ _LAST_SECONDS: Final = 2.0
 """How long the host may take for the rest, when the client has heard the end and gone."""
 
 
-class Outlet:
+class ClientStream:
     """The way to one client. Headers leave once; a heartbeat leaves only between two writes, never inside one.
 
     The client's disconnect ends the task that answers it, whatever that is waiting for:

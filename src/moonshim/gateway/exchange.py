@@ -1,6 +1,6 @@
 """One request of a client, from start to end: understood, sent to a host, its answer mended, sent on and remembered.
 
-The engine does the work; this is the frame around it. Read `exchange` first, then `_Asking`:
+The engine does the work; this is the frame around it. Read `exchange` first, then `_UpstreamAttempt`:
 
     read_request -> targets -> recall -> [ prepare -> open -> read -> feed -> write ]* -> remember
 
@@ -24,8 +24,8 @@ from moonshim.config import Target, endpoint_of
 from moonshim.engine.dialects.openai_responses import completed_in
 from moonshim.engine.hosts.errors.body import masked_bytes
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES, read_problem, without
-from moonshim.engine.prepare import Asked, Prepared, read_request
-from moonshim.engine.response.reply import Form, Reading, form_of, read_reply
+from moonshim.engine.prepare import ParsedRequest, Prepared, read_request
+from moonshim.engine.response.reply import Form, ResponseStream, form_of, read_reply
 from moonshim.engine.stages import TransformerFailed
 from moonshim.engine.values.conversation import Reasoning
 from moonshim.engine.values.events import Failed, Finished
@@ -34,12 +34,12 @@ from moonshim.gateway.client_stream import Header
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.inbound.limits import tokens_of
 from moonshim.gateway.observe import logs
-from moonshim.gateway.observe.record import Outcome, Record
+from moonshim.gateway.observe.record import Outcome, RequestRecord
 from moonshim.gateway.outbound.attempts import Attempts
 from moonshim.gateway.outbound.request_headers import headers_for_host
 from moonshim.gateway.outbound.response_headers import to_client
-from moonshim.gateway.state import Gate, View
-from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer, Call
+from moonshim.gateway.state import ConfigSnapshot, GatewayState
+from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, UpstreamRequest, UpstreamResponse
 
 __all__ = ["NO_DESCRIPTORS", "STOPPING", "exchange", "problem_in"]
 
@@ -83,7 +83,7 @@ class HostFailed(Exception):
         """Its provider has a key that was not refused."""
 
 
-async def exchange(gate: Gate, call: ClientCall) -> None:
+async def exchange(gate: GatewayState, call: ClientCall) -> None:
     """Answer one client. Raises `MoonshimError` for what can still be told with a status of its own."""
     view, record = gate.view, call.record
     asked = await call.worked(read_request, call.body, dialect=call.dialect.name, secret=gate.secret)
@@ -97,7 +97,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
         headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
         call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
     attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random, call.tenant)
-    asking: _Asking | None = None
+    asking: _UpstreamAttempt | None = None
     failures: list[tuple[Target, Problem]] = []
     corrected: set[tuple[str, str]] = set()
     """The targets that were asked again with the reasoning that they missed."""
@@ -106,7 +106,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
             prepared = await call.worked(_prepared, view, call, asked, attempt.target, recalled)
-            asking = _Asking(gate, view, call, asked, attempt.target, prepared)
+            asking = _UpstreamAttempt(gate, view, call, asked, attempt.target, prepared)
             await asking.run()
         except HostFailed as failure:
             place = _place(attempt.target)
@@ -143,7 +143,7 @@ async def exchange(gate: Gate, call: ClientCall) -> None:
     return await _tell(call, asking, Refused(_of_provider(problem, told.provider.name)))
 
 
-async def _tell(call: ClientCall, asking: _Asking | None, error: MoonshimError) -> None:
+async def _tell(call: ClientCall, asking: _UpstreamAttempt | None, error: MoonshimError) -> None:
     """With a status of its own, if none is out; inside the stream, if a sign of life has begun one with 200."""
     await call.outlet.settle()
     if asking is None or not call.outlet.started:
@@ -166,9 +166,9 @@ def _place(target: Target) -> tuple[str, str]:
 
 
 def _learned(
-    view: View,
+    view: ConfigSnapshot,
     call: ClientCall,
-    asked: Asked,
+    asked: ParsedRequest,
     target: Target,
     recalled: dict[int, Reasoning],
     sent: Prepared,
@@ -184,9 +184,9 @@ def _learned(
 
 
 def _prepared(
-    view: View,
+    view: ConfigSnapshot,
     call: ClientCall,
-    asked: Asked,
+    asked: ParsedRequest,
     target: Target,
     recalled: dict[int, Reasoning],
     learned: dict[str, Any] | None = None,
@@ -210,11 +210,17 @@ def _prepared(
     )
 
 
-class _Asking:
+class _UpstreamAttempt:
     """One target, asked: the request made right for it, its answer read, mended and sent."""
 
     def __init__(
-        self, gate: Gate, view: View, call: ClientCall, asked: Asked, target: Target, prepared: Prepared
+        self,
+        gate: GatewayState,
+        view: ConfigSnapshot,
+        call: ClientCall,
+        asked: ParsedRequest,
+        target: Target,
+        prepared: Prepared,
     ) -> None:
         self._gate, self._learned, self._call, self._asked, self._target = gate, view.learned, call, asked, target
         self._record, self._outlet = call.record, call.outlet
@@ -239,7 +245,7 @@ class _Asking:
     async def run(self) -> None:
         """Raises `HostFailed` as long as nothing of the answer was sent."""
         answer = await self._open()
-        reading: Reading | None = None
+        reading: ResponseStream | None = None
         try:
             comes = form_of(answer.headers.get("content-type"))
             self._form = self._goes(comes)
@@ -281,13 +287,13 @@ class _Asking:
 
     # -- the host --------------------------------------------------------------------
 
-    async def _open(self) -> Answer:
+    async def _open(self) -> UpstreamResponse:
         provider = self._target.provider
         streams = self.prepared.body.get("stream") is True
         headers = headers_for_host(self._call, self._target, self._key, streams=streams)
         keys = (headers[name] for name in ("authorization", "x-api-key") if name in headers)
         self._secrets = (*provider.headers.values(), *keys)
-        call = Call(
+        call = UpstreamRequest(
             url=endpoint_of(provider),
             headers=headers,
             body=await self._call.encoded(self.prepared.body),
@@ -321,7 +327,7 @@ class _Asking:
 
     # -- the answer ------------------------------------------------------------------
 
-    async def _relay(self, answer: Answer, reading: Reading) -> bool:
+    async def _relay(self, answer: UpstreamResponse, reading: ResponseStream) -> bool:
         """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
         comes = form_of(answer.headers.get("content-type"))
         log = self._gate.stream_log(self._record, self.prepared, comes, self._form, self._secrets)
@@ -374,7 +380,7 @@ class _Asking:
         self._comments += 1
         return self._comments > FREE_COMMENTS and self._outlet.silent_seconds < COMMENT_SECONDS
 
-    async def _last_words(self, answer: Answer) -> bytes:
+    async def _last_words(self, answer: UpstreamResponse) -> bytes:
         """What comes behind the end of an answer: usage, mostly. Some hosts then leave the connection open."""
         if self.prepared.body.get("n") not in (None, 1):
             return await answer.read()  # only the first of several answers has ended
@@ -386,7 +392,7 @@ class _Asking:
         except TimeoutError:
             return await self._last_words(answer) if waits and outlet.left else b""
 
-    async def _begin(self, answer: Answer, reading: Reading, out: bytes) -> None:
+    async def _begin(self, answer: UpstreamResponse, reading: ResponseStream, out: bytes) -> None:
         if isinstance(reading.ending, Failed) and reading.problem is not None:
             # The first thing that it says is an error: 200 was not meant.
             self._fail_unless_sent(reading.problem)
@@ -396,7 +402,7 @@ class _Asking:
             self._sent = True
             self._record.first_byte_seconds = time.time() - self._record.started
 
-    async def _asked_again(self, first: Answer, reading: Reading) -> Answer:
+    async def _asked_again(self, first: UpstreamResponse, reading: ResponseStream) -> UpstreamResponse:
         """Once more, since all that came was reasoning: the second answer follows in the same stream."""
         try:
             second = await self._open()
@@ -413,7 +419,7 @@ class _Asking:
             raise
         return second
 
-    async def _end(self, answer: Answer, reading: Reading) -> None:
+    async def _end(self, answer: UpstreamResponse, reading: ResponseStream) -> None:
         last = reading.flush()
         if isinstance(reading.ending, Failed):
             last = masked_bytes(last, self._secrets)
@@ -435,7 +441,7 @@ class _Asking:
             await self._begin(answer, reading, last)
         await self._outlet.finish(last)
 
-    async def _charge(self, reading: Reading) -> None:
+    async def _charge(self, reading: ResponseStream) -> None:
         """What the answer counts for its key, also when it was cut off."""
         call, key = self._call, self._call.key
         if key is not None and key.tokens_per_minute is not None and (self._sent or not self._record.streamed):
@@ -452,7 +458,9 @@ class _Asking:
             # Another host would not help a plug-in that raises.
             raise Refused(problem) if problem.code == TransformerFailed.code else HostFailed(problem)
 
-    async def _break_off(self, answer: Answer, reading: Reading, problem: Problem, outcome: Outcome) -> None:
+    async def _break_off(
+        self, answer: UpstreamResponse, reading: ResponseStream, problem: Problem, outcome: Outcome
+    ) -> None:
         """The host is gone, the client is not: what is open is closed, and the error told.
 
         An answer that had said how it ends is whole, whatever became of its connection.
@@ -477,7 +485,7 @@ class _Asking:
             record.error = problem.in_short
         self.host_broke = record.outcome == "broken" and not problem.permanent
 
-    async def _file(self, reading: Reading, out: bytes) -> None:
+    async def _file(self, reading: ResponseStream, out: bytes) -> None:
         """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""
         call = self._call
         if isinstance(reading.ending, Failed):
@@ -491,13 +499,13 @@ class _Asking:
         if call.keeps_response and (response := completed_in(out)) is not None:
             await self._gate.responses.keep(call.tenant, call.body, response, self._record, call)
 
-    def _headers(self, answer: Answer, form: Form) -> list[Header]:
+    def _headers(self, answer: UpstreamResponse, form: Form) -> list[Header]:
         ours = {name for name, _ in self._outlet.always}
         theirs = [header for header in to_client(answer.headers, self._secrets) if header[0] not in ours]
         return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *theirs]
 
 
-def problem_in(error: Exception, record: Record) -> Problem:
+def problem_in(error: Exception, record: RequestRecord) -> Problem:
     """What a client is told of an error. A fault of ours is told as such, and logged: never with a traceback."""
     if isinstance(error, MoonshimError):
         return problem_of(error)
@@ -523,7 +531,7 @@ def _told(call: ClientCall) -> list[Header]:
     return headers
 
 
-def _conversation(tenant: str, asked: Asked) -> str:
+def _conversation(tenant: str, asked: ParsedRequest) -> str:
     """The same for all requests of one conversation: how it begins."""
     request = asked.request
     if request.cache_key:

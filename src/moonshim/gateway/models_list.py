@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from moonshim.config import Target
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.errors import InvalidInput
-from moonshim.gateway.state import View
+from moonshim.gateway.state import ConfigSnapshot
 
 __all__ = ["model_entry", "model_list"]
 
 
-def model_list(view: View, allowed: Sequence[str] = ()) -> dict[str, Any]:
+def model_list(view: ConfigSnapshot, allowed: Sequence[str] = ()) -> dict[str, Any]:
     """All names that this client may ask for, with OpenAI's and Anthropic's fields: neither minds the other's."""
     entries = [model_entry(view, name, allowed) for name in view.router.names(allowed)]
     return {
@@ -25,7 +25,7 @@ def model_list(view: View, allowed: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def model_entry(view: View, name: str, allowed: Sequence[str] = ()) -> dict[str, Any]:
+def model_entry(view: ConfigSnapshot, name: str, allowed: Sequence[str] = ()) -> dict[str, Any]:
     """One of them. Raises `Refused` for a name that leads nowhere."""
     target = view.router.targets(name, allowed=allowed)[0]
     entry: dict[str, Any] = {
@@ -54,7 +54,7 @@ def model_entry(view: View, name: str, allowed: Sequence[str] = ()) -> dict[str,
 def _sizes(target: Target) -> tuple[int | None, int | None]:
     provider = target.provider
     try:
-        needs = needs_for(
+        needs = profile_for(
             host=provider.host,
             base_url=provider.api_base_url,
             model=target.model,

@@ -20,7 +20,7 @@ from moonshim.engine.prepare import count_tokens
 from moonshim.engine.stages import TransformerFailed
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput, Problem, Refused
-from moonshim.gateway.client_stream import Header, Outlet, Receive, Send
+from moonshim.gateway.client_stream import ClientStream, Header, Receive, Send
 from moonshim.gateway.exchange import NO_DESCRIPTORS, STOPPING, exchange, problem_in
 from moonshim.gateway.inbound.body import BodyGone, read_json
 from moonshim.gateway.inbound.call import ClientCall
@@ -29,14 +29,14 @@ from moonshim.gateway.inbound.user_agent import client_name
 from moonshim.gateway.memory.compaction import compact
 from moonshim.gateway.models_list import model_entry, model_list
 from moonshim.gateway.observe import logs
-from moonshim.gateway.observe.record import Record
-from moonshim.gateway.state import Gate, View
+from moonshim.gateway.observe.record import RequestRecord
+from moonshim.gateway.state import ConfigSnapshot, GatewayState
 from moonshim.http_server.protocol import ROOM
 
 __all__ = ["routes_of"]
 
 Scope: TypeAlias = Mapping[str, Any]
-Handler: TypeAlias = Callable[[Gate, ClientCall, Mapping[str, str]], Awaitable[Any]]
+Handler: TypeAlias = Callable[[GatewayState, ClientCall, Mapping[str, str]], Awaitable[Any]]
 """What is returned, if anything, goes to the client as JSON."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
@@ -49,7 +49,7 @@ CLIENT_GONE: Final = 499
 class Endpoint:
     """One path and method. Whatever happens, the client gets an answer in its own dialect, and one line is logged."""
 
-    def __init__(self, gate: Gate, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
+    def __init__(self, gate: GatewayState, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
         self._gate, self._handler, self._open = gate, handler, open_to_all
         self._counts = not open_to_all and handler not in _FREE
         """Whether it counts against the limits of its key."""
@@ -58,7 +58,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate, headers = self._gate, _headers(scope)
         asked_id = headers.get("x-request-id", "")
-        record = Record(
+        record = RequestRecord(
             request_id=asked_id if _REQUEST_ID.fullmatch(asked_id) else uuid.uuid4().hex,
             path=scope["path"],
             dialect=self._dialect.name,
@@ -66,7 +66,7 @@ class Endpoint:
             started=time.time(),
         )
         view = gate.view
-        outlet = Outlet(receive, send, _always(record, cors_headers(view.config, headers)))
+        outlet = ClientStream(receive, send, _always(record, cors_headers(view.config, headers)))
         begun = gate.clock()
         gate.metrics.begun(record)
         logs.concerns(record)
@@ -88,7 +88,7 @@ class Endpoint:
             gate.metrics.observe(record)
 
     async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], record: Record, outlet: Outlet, receive: Receive
+        self, scope: Scope, headers: Mapping[str, str], record: RequestRecord, outlet: ClientStream, receive: Receive
     ) -> None:
         gate, view = self._gate, self._gate.view
         call: ClientCall | None = None
@@ -127,7 +127,7 @@ class Endpoint:
             if call is not None:
                 call.release()
 
-    def _identify(self, view: View, headers: Mapping[str, str], record: Record) -> GatewayKey | None:
+    def _identify(self, view: ConfigSnapshot, headers: Mapping[str, str], record: RequestRecord) -> GatewayKey | None:
         if self._open:
             return None
         if self._gate.draining:
@@ -136,7 +136,7 @@ class Endpoint:
         record.key = key.name if key is not None else None
         return key
 
-    async def _tell(self, outlet: Outlet, record: Record, problem: Problem) -> None:
+    async def _tell(self, outlet: ClientStream, record: RequestRecord, problem: Problem) -> None:
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
             record.error = problem.in_short
@@ -171,18 +171,18 @@ def _headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def _always(record: Record, cors: Sequence[Header]) -> list[Header]:
+def _always(record: RequestRecord, cors: Sequence[Header]) -> list[Header]:
     return [(b"x-request-id", record.request_id.encode()), *cors]
 
 
-def _json_headers(record: Record) -> list[Header]:
+def _json_headers(record: RequestRecord) -> list[Header]:
     headers = [(b"content-type", b"application/json"), (b"x-moonshim-repairs", b"none")]
     if record.lost:
         headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.lost)).encode()))
     return headers
 
 
-def _went_away(record: Record) -> None:
+def _went_away(record: RequestRecord) -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         task.uncancel()
@@ -192,31 +192,31 @@ def _went_away(record: Record) -> None:
 # -- what the paths do -----------------------------------------------------------------------------------------
 
 
-async def _exchange(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
+async def _exchange(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
     await exchange(gate, call)
 
 
-async def _responses(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
+async def _responses(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
     call.body = await gate.responses.resolve(call.tenant, call.body, call.record, call)
     if call.body.get("store") is not False:
         call.keeps_response = True
     await exchange(gate, call)
 
 
-async def _compact(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+async def _compact(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
     call.body = await gate.responses.resolve(call.tenant, call.body, call.record, call)
     return await compact(gate, call)
 
 
-async def _response(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+async def _response(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
     return await gate.responses.get(call.tenant, path["id"], call)
 
 
-async def _delete_response(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+async def _delete_response(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
     return await gate.responses.delete(call.tenant, path["id"])
 
 
-async def _input_items(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+async def _input_items(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
     asked = call.query
     limit, order = asked.get("limit", "20"), asked.get("order", "desc")
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 10):
@@ -233,23 +233,23 @@ async def _input_items(gate: Gate, call: ClientCall, path: Mapping[str, str]) ->
     )
 
 
-async def _count_tokens(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
+async def _count_tokens(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
     return {"input_tokens": await call.worked(count_tokens, call.body, dialect="anthropic")}
 
 
-async def _models(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+async def _models(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
     return model_list(gate.view, call.key.models if call.key is not None else ())
 
 
-async def _model(gate: Gate, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+async def _model(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
     return model_entry(gate.view, path["id"], call.key.models if call.key is not None else ())
 
 
-async def _health(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
+async def _health(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
     return {"status": "alive"}
 
 
-async def _ready(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
+async def _ready(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
     if gate.draining:
         return Raw(b'{"status":"draining"}', status=503)
     if not gate.view.config.providers:
@@ -257,16 +257,16 @@ async def _ready(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
     return Raw(encode({"status": "ready", "providers": [one.name for one in gate.view.config.providers]}))
 
 
-async def _metrics(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
+async def _metrics(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
     return Raw(gate.metrics.render(), content_type=gate.metrics.content_type)
 
 
-async def _hello(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+async def _hello(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
     """Clients look whether somebody is there (Claude Code does), and people with a browser do."""
     return {"name": "moonshim", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
 
 
-async def _nothing_here(gate: Gate, call: ClientCall, _: Mapping[str, str]) -> None:
+async def _nothing_here(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
     path = call.record.path
     hint = "the gateway serves /v1/chat/completions, /v1/messages, /v1/responses, /v1/models, /health and /metrics"
     if path.startswith("/v1/v1/"):
@@ -282,7 +282,7 @@ class _OtherMethods:
     def __init__(self, methods: Sequence[str]) -> None:
         self._methods = methods
 
-    async def __call__(self, gate: Gate, call: ClientCall, _: Mapping[str, str]) -> Raw:
+    async def __call__(self, gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
         answer = Raw(b"", status=204)
         asked = preflight_headers(gate.view.config, call.headers)
         if asked is None:
@@ -317,7 +317,7 @@ _OWN: Final[tuple[tuple[str, Handler], ...]] = (
 )
 
 
-def routes_of(gate: Gate) -> list[BaseRoute]:
+def routes_of(gate: GatewayState) -> list[BaseRoute]:
     """Every path that is served. The API is there with and without `/v1`, which people forget in a base URL."""
     routes: list[BaseRoute] = []
     methods: dict[str, list[str]] = {}
@@ -335,7 +335,7 @@ def routes_of(gate: Gate) -> list[BaseRoute]:
     return routes
 
 
-def nothing_here(gate: Gate) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+def nothing_here(gate: GatewayState) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """What answers all other paths, in the dialect of what was meant."""
     endpoints = {name: Endpoint(gate, name, _nothing_here) for name in ("openai_chat", "anthropic", "openai_responses")}
 

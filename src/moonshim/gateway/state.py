@@ -15,34 +15,34 @@ from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.learned import LearnedCells
 from moonshim.engine.plan import Plan
 from moonshim.engine.prepare import Prepared
-from moonshim.engine.response.reply import Form, Reading
+from moonshim.engine.response.reply import Form, ResponseStream
 from moonshim.engine.values.conversation import Reasoning, Text
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.inbound.admission import BodyMemory, LargeWork, RefusalPace
 from moonshim.gateway.inbound.auth import KeyRing, client_key
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.inbound.limits import Limiter
-from moonshim.gateway.memory.reasoning import Recollections
+from moonshim.gateway.memory.reasoning import ReasoningMemory
 from moonshim.gateway.memory.responses import ResponsesState
 from moonshim.gateway.memory.secret import minting_secret
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.metrics import Metrics
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_log import StreamLog, StreamLogs
 from moonshim.gateway.outbound.attempts import Attempt, Breakers, RetryBudget
 from moonshim.gateway.outbound.provider_keys import ProviderKeys
 from moonshim.gateway.outbound.routing import Router
-from moonshim.http_client import Upstream
+from moonshim.http_client import UpstreamClient
 from moonshim.store import Store, open_store
 from moonshim.transformers import Chain, load_chain
 
-__all__ = ["Gate", "View"]
+__all__ = ["ConfigSnapshot", "GatewayState"]
 
 _RENEW_SECONDS: Final = 20.0
 """A lease of a stream lives a minute: it is renewed well before that."""
 
 
-class View:
+class ConfigSnapshot:
     """What follows from one configuration. A request keeps the one it began with, whatever is loaded meanwhile."""
 
     def __init__(self, config: Config) -> None:
@@ -80,7 +80,7 @@ def _logged(level: str, name: str, fields: dict[str, Any]) -> None:
     logs.event(name, level=level, **fields)
 
 
-class Gate:
+class GatewayState:
     """All that requests share, made once for a process. `view` is what a reload replaces."""
 
     def __init__(
@@ -92,14 +92,14 @@ class Gate:
         bound_to_loopback: bool = True,
         stream_logs: StreamLogs | None = None,
     ) -> None:
-        self.view = View(config)
+        self.view = ConfigSnapshot(config)
         self.store, self.secret = store, secret
         self.bound_to_loopback = bound_to_loopback
         self.stream_logs = stream_logs
         self.draining = False
         """Nothing new should come: a balancer is told to look elsewhere."""
         self.metrics = Metrics()
-        self.upstream = Upstream()
+        self.upstream = UpstreamClient()
         self.breakers = Breakers(config.retries)
         self.retry_budget = RetryBudget(config.retries.budget)
         self.provider_keys = ProviderKeys()
@@ -107,7 +107,7 @@ class Gate:
         self.body_memory = BodyMemory()
         self.large_work = LargeWork()
         self._refusals = RefusalPace()
-        self.recollections = Recollections(store, config.remember_seconds)
+        self.recollections = ReasoningMemory(store, config.remember_seconds)
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
         self._left_alone: set[str] = set()
@@ -116,7 +116,7 @@ class Gate:
     @classmethod
     async def open(
         cls, config: Config, *, bound_to_loopback: bool = True, log_dir: str | None = None, worker: int = 0
-    ) -> Gate:
+    ) -> GatewayState:
         """Connect to the store, and make the rest."""
         store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
         secret = await minting_secret(store, config)
@@ -128,7 +128,7 @@ class Gate:
 
         The store and the address stay what they are until a restart.
         """
-        self.view = View(config)
+        self.view = ConfigSnapshot(config)
         self.breakers.settings = config.retries
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class Gate:
             self._left_alone ^= {provider}
             self.metrics.breaker(provider, is_open=is_open)
 
-    def failed_attempt(self, record: Record, attempt: Attempt, problem: Problem) -> None:
+    def failed_attempt(self, record: RequestRecord, attempt: Attempt, problem: Problem) -> None:
         """A host failed before anything of its answer was sent: people want to know why the next one was asked."""
         provider = attempt.target.provider.name
         self.metrics.retried(provider)
@@ -168,7 +168,7 @@ class Gate:
         options, noted = plan.options, target.provider.name in self._noted
         return not options.manual_tool_parsing and not noted and is_kimi_model(target.model)
 
-    def note_unread_markers(self, target: Target, plan: Plan, reading: Reading) -> None:
+    def note_unread_markers(self, target: Target, plan: Plan, reading: ResponseStream) -> None:
         """Once for each provider: its chain leaves calls as text, and that is rarely what people meant."""
         if not self.looks_for_markers(target, plan):
             return
@@ -184,7 +184,7 @@ class Gate:
             )
 
     def stream_log(
-        self, record: Record, prepared: Prepared, comes: Form, goes: Form, secrets: tuple[str, ...]
+        self, record: RequestRecord, prepared: Prepared, comes: Form, goes: Form, secrets: tuple[str, ...]
     ) -> StreamLog | None:
         """Where the raw answer of a host is written, if anywhere."""
         logs = self.stream_logs

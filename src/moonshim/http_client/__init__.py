@@ -1,7 +1,14 @@
 """A request for a host -> its status, its headers, and its bytes as they come."""
 
-from moonshim.http_client.client import Upstream
-from moonshim.http_client.request import Call, Deadlines
-from moonshim.http_client.response import GOODBYE_SECONDS, LAST_WORDS_SECONDS, Answer
+from moonshim.http_client.client import UpstreamClient
+from moonshim.http_client.request import Deadlines, UpstreamRequest
+from moonshim.http_client.response import GOODBYE_SECONDS, LAST_WORDS_SECONDS, UpstreamResponse
 
-__all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "Answer", "Call", "Deadlines", "Upstream"]
+__all__ = [
+    "GOODBYE_SECONDS",
+    "LAST_WORDS_SECONDS",
+    "Deadlines",
+    "UpstreamClient",
+    "UpstreamRequest",
+    "UpstreamResponse",
+]

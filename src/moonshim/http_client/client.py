@@ -1,4 +1,4 @@
-"""A `Call` -> an `Answer`, over connections that are kept: aiohttp, with nothing of it showing."""
+"""A `UpstreamRequest` -> an `UpstreamResponse`, over connections that are kept: aiohttp, with nothing of it showing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiohttp.client_proto import ResponseHandler
 from moonshim.errors import UpstreamError, UpstreamStalled, UpstreamUnreachable
 from moonshim.http_client.failures import FAILURES, lost_at_once, unreachable
 from moonshim.http_client.proxy_env import proxy_for, trusted_by
-from moonshim.http_client.request import Call, origin_of
-from moonshim.http_client.response import Answer
+from moonshim.http_client.request import UpstreamRequest, origin_of
+from moonshim.http_client.response import UpstreamResponse
 
-__all__ = ["Upstream"]
+__all__ = ["UpstreamClient"]
 
 BUFFERED_BYTES: Final = 64 * 1024
 """Twice as much waits at most for a reader who is slow; then the host is held back."""
@@ -34,7 +34,7 @@ _OURS: Final = {"user-agent": "moonshim", "accept": "*/*", "accept-encoding": "i
 """Headers of our own, where the call has none. Hosts that compress a stream hold events back for it."""
 
 
-class Upstream:
+class UpstreamClient:
     """Asks hosts. One for the process: it keeps connections, as many at once as there are streams.
 
     `open` raises `UpstreamUnreachable` or `UpstreamStalled`, and nothing else. No redirect is followed, no cookie
@@ -44,10 +44,10 @@ class Upstream:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
-        self._answers: WeakSet[Answer] = WeakSet()
+        self._answers: WeakSet[UpstreamResponse] = WeakSet()
         self._proxies: dict[tuple[str, str | None], str | None] = {}
 
-    async def open(self, call: Call) -> Answer:
+    async def open(self, call: UpstreamRequest) -> UpstreamResponse:
         """Ask, and wait for the headers of the answer."""
         if self._closed:
             raise UpstreamUnreachable(f"{origin_of(call.url)} is not asked any more: the gateway is closing")
@@ -58,7 +58,7 @@ class Upstream:
         if attempt.failure is not None:
             raise attempt.failure
         assert attempt.response is not None
-        answer = Answer(attempt.response, call)
+        answer = UpstreamResponse(attempt.response, call)
         self._answers.add(answer)
         return answer
 
@@ -71,8 +71,8 @@ class Upstream:
         if session is not None:
             await session.close()
 
-    async def _ask(self, call: Call) -> _Asking:
-        asking = _Asking(call)
+    async def _ask(self, call: UpstreamRequest) -> _PendingRequest:
+        asking = _PendingRequest(call)
         proxy: str | None = None
         _ASKING.set(asking)
         try:
@@ -97,7 +97,7 @@ class Upstream:
             _ASKING.set(None)
         return asking
 
-    def _proxy(self, call: Call) -> str | None:
+    def _proxy(self, call: UpstreamRequest) -> str | None:
         """Looked up once for each address: there are as many as are configured."""
         key = (call.url, call.proxy)
         if key not in self._proxies:
@@ -117,7 +117,7 @@ class Upstream:
         return self._session
 
 
-def _headers(call: Call) -> dict[str, str]:
+def _headers(call: UpstreamRequest) -> dict[str, str]:
     headers = {**_OURS, **{name.lower(): value for name, value in call.headers.items()}}
     if len(call.body) >= _LARGE_BODY:
         headers["content-length"] = str(len(call.body))
@@ -132,10 +132,10 @@ async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
         await asyncio.sleep(0)
 
 
-class _Asking:
+class _PendingRequest:
     """One request on its way: whether there is a connection yet, and what came of it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: UpstreamRequest) -> None:
         self.call = call
         self.deadline: asyncio.Timeout | None = None
         self.connected = False
@@ -159,7 +159,7 @@ class _Asking:
         return UpstreamUnreachable(f"no connection to {origin}{through} within {timeouts.connect:g} seconds")
 
 
-_ASKING: Final[ContextVar[_Asking | None]] = ContextVar("asking", default=None)
+_ASKING: Final[ContextVar[_PendingRequest | None]] = ContextVar("asking", default=None)
 """Who asks in this task. aiohttp's own way to tell of connections, its traces, is a sixth of what it does."""
 
 
@@ -173,7 +173,7 @@ class _Connector(aiohttp.TCPConnector):
             self._factory = make
 
     async def connect(self, *args: Any, **options: Any) -> Any:
-        """A connection, and the `_Asking` that wanted it is told."""
+        """A connection, and the `_PendingRequest` that wanted it is told."""
         connection = await super().connect(*args, **options)
         protocol, kept = connection.protocol, False
         if isinstance(protocol, _Connection):

@@ -14,7 +14,7 @@ from typing import Final
 import aiohttp
 
 from moonshim.errors import TooManyOpenFiles, UpstreamBroke, UpstreamError, UpstreamUnreachable
-from moonshim.http_client.request import Call, origin_of
+from moonshim.http_client.request import UpstreamRequest, origin_of
 
 __all__ = ["FAILURES", "broke", "lost_at_once", "unreachable"]
 
@@ -24,7 +24,7 @@ FAILURES: Final = (aiohttp.ClientError, OSError, RuntimeError, ValueError, EOFEr
 _NOT_TRUSTED: Final = "name the file of the right certificates (`ca_bundle` of the provider, or SSL_CERT_FILE)"
 
 
-def unreachable(error: BaseException, call: Call, proxy: str | None) -> UpstreamError:
+def unreachable(error: BaseException, call: UpstreamRequest, proxy: str | None) -> UpstreamError:
     """Why there was no answer."""
     if _out_of_descriptors(error):
         return TooManyOpenFiles(f"no connection to {origin_of(call.url)}: this process has too many open files")
@@ -34,7 +34,7 @@ def unreachable(error: BaseException, call: Call, proxy: str | None) -> Upstream
     return UpstreamUnreachable(f"{origin_of(call.url)} could not be asked ({type(error).__name__})")
 
 
-def broke(error: BaseException, call: Call) -> UpstreamBroke:
+def broke(error: BaseException, call: UpstreamRequest) -> UpstreamBroke:
     """Why an answer that had begun did not come to its end."""
     origin = origin_of(call.url)
     if isinstance(error, aiohttp.ClientPayloadError) and "decod" in str(error).lower():

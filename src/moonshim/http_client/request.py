@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-__all__ = ["Call", "Deadlines", "origin_of"]
+__all__ = ["Deadlines", "UpstreamRequest", "origin_of"]
 
 
 class Deadlines(Protocol):
@@ -27,7 +27,7 @@ class Deadlines(Protocol):
         """Of silence, while somebody waits for more."""
 
 
-class Call(Struct, frozen=True):
+class UpstreamRequest(Struct, frozen=True):
     """One request. It prints as its method and its host: neither keys nor conversations end in a log."""
 
     url: str

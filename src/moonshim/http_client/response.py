@@ -12,9 +12,9 @@ import aiohttp
 
 from moonshim.errors import UpstreamBroke, UpstreamError, UpstreamStalled
 from moonshim.http_client.failures import FAILURES, broke
-from moonshim.http_client.request import Call, origin_of
+from moonshim.http_client.request import UpstreamRequest, origin_of
 
-__all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "Answer"]
+__all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "UpstreamResponse"]
 
 LAST_WORDS_SECONDS: Final = 10.0
 """How long a host may be silent behind the end of what it says, before that is taken for all: its usage may follow."""
@@ -26,7 +26,7 @@ MOST_AT_ONCE: Final = 8 * 1024
 other requests have their turn, so that a host that sends as fast as it can does not hold them up."""
 
 
-class Answer:
+class UpstreamResponse:
     """What a host answers. Whoever has it closes it.
 
     `read` raises `UpstreamStalled` when nothing came for too long, `UpstreamBroke` when the connection ended in the
@@ -48,7 +48,7 @@ class Answer:
         "status",
     )
 
-    def __init__(self, response: aiohttp.ClientResponse, call: Call) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamRequest) -> None:
         self.status: int = response.status
         self.headers: Mapping[str, str] = _plain(response)
         """Names in lower case; values of one name joined by commas."""

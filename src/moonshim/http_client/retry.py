@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from moonshim.errors import Problem, ProblemKind, UpstreamStalled
 
-__all__ = ["FIRST_PAUSE", "Verdict", "pause_before", "verdict_on"]
+__all__ = ["FIRST_PAUSE", "Verdict", "classify", "pause_before"]
 
 Verdict: TypeAlias = Literal["again", "next", "stop"]
 
@@ -40,7 +40,7 @@ _VERDICTS: Final[dict[ProblemKind, Verdict]] = {
 }
 
 
-def verdict_on(problem: Problem) -> Verdict:
+def classify(problem: Problem) -> Verdict:
     """
     >>> verdict_on(Problem(status=500, kind="server", message="oops"))
     'again'

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, NamedTuple
 
-__all__ = ["Room", "raise_limit", "room_for_connections"]
+__all__ = ["DescriptorBudget", "raise_limit", "room_for_connections"]
 
 _RESERVED: Final = 64
 _SHARE: Final = 8
@@ -31,7 +31,7 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-class Room(NamedTuple):
+class DescriptorBudget(NamedTuple):
     """How many descriptors connections may take, of clients and to hosts together."""
 
     requests: int
@@ -42,11 +42,11 @@ class Room(NamedTuple):
     """Up to here, a connection is told why it is closed."""
 
 
-def room_for_connections() -> Room:
+def room_for_connections() -> DescriptorBudget:
     """Within the limit of this process as it is now."""
     soft = _UNLIMITED
     if (resource := _resource()) is not None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         soft = _UNLIMITED if soft == resource.RLIM_INFINITY else soft
     reserved = max(_RESERVED, soft // _SHARE)
-    return Room(max(2, soft - reserved), max(2, soft - reserved // 2), max(2, soft - reserved // 4))
+    return DescriptorBudget(max(2, soft - reserved), max(2, soft - reserved // 2), max(2, soft - reserved // 4))

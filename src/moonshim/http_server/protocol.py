@@ -36,7 +36,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from moonshim.config.model import Limits
 from moonshim.http_server import logs
-from moonshim.http_server.descriptors import Room, room_for_connections
+from moonshim.http_server.descriptors import DescriptorBudget, room_for_connections
 
 __all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "MOST_PIPELINED", "ROOM", "BoundedProtocol", "protocol_with"]
 
@@ -85,7 +85,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     limits: ClassVar[Limits] = Limits()
     linger_seconds: ClassVar[float] = LINGER_SECONDS
-    room: ClassVar[Room] = room_for_connections()
+    room: ClassVar[DescriptorBudget] = room_for_connections()
     """In descriptors: one for each client, and one for the host that each request may ask."""
     waiting: ClassVar[OrderedDict[BoundedProtocol, None]] = OrderedDict()
     """Connections without a request, the one that has waited longest first: silent, idle, or with half a header."""

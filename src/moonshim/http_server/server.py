@@ -25,7 +25,7 @@ from moonshim.http_server.hangup import StartingTerminal
 from moonshim.http_server.protocol import protocol_with
 from moonshim.http_server.sockets import bind, url_of
 
-__all__ = ["AppServer", "Inside", "Service", "reachable", "run", "serve", "serve_inside", "until_it_answers"]
+__all__ = ["AppServer", "EmbeddedServer", "Service", "reachable", "run", "serve", "serve_inside", "until_it_answers"]
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_SECONDS: Final = 75
@@ -191,7 +191,7 @@ async def serve(
     return 0
 
 
-class Inside:
+class EmbeddedServer:
     """An application that is served in this loop, beside whatever else runs here, at `url` until it is closed."""
 
     def __init__(self, url: str, server: AppServer, running: asyncio.Task[None]) -> None:
@@ -204,7 +204,7 @@ class Inside:
         await self._running
 
 
-async def serve_inside(app: Any, *, host: str = "127.0.0.1", port: int = 0, limits: Limits = _USUAL) -> Inside:
+async def serve_inside(app: Any, *, host: str = "127.0.0.1", port: int = 0, limits: Limits = _USUAL) -> EmbeddedServer:
     """Serve an ASGI application without a lifespan; it answers when this returns."""
     sockets = bind(host, port)
     server = AppServer(_configuration(app, limits))
@@ -213,7 +213,7 @@ async def serve_inside(app: Any, *, host: str = "127.0.0.1", port: int = 0, limi
         await asyncio.sleep(0.001)
     if running.done():
         running.result()
-    return Inside(url_of(host, sockets[0].getsockname()[1]), server, running)
+    return EmbeddedServer(url_of(host, sockets[0].getsockname()[1]), server, running)
 
 
 def _leave_alone_what_stays() -> None:

@@ -10,10 +10,10 @@ from typing import Final
 
 from moonshim.errors import MoonshimError
 
-__all__ = ["CannotListen", "bind", "free_port", "is_loopback", "url_of"]
+__all__ = ["BindError", "bind", "free_port", "is_loopback", "url_of"]
 
 
-class CannotListen(MoonshimError):
+class BindError(MoonshimError):
     """This address cannot be listened at; the message says why, and what to do."""
 
     code = "cannot_listen"
@@ -50,7 +50,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
     assert failure is not None
     reason = _REASONS.get(failure.errno or 0)
     where = f"port {port} on {host}"
-    raise CannotListen(reason.format(where=where) if reason else f"cannot listen at {where}: {failure.strerror}")
+    raise BindError(reason.format(where=where) if reason else f"cannot listen at {where}: {failure.strerror}")
 
 
 def free_port(host: str, port: int) -> int:
@@ -86,7 +86,7 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise CannotListen(f"there is no address for the host {host!r}") from None
+        raise BindError(f"there is no address for the host {host!r}") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from moonshim.engine.stages import Transformer
 from moonshim.engine.values.options import KimiOptions
-from moonshim.integrations.exchange import Tending
+from moonshim.integrations.exchange import ClientState
 from moonshim.integrations.memory import Memory
 from moonshim.integrations.transports import mend_client
 
@@ -50,7 +50,7 @@ def openai_http_client(
     """For `openai.OpenAI(http_client=…)`: Chat goes as Chat, Responses too."""
     from openai import DefaultHttpxClient
 
-    tending = Tending(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
+    tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
     return mend_client(DefaultHttpxClient(**client), tending)
 
 
@@ -66,7 +66,7 @@ def async_openai_http_client(
     """For `openai.AsyncOpenAI(http_client=…)`: Chat goes as Chat, Responses too."""
     from openai import DefaultAsyncHttpxClient
 
-    tending = Tending(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
+    tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
     return mend_client(DefaultAsyncHttpxClient(**client), tending)
 
 
@@ -82,7 +82,7 @@ def anthropic_http_client(
     """For `anthropic.Anthropic(http_client=…)`: Messages go as Messages."""
     from anthropic import DefaultHttpxClient
 
-    tending = Tending(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
+    tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
     return mend_client(DefaultHttpxClient(**client), tending)
 
 
@@ -98,5 +98,5 @@ def async_anthropic_http_client(
     """For `anthropic.AsyncAnthropic(http_client=…)`: Messages go as Messages."""
     from anthropic import DefaultAsyncHttpxClient
 
-    tending = Tending(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
+    tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
     return mend_client(DefaultAsyncHttpxClient(**client), tending)

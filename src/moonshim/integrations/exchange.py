@@ -3,7 +3,7 @@
     route_of -> Tending.take -> Exchange.body -> the host -> answered -> feed* -> end
                                                          -> refused
 
-`Tending` is what the requests of one client share.
+`ClientState` is what the requests of one client share.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.openai_responses import completed_in
 from moonshim.engine.formats import is_kimi_model
-from moonshim.engine.hosts.detect import needs_for
+from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.errors.body import masked_bytes
 from moonshim.engine.hosts.errors.classify import read_problem, without
 from moonshim.engine.hosts.learned import LearnedCells
 from moonshim.engine.plan import check_options
-from moonshim.engine.prepare import Asked, Prepared, read_request, render_problem
-from moonshim.engine.response.reply import Form, Reading, form_of, read_reply
+from moonshim.engine.prepare import ParsedRequest, Prepared, read_request, render_problem
+from moonshim.engine.response.reply import Form, ResponseStream, form_of, read_reply
 from moonshim.engine.stages import Transformer
 from moonshim.engine.values.events import Failed
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
 from moonshim.integrations.memory import Memory
-from moonshim.integrations.response_store import KeptResponses
+from moonshim.integrations.response_store import ResponseHistory
 
-__all__ = ["Exchange", "Header", "Reply", "Route", "Tending", "route_of", "told"]
+__all__ = ["ClientExchange", "ClientState", "ErrorReply", "Header", "Route", "route_of", "told"]
 
 Header: TypeAlias = tuple[str, str]
 
@@ -84,7 +84,7 @@ def route_of(method: str, path: str) -> Route | None:
     return next((route for route in _ROUTES if method == "POST" and path.endswith(route.end)), None)
 
 
-class Reply(Struct, frozen=True):
+class ErrorReply(Struct, frozen=True):
     """A whole answer that is an error."""
 
     status: int
@@ -94,7 +94,7 @@ class Reply(Struct, frozen=True):
     """The host refused something that its exchange has put right: it is to be sent once more."""
 
 
-class Tending:
+class ClientState:
     """What all requests of one client share. Any thread may use it."""
 
     def __init__(
@@ -108,19 +108,19 @@ class Tending:
     ) -> None:
         if options is not None:
             check_options(options)
-        needs_for(model="", host=host, overrides=overrides)  # what is misspelt is told now, not at the first request
+        profile_for(model="", host=host, overrides=overrides)  # what is misspelt is told now, not at the first request
         if not isinstance(transformers, Iterable):
             raise InvalidInput("transformers must be a list of transformers", field="transformers")
         if memory is not None and not isinstance(memory, Memory):
             raise InvalidInput(f"memory must be a Memory, not {type(memory).__name__}", field="memory")
         self.host, self.options, self.overrides, self.transformers = host, options, overrides, tuple(transformers)
         self.memory = Memory() if memory is None else memory
-        self.responses = KeptResponses(self.memory)
+        self.responses = ResponseHistory(self.memory)
         self.learned = LearnedCells()
 
     def take(
         self, route: Route, url: str, headers: Mapping[str, str], content: bytes, query: str = ""
-    ) -> Exchange | None:
+    ) -> ClientExchange | None:
         """The exchange that a request begins; None: it is not for us, and goes as it came.
 
         `query` is what stands behind the question mark of the address: a key, for some hosts.
@@ -155,13 +155,13 @@ class Tending:
                 " /anthropic in it",
                 field="base_url",
             )
-        return Exchange(self, body, asked, prepared, space, secrets, place, prepare)
+        return ClientExchange(self, body, asked, prepared, space, secrets, place, prepare)
 
     def _cells(self, learned: dict[str, Any]) -> Mapping[str, Any] | None:
         """The cells of a row that are otherwise here, as somebody said, or as the host has shown."""
         return learned | dict(self.overrides or {}) if learned else self.overrides
 
-    def correct(self, exchange: Exchange, problem: Problem) -> Prepared | None:
+    def correct(self, exchange: ClientExchange, problem: Problem) -> Prepared | None:
         """What to send instead of a request that the host refused for this reason; None: nothing better."""
         sent, place, prepare = exchange.prepared, exchange.place, exchange.prepare
 
@@ -177,13 +177,13 @@ class Tending:
             return False
         if self.options is not None or self.overrides or self.transformers or is_kimi_model(model):
             return True
-        needs = needs_for(model=model, host=self.host, base_url=url, upstream=upstream)
+        needs = profile_for(model=model, host=self.host, base_url=url, upstream=upstream)
         return needs.generation != "other" or needs.host in _MOONSHOTS
 
 
 def told(
     problem: Problem | MoonshimError, dialect: str, headers: Sequence[Header] = (), *, sends_again: bool = False
-) -> Reply:
+) -> ErrorReply:
     """An error in the words of a dialect."""
     if isinstance(problem, MoonshimError):
         problem = problem_of(problem)
@@ -191,17 +191,17 @@ def told(
         headers = [header for header in headers if header[0].lower() not in _RETRYING]
         headers += problem.retry_headers.items()
     own = [("content-type", _CONTENT_TYPES["json"])]
-    return Reply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)), sends_again)
+    return ErrorReply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)), sends_again)
 
 
-class Exchange:
+class ClientExchange:
     """One request, made right for its host, and the answer to it on its way back."""
 
     def __init__(
         self,
-        tending: Tending,
+        tending: ClientState,
         body: dict[str, Any],
-        asked: Asked,
+        asked: ParsedRequest,
         prepared: Prepared,
         space: str,
         secrets: tuple[str, ...],
@@ -215,7 +215,7 @@ class Exchange:
         self._tending, self._came, self._asked = tending, body, asked
         self._space, self._secrets = space, secrets
         self._goes: Form = "sse" if asked.request.stream is True else "json"
-        self._reading: Reading | None = None
+        self._reading: ResponseStream | None = None
         self._filed = False
         self.spent = False
         """What the host still says is of no use: only `end` is left."""
@@ -247,7 +247,7 @@ class Exchange:
         return self._leaving(self.reading.fail(problem_of(error)))
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ResponseStream:
         assert self._reading is not None, "the host has answered"
         return self._reading
 
@@ -271,17 +271,17 @@ class Exchange:
 
     # --- what the package is told ------------------------------------------------------------------------------
 
-    def failed(self) -> Reply | None:
+    def failed(self) -> ErrorReply | None:
         """An answer that is an error, though its host said 200: to be asked for while nothing of it is out."""
         problem = self.reading.problem
         return None if problem is None else self._told(without(problem, self._secrets))
 
-    def refused(self, status: int, headers: Sequence[Header], body: bytes) -> Reply:
+    def refused(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
         """The host's error, whatever its shape, in the words of the package."""
         problem = read_problem(status, body, dict(headers), self.prepared.needs, secrets=self._secrets)
         return self._told(problem, _passed(headers))
 
-    def _told(self, problem: Problem, headers: Sequence[Header] = ()) -> Reply:
+    def _told(self, problem: Problem, headers: Sequence[Header] = ()) -> ErrorReply:
         better = None if self._corrected else self._tending.correct(self, problem)
         if better is not None:
             self.prepared, self._corrected = better, True

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Final
 
-from moonshim.engine.prepare import Asked
-from moonshim.engine.reasoning_cache import recalled, turn_filing
+from moonshim.engine.prepare import ParsedRequest
+from moonshim.engine.reasoning_cache import cache_entry, lookup
 from moonshim.engine.values.conversation import Message, Reasoning
 from moonshim.errors import InvalidInput
 
@@ -39,14 +39,14 @@ class Memory:
 
     # --- thoughts ----------------------------------------------------------------------------------------------
 
-    def recall(self, space: str, asked: Asked) -> dict[int, Reasoning]:
+    def recall(self, space: str, asked: ParsedRequest) -> dict[int, Reasoning]:
         """The reasoning that the turns of a request have lost, by the index of their message."""
-        found = ((turn.index, recalled(turn, self.get(f"{space}:{turn.key}"))) for turn in asked.lost_turns())
+        found = ((turn.index, lookup(turn, self.get(f"{space}:{turn.key}"))) for turn in asked.lost_turns())
         return {index: thought for index, thought in found if thought is not None}
 
-    def remember(self, space: str, asked: Asked, answer: Message) -> None:
+    def remember(self, space: str, asked: ParsedRequest, answer: Message) -> None:
         """File what was thought in the answer to a request."""
-        filing = turn_filing(asked.turns(), answer)
+        filing = cache_entry(asked.turns(), answer)
         if filing is not None:
             self.put(f"{space}:{filing.key}", filing.field, filing.value)
 

@@ -15,7 +15,7 @@ from moonshim.engine.dialects.openai_responses import continued, said_items
 from moonshim.errors import Problem, Refused
 from moonshim.integrations.memory import Memory
 
-__all__ = ["KeptResponses"]
+__all__ = ["ResponseHistory"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -33,7 +33,7 @@ class _Turn(Struct, frozen=True, array_like=True):
 _TURN: Final = msgspec.json.Decoder(_Turn)
 
 
-class KeptResponses:
+class ResponseHistory:
     """The responses of the clients that share a memory, each to be found under the key that asked for it."""
 
     def __init__(self, memory: Memory) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.errors import InvalidInput, MoonshimError, UpstreamBroke, UpstreamStalled
-from moonshim.integrations.exchange import Exchange, Reply, Route, Tending, route_of, told
+from moonshim.integrations.exchange import ClientExchange, ClientState, ErrorReply, Route, route_of, told
 
 __all__ = ["mend_client"]
 
@@ -23,7 +23,7 @@ _OF_THE_BODY: Final = (b"content-length", b"transfer-encoding")
 Client = TypeVar("Client")
 
 
-def mend_client(client: Client, tending: Tending) -> Client:
+def mend_client(client: Client, tending: ClientState) -> Client:
     """The client that was given: from now on its requests are prepared, and its answers mended."""
     library = next((name for name in map(_library_of, type(client).__mro__) if name in _LIBRARIES), None)
     if library is None:
@@ -56,7 +56,7 @@ def _on_top(ours: type, theirs: type) -> Any:
 class _Answer:
     """One answer of a host, mended piece by piece: what has nothing to do with waiting."""
 
-    def __init__(self, http: Any, exchange: Exchange, answer: Any) -> None:
+    def __init__(self, http: Any, exchange: ClientExchange, answer: Any) -> None:
         self._http, self._exchange, self._answer = http, exchange, answer
         self._first = b""
         self._began, self._over = False, False
@@ -67,7 +67,7 @@ class _Answer:
         given: dict[str, Any] = {"stream": self, "extensions": self._answer.extensions}
         return self._http.Response(self._answer.status_code, headers=headers, **given)
 
-    def _refused(self, start: bytes) -> Reply:
+    def _refused(self, start: bytes) -> ErrorReply:
         return self._exchange.refused(self._answer.status_code, self._answer.headers.multi_items(), start)
 
     def _told(self, data: bytes | None) -> bytes:
@@ -90,7 +90,7 @@ class _Answer:
 class MendedStream(_Answer):
     """The bytes of an answer as they are to be read. Closing it closes the host's."""
 
-    def open(self) -> Reply | None:
+    def open(self) -> ErrorReply | None:
         """Wait for the first piece; an answer that is nothing but an error is told as such."""
         self._source = self._answer.iter_bytes()
         if not self._answer.is_success:
@@ -125,7 +125,7 @@ class MendedStream(_Answer):
 class MendedAsyncStream(_Answer):
     """The same for those who wait."""
 
-    async def open(self) -> Reply | None:
+    async def open(self) -> ErrorReply | None:
         self._source = self._answer.aiter_bytes()
         if not self._answer.is_success:
             start = b""
@@ -161,10 +161,10 @@ class MendedAsyncStream(_Answer):
 class _Mending:
     """Stands around a transport: what has nothing to do with waiting."""
 
-    def __init__(self, http: Any, inner: Any, tending: Tending) -> None:
+    def __init__(self, http: Any, inner: Any, tending: ClientState) -> None:
         self._http, self._inner, self._tending = http, inner, tending
 
-    def _prepared(self, request: Any, route: Route) -> Exchange | Reply | None:
+    def _prepared(self, request: Any, route: Route) -> ClientExchange | ErrorReply | None:
         """What becomes of a request whose body was read; None: it goes as it came."""
         plain = request.url.copy_with(query=None, fragment=None, username=None, password=None)
         try:
@@ -173,7 +173,7 @@ class _Mending:
         except MoonshimError as error:
             return told(error, route.dialect)
 
-    def _sent(self, request: Any, route: Route, exchange: Exchange) -> Any:
+    def _sent(self, request: Any, route: Route, exchange: ClientExchange) -> Any:
         """The request as the host is to have it. The package's own stays as it is: it may be sent again."""
         url = request.url
         if route.asked_at != route.end:
@@ -188,7 +188,7 @@ class _Mending:
             answer.headers["location"] = f"{there.removesuffix(route.asked_at)}{route.end}{question}{query}"
         return answer
 
-    def _reply(self, reply: Reply) -> Any:
+    def _reply(self, reply: ErrorReply) -> Any:
         return self._http.Response(reply.status, headers=reply.headers, content=reply.body)
 
 
@@ -203,7 +203,7 @@ class MendingTransport(_Mending):
         exchange = self._prepared(request, route)
         if exchange is None:
             return self._inner.handle_request(request)
-        if isinstance(exchange, Reply):
+        if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
         while True:
             answer = self._inner.handle_request(self._sent(request, route, exchange))
@@ -243,7 +243,7 @@ class MendingAsyncTransport(_Mending):
         exchange = self._prepared(request, route)
         if exchange is None:
             return await self._inner.handle_async_request(request)
-        if isinstance(exchange, Reply):
+        if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
         while True:
             answer = await self._inner.handle_async_request(self._sent(request, route, exchange))

@@ -4,20 +4,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moonshim.simulator.faults import FAULTS
-    from moonshim.simulator.request import Question
-    from moonshim.simulator.response import Meant, MeantCall, Model
+    from moonshim.simulator.request import SimRequest
+    from moonshim.simulator.response import IntendedCall, IntendedResponse, Model
     from moonshim.simulator.server import Simulator
     from moonshim.simulator.settings import SimulatorSettings
     from moonshim.simulator.wire import playback as play
 
-__all__ = ["FAULTS", "Meant", "MeantCall", "Model", "Question", "Simulator", "SimulatorSettings", "play"]
+__all__ = [
+    "FAULTS",
+    "IntendedCall",
+    "IntendedResponse",
+    "Model",
+    "SimRequest",
+    "Simulator",
+    "SimulatorSettings",
+    "play",
+]
 
 _WHERE = {
     "FAULTS": "faults",
-    "Meant": "response",
-    "MeantCall": "response",
+    "IntendedResponse": "response",
+    "IntendedCall": "response",
     "Model": "response",
-    "Question": "request",
+    "SimRequest": "request",
     "Simulator": "server",
     "SimulatorSettings": "settings",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.config import Config, Provider
+from moonshim.config import Config, ProviderConfig
 from moonshim.simulator.host.models import MODELS
 
 __all__ = ["CHAT", "FIRST", "MESSAGES", "demo_config"]
@@ -30,8 +30,8 @@ def demo_config(url: str) -> Config:
     (('demo/kimi-k2.5+markers-in-content',), ('demo/*',))
     """
     # Neither lists its models: so any name with faults behind it can be passed on. The aliases list them instead.
-    chat = Provider(name=CHAT, api_base_url=f"{url}/v1")
-    messages = Provider(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
+    chat = ProviderConfig(name=CHAT, api_base_url=f"{url}/v1")
+    messages = ProviderConfig(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
     asked = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}
     aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in asked.items()}
     aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in asked.items()}

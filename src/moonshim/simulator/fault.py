@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moonshim.simulator.request import Json, Wire
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["CUT", "Chunks", "Fault", "Frames", "Group", "Piece", "Speech", "Stall", "Status", "Whole"]
 
@@ -35,10 +35,10 @@ CUT: Final = "cut"
 
 Piece: TypeAlias = "bytes | Stall | Literal['cut']"
 Group: TypeAlias = Literal["leaks", "ids", "calls", "arguments", "reasoning", "endings", "frames", "errors", "messages"]
-Speech: TypeAlias = Callable[[Answer], Answer]
-Chunks: TypeAlias = Callable[[list[Json], Answer], list[Json]]
-Whole: TypeAlias = Callable[[Json, Answer], Json]
-Frames: TypeAlias = Callable[[list[bytes], Answer], list[Piece]]
+Speech: TypeAlias = Callable[[HostResponse], HostResponse]
+Chunks: TypeAlias = Callable[[list[Json], HostResponse], list[Json]]
+Whole: TypeAlias = Callable[[Json, HostResponse], Json]
+Frames: TypeAlias = Callable[[list[bytes], HostResponse], list[Piece]]
 
 
 class Status(Struct, frozen=True, kw_only=True):

@@ -26,9 +26,9 @@ def wrong_nature(name: str) -> str | None:
     >>> wrong_nature("moonshot"), wrong_nature("moonshoot")
     (None, 'there is no nature `moonshoot`; did you mean `moonshot`?')
     """
-    from moonshim.simulator.host.behaviours import NATURES
+    from moonshim.simulator.host.behaviours import BEHAVIOURS
 
-    return _unknown("nature", name, NATURES)
+    return _unknown("nature", name, BEHAVIOURS)
 
 
 def wrong_assumption(name: str) -> str | None:

@@ -6,23 +6,23 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["Call", "Json", "Media", "Offered", "Part", "Question", "Result", "Role", "Turn", "Wire"]
+__all__ = ["Json", "OfferedTool", "Part", "Role", "SimCall", "SimMedia", "SimRequest", "SimResult", "SimTurn", "Wire"]
 
 Json: TypeAlias = dict[str, Any]
 Wire: TypeAlias = Literal["openai_chat", "anthropic"]
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
-class Media(Struct, frozen=True):
+class SimMedia(Struct, frozen=True):
     """A picture or a film. What is in it nobody here looks at."""
 
     kind: Literal["image", "video"] = "image"
 
 
-Part: TypeAlias = "str | Media"
+Part: TypeAlias = "str | SimMedia"
 
 
-class Call(Struct, frozen=True):
+class SimCall(Struct, frozen=True):
     """A call of the history, as the client sent it back."""
 
     id: str
@@ -30,7 +30,7 @@ class Call(Struct, frozen=True):
     arguments: str
 
 
-class Result(Struct, frozen=True):
+class SimResult(Struct, frozen=True):
     """What a tool returned. `name` is that of the call with the same id; empty when there is none."""
 
     call_id: str
@@ -41,7 +41,7 @@ class Result(Struct, frozen=True):
     """Text and media in their order; empty when there is only the text."""
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class SimTurn(Struct, frozen=True, kw_only=True):
     """One message. Results of Messages stand in a turn of role `tool`, with the text that came beside them."""
 
     role: Role
@@ -52,14 +52,14 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Text and media in their order; empty when there is only the text."""
     reasoning: str | None = None
     """None: the client sent none; empty: it sent an empty one."""
-    calls: tuple[Call, ...] = ()
-    results: tuple[Result, ...] = ()
-    tools: tuple[Offered, ...] = ()
+    calls: tuple[SimCall, ...] = ()
+    results: tuple[SimResult, ...] = ()
+    tools: tuple[OfferedTool, ...] = ()
     """Tools that a system message brings (K3)."""
     partial: bool = False
     """An answer that has been begun, and that the model goes on with (`partial` in the last message)."""
 
-    def begins_message(self, before: Turn | None) -> bool:
+    def begins_message(self, before: SimTurn | None) -> bool:
         """Whether a person says something new here, behind this turn (those of the system aside).
 
         Words behind results are no new message, but stand beside them: agents remind of things there, and bring images
@@ -68,7 +68,7 @@ class Turn(Struct, frozen=True, kw_only=True):
         return self.role == "user" and (before is None or (before.role == "assistant" and not before.calls))
 
 
-class Offered(Struct, frozen=True):
+class OfferedTool(Struct, frozen=True):
     """A tool that may be called."""
 
     name: str
@@ -78,7 +78,7 @@ class Offered(Struct, frozen=True):
     """Chat: the entry of `tools` as it came, with what the three above do not say (`strict`, a built-in type)."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class SimRequest(Struct, frozen=True, kw_only=True):
     """A request that no rule refused."""
 
     wire: Wire
@@ -86,8 +86,8 @@ class Question(Struct, frozen=True, kw_only=True):
     """Without what was added to it: `kimi-k2.5`, where `kimi-k2.5+split-bytes` was asked for."""
     generation: str
     """`k2`, `k2-thinking`, `k2.5`, `k2.6`, `k2.7`, `k3`, `k3.1`, or `other` for a model that is no Kimi."""
-    turns: tuple[Turn, ...]
-    tools: tuple[Offered, ...] = ()
+    turns: tuple[SimTurn, ...]
+    tools: tuple[OfferedTool, ...] = ()
     """Every tool: those of the request, then those that messages bring."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of a tool."""
@@ -110,7 +110,7 @@ class Question(Struct, frozen=True, kw_only=True):
         return next((turn.text for turn in reversed(self.turns) if turn.role == "user"), "")
 
     @property
-    def since(self) -> tuple[Turn, ...]:
+    def since(self) -> tuple[SimTurn, ...]:
         """The turns behind the beginning of the user's last message: what this answer goes on from."""
         asked, before = -1, None
         for at, turn in enumerate(self.turns):
@@ -124,6 +124,6 @@ class Question(Struct, frozen=True, kw_only=True):
         return 1 + sum(turn.role == "assistant" for turn in self.since)
 
     @property
-    def history(self) -> tuple[Call, ...]:
+    def history(self) -> tuple[SimCall, ...]:
         """Every call so far, in order."""
         return tuple(call for turn in self.turns for call in turn.calls)

@@ -6,37 +6,37 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.simulator.request import Question
+from moonshim.simulator.request import SimRequest
 
-__all__ = ["Answer", "Cut", "Meant", "MeantCall", "Model", "NativeCall", "Tally"]
+__all__ = ["Cut", "HostResponse", "IntendedCall", "IntendedResponse", "Model", "NativeCall", "TokenTotals"]
 
 Cut: TypeAlias = Literal["tokens", "characters", "lumps", "whole"]
 """How texts are cut into chunks: a token each, a character each, several tokens at once, or not at all."""
 
 
-class MeantCall(Struct, frozen=True):
+class IntendedCall(Struct, frozen=True):
     """A call as the model means it. `arguments` is JSON text, and is sent as it stands."""
 
     name: str
     arguments: str
 
 
-class Meant(Struct, frozen=True, kw_only=True):
+class IntendedResponse(Struct, frozen=True, kw_only=True):
     """What a model means to say, before anything goes wrong with it."""
 
     reasoning: str = ""
     text: str = ""
-    calls: tuple[MeantCall, ...] = ()
+    calls: tuple[IntendedCall, ...] = ()
 
 
 class Model(Protocol):
     """What can be plugged in: `moonshim simulate --model my_model.py:Parrot`."""
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         """The next answer. The same question must get the same answer: nothing is remembered between two."""
 
 
-class Tally(Struct, frozen=True):
+class TokenTotals(Struct, frozen=True):
     """Tokens, estimated. `cached`: of the prompt, those that an earlier prompt began with."""
 
     prompt: int = 0
@@ -53,7 +53,7 @@ class NativeCall(Struct, frozen=True):
     arguments: str
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HostResponse(Struct, frozen=True, kw_only=True):
     """One answer as the host will tell it: faults of speech change it, then it is written in a dialect."""
 
     id: str
@@ -64,7 +64,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     calls: tuple[NativeCall, ...] = ()
     finish: str = "stop"
     """In the words of Chat: `stop`, `tool_calls`, `length`, or whatever else a host says."""
-    tally: Tally = Tally()
+    tally: TokenTotals = TokenTotals()
     cut: Cut = "tokens"
     reasoning_field: str = "reasoning_content"
     """Chat: `reasoning_content`, `reasoning`, `reasoning_details`, or `reasoning_summary` (as of Kimi Code's K3)."""
@@ -74,7 +74,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What signs the thoughts; empty: nothing does."""
     stopped_by: str | None = None
     """The stop sequence that ended the text."""
-    question: Question
-    meant: Meant
+    question: SimRequest
+    meant: IntendedResponse
     extra: dict[str, Any] = {}
     """What a fault leaves for its own later part; nobody else looks at it."""

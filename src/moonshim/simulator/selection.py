@@ -26,7 +26,7 @@ from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.request import Wire
 from moonshim.simulator.settings import SimulatorSettings
 
-__all__ = ["Chosen", "UnknownName", "Wanted", "chaos_pick", "read_model", "read_names"]
+__all__ = ["RequestedFaults", "ScheduledFault", "UnknownName", "chaos_pick", "read_model", "read_names"]
 
 _WRITTEN: Final = re.compile(r"(?P<name>[^@*\s]+)(?:@(?P<round>[1-9]\d{0,8}))?(?:\*(?P<times>[1-9]\d{0,8}))?")
 _BETWEEN: Final = re.compile(r"[,+]")
@@ -40,7 +40,7 @@ class UnknownName(InvalidInput):
     code = "unknown_name"
 
 
-class Chosen(Struct, frozen=True):
+class ScheduledFault(Struct, frozen=True):
     """A fault, and when it shows."""
 
     fault: Fault
@@ -58,15 +58,15 @@ class Chosen(Struct, frozen=True):
         return f"{self.fault.name}{at}" + ("" if self.times is None else f"*{self.times}")
 
 
-class Wanted(Struct, frozen=True):
+class RequestedFaults(Struct, frozen=True):
     """What the name of a model asks for."""
 
     model: str
-    faults: tuple[Chosen, ...] = ()
+    faults: tuple[ScheduledFault, ...] = ()
     scenario: str | None = None
 
 
-def read_model(asked: str) -> Wanted:
+def read_model(asked: str) -> RequestedFaults:
     """
     >>> wanted = read_model("kimi-k2.5+cut-off@3+five-rounds")
     >>> wanted.model, [str(one) for one in wanted.faults], wanted.scenario
@@ -74,10 +74,10 @@ def read_model(asked: str) -> Wanted:
     """
     model, _, rest = asked.partition("+")
     faults, scenario = read_names(rest)
-    return Wanted(model, faults, scenario)
+    return RequestedFaults(model, faults, scenario)
 
 
-def read_names(names: str) -> tuple[tuple[Chosen, ...], str | None]:
+def read_names(names: str) -> tuple[tuple[ScheduledFault, ...], str | None]:
     """
     >>> read_names("overloaded*2, unicode")[1]
     'unicode'
@@ -86,7 +86,7 @@ def read_names(names: str) -> tuple[tuple[Chosen, ...], str | None]:
     ...
     moonshim.simulator.selection.UnknownName: there is no fault or scenario `coding-gaet`; the nearest is coding-gate
     """
-    faults: list[Chosen] = []
+    faults: list[ScheduledFault] = []
     scenarios: list[str] = []
     for written in filter(None, (word.strip() for word in _BETWEEN.split(names))):
         if written in BUILT_IN:
@@ -112,7 +112,7 @@ def _share(seed: int, number: int, what: str) -> float:
     return int.from_bytes(digest, "big") / 2**48
 
 
-def _chosen(written: str) -> Chosen:
+def _chosen(written: str) -> ScheduledFault:
     found = _WRITTEN.fullmatch(written)
     if found is None:
         raise UnknownName(
@@ -123,7 +123,7 @@ def _chosen(written: str) -> Chosen:
         raise UnknownName(f"`{name}` is a scenario: it is played in every round, so write it without @ and *")
     if name not in FAULTS:
         raise UnknownName(f"there is no fault or scenario `{_short(name)}`; {_nearest(name, [*FAULTS, *BUILT_IN])}")
-    return Chosen(FAULTS[name], _number(found["round"]), _number(found["times"]))
+    return ScheduledFault(FAULTS[name], _number(found["round"]), _number(found["times"]))
 
 
 def _number(digits: str | None) -> int | None:

@@ -20,12 +20,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.http_server.server import Inside, serve_inside
+from moonshim.http_server.server import EmbeddedServer, serve_inside
 from moonshim.simulator.http.app import SimulatorApp
-from moonshim.simulator.http.exchange import Exchange
+from moonshim.simulator.http.exchange import SimExchange
 from moonshim.simulator.http.log import tell_failure, tell_seen
-from moonshim.simulator.http.seen import Seen
-from moonshim.simulator.model.plugins import Plugged, load_model
+from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.model.plugins import PluginModel, load_model
 from moonshim.simulator.model.scenario import Scenario
 from moonshim.simulator.model.scenario_file import load_scenario
 from moonshim.simulator.model.scripted import ScriptedModel
@@ -46,7 +46,7 @@ class Simulator:
         model: str | Model = "",
         scenario: str | Scenario = "",
         clock: Callable[[], float] = time.time,
-        log: Callable[[Seen], None] = tell_seen,
+        log: Callable[[RecordedRequest], None] = tell_seen,
         host: str = "127.0.0.1",
         port: int = 0,
         **fields: Any,
@@ -56,10 +56,10 @@ class Simulator:
         self.settings = checked(replace(settings or SimulatorSettings(), **fields))
         self._given: Model | None = None
         if not isinstance(model, str):
-            self._given = Plugged(type(model).__name__, model.reply)
+            self._given = PluginModel(type(model).__name__, model.reply)
         elif not isinstance(scenario, str):
             self._given = ScriptedModel(scenario)
-        self._exchange = Exchange(
+        self._exchange = SimExchange(
             self.settings,
             models=self._model,
             clock=clock,
@@ -68,7 +68,7 @@ class Simulator:
         )
         self.app = SimulatorApp(self._exchange)
         self._host, self._port = host, port
-        self._inside: Inside | None = None
+        self._inside: EmbeddedServer | None = None
 
     def _model(self, scenario: str | None) -> Model:
         """The one that plays this scenario; without a name, the one that was given or is in the settings."""
@@ -86,12 +86,12 @@ class Simulator:
         return self._inside.url
 
     @property
-    def requests(self) -> deque[Seen]:
+    def requests(self) -> deque[RecordedRequest]:
         """What was asked, the newest last."""
         return self._exchange.requests
 
     @property
-    def refusals(self) -> list[Seen]:
+    def refusals(self) -> list[RecordedRequest]:
         """The requests that were refused."""
         return [seen for seen in self.requests if seen.problem is not None]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moonshim.errors import InvalidInput
 from moonshim.store import FRESH, MOST_ENTRIES, SQLITE_BYTES, tenant_of
-from moonshim.store.sqlite_room import Room
+from moonshim.store.sqlite_room import SpaceBudget
 from moonshim.store.sqlite_thread import NOT_A_DATABASE, DatabaseThread, StoreBusy
 
 __all__ = ["SCHEMA_VERSION", "SqliteStore", "file_problem"]
@@ -60,7 +60,7 @@ class SqliteStore:
     def __init__(self, path: Path, clock: Callable[[], float], patience: float, limit: int) -> None:
         self._clock = clock
         self._writes = 0
-        self._room = Room(path, limit, clock)
+        self._room = SpaceBudget(path, limit, clock)
         self._database = DatabaseThread(path, _prepare, patience, self._room.disk_is_full)
 
     @classmethod
@@ -285,7 +285,7 @@ def _prepare(db: sqlite3.Connection) -> None:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         db.execute("COMMIT")
-    Room.prepare(db)
+    SpaceBudget.prepare(db)
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -17,7 +17,7 @@ from typing import Final
 
 from moonshim.store import StoreUnavailable, tenant_of
 
-__all__ = ["Room"]
+__all__ = ["SpaceBudget"]
 
 _RESERVE: Final = 8 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
@@ -43,7 +43,7 @@ _UPGRADE: Final = tuple(
 """Older versions read and write tables with these columns all the same. Their rows have no tenant, and go first."""
 
 
-class Room:
+class SpaceBudget:
     """Keeps the file within `limit` bytes. All methods run on the thread of the database."""
 
     def __init__(self, path: Path, limit: int, clock: Callable[[], float]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from moonshim.engine.signing import is_sealed
+from moonshim.engine.signing import is_signed
 
 Json = dict[str, Any]
 
@@ -127,7 +127,7 @@ class MessagesReader:
 def _plain(block: Json) -> Json:
     if block["type"] == "thinking":
         assert block["signature"], f"thinking is always signed: {block}"
-        return block | {"signature": None if is_sealed(block["signature"]) else block["signature"]}
+        return block | {"signature": None if is_signed(block["signature"]) else block["signature"]}
     if block["type"] != "tool_use":
         return block
     kept = {key: value for key, value in block.items() if key != "partial_json"}

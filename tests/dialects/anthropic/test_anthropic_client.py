@@ -14,15 +14,15 @@ from anthropic.types import Message as Answer
 
 from moonshim.engine.assemble import replay
 from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
-from moonshim.engine.dialects.protocol import Reply
-from moonshim.engine.signing import Sealer, is_sealed
+from moonshim.engine.dialects.protocol import ResponseContext
+from moonshim.engine.signing import Signer, is_signed
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, Usage
 from moonshim.engine.values.events import BlockDelta, BlockOpened, Event, Failed, Finished, Started
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import Problem
 
 Json = dict[str, Any]
-REPLY: Final = Reply(model="kimi-k3", sealer=Sealer(b"secret"))
+REPLY: Final = ResponseContext(model="kimi-k3", sealer=Signer(b"secret"))
 ANSWER: Final = Message(
     "ai",
     (
@@ -98,7 +98,7 @@ def check(answer: Answer) -> None:
     thinking, text, ls, now = answer.content
     assert thinking.type == "thinking"
     assert thinking.thinking == "Let me see."
-    assert is_sealed(thinking.signature)
+    assert is_signed(thinking.signature)
     assert text.type == "text"
     assert text.text == "I look, 北京 🙂."
     assert ls.type == now.type == "tool_use"

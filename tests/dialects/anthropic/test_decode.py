@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from moonshim.engine.assemble import assemble
 from moonshim.engine.dialects.anthropic.decode import MessagesDecoder, decode_response
-from moonshim.engine.upstream_events import Began, Broke, CallClosed, Counted, Ended, Heard, Over, Unread
+from moonshim.engine.upstream_events import (
+    FinishReported,
+    ResponseStarted,
+    StreamEnded,
+    ToolCallEnded,
+    UnknownPayload,
+    UpstreamEvent,
+    UpstreamFailed,
+    UsageReported,
+)
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, Usage
 from moonshim.engine.values.events import Failed, Finished
 from tests.dialects.anthropic import strategies
@@ -46,7 +55,7 @@ JSON: Final = grows(0, "input_json_delta", partial_json='{"a": 1}')
 A1: Final = ToolCall("hist_tool_1", "ls", '{"a": 1}', "toolu_1")
 
 
-def heard(*payloads: Json) -> list[Heard]:
+def heard(*payloads: Json) -> list[UpstreamEvent]:
     decoder = MessagesDecoder()
     return [one for payload in payloads for one in decoder.feed(payload)] + decoder.flush()
 
@@ -132,48 +141,60 @@ def test_a_stream_says(payloads: list[Json], expected: list[Any], named: bool) -
         whole = [{key: value for key, value in payload.items() if key != "type"} for payload in whole]
     said = heard(*whole)
     assert assemble(told(said)).parts == tuple(expected)
-    assert [one for one in said if isinstance(one, (Ended, Over))] == [Ended("stop", "end_turn"), Over()]
-    assert [one.id for one in said if isinstance(one, Began)] == [whole[0]["message"]["id"]]
+    assert [one for one in said if isinstance(one, (FinishReported, StreamEnded))] == [
+        FinishReported("stop", "end_turn"),
+        StreamEnded(),
+    ]
+    assert [one.id for one in said if isinstance(one, ResponseStarted)] == [whole[0]["message"]["id"]]
 
 
 def test_a_call_is_closed_where_its_block_is_and_keeps_its_number() -> None:
     said = heard(
         opens(0, "text", text="Hi"), stops(0), opens(1, "tool_use", id="a", name="ls", input={"x": 1}), stops(1)
     )
-    assert [type(one).__name__ for one in said] == ["Spoke", "Paused", "CallPiece", "CallPiece", "CallClosed"]
-    assert said[-1] == CallClosed(0)
+    assert [type(one).__name__ for one in said] == ["Spoke", "Paused", "CallPiece", "CallPiece", "ToolCallEnded"]
+    assert said[-1] == ToolCallEnded(0)
 
 
 def test_a_stream_that_just_ends_says_no_end_and_closes_no_call() -> None:
     said = heard(start(stop_reason="end_turn"), opens(0, "tool_use", id="a", name="ls", input={"x": 1}))
-    assert [type(one).__name__ for one in said] == ["Began", "CallPiece", "CallPiece"]
+    assert [type(one).__name__ for one in said] == ["ResponseStarted", "CallPiece", "CallPiece"]
 
 
-ENDINGS: Final[dict[str, tuple[list[Json], Ended]]] = {
-    "in the delta": ([ends("tool_use")], Ended("tool_calls", "tool_use")),
-    "beside the delta": ([{"type": "message_delta", "stop_reason": "max_tokens"}], Ended("length", "max_tokens")),
-    "in the last event": ([{"type": "message_stop", "stop_reason": "refusal"}], Ended("content_filter", "refusal")),
-    "in the first event, when the last one came": ([start(stop_reason="end_turn"), STOP], Ended("stop", "end_turn")),
-    "said twice": ([ends("pause_turn"), ends("end_turn")], Ended("stop", "pause_turn")),
+ENDINGS: Final[dict[str, tuple[list[Json], FinishReported]]] = {
+    "in the delta": ([ends("tool_use")], FinishReported("tool_calls", "tool_use")),
+    "beside the delta": (
+        [{"type": "message_delta", "stop_reason": "max_tokens"}],
+        FinishReported("length", "max_tokens"),
+    ),
+    "in the last event": (
+        [{"type": "message_stop", "stop_reason": "refusal"}],
+        FinishReported("content_filter", "refusal"),
+    ),
+    "in the first event, when the last one came": (
+        [start(stop_reason="end_turn"), STOP],
+        FinishReported("stop", "end_turn"),
+    ),
+    "said twice": ([ends("pause_turn"), ends("end_turn")], FinishReported("stop", "pause_turn")),
     "with the sequence": (
         [{"type": "message_delta", "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END"}}],
-        Ended("stop", "stop_sequence", "END"),
+        FinishReported("stop", "stop_sequence", "END"),
     ),
-    "in words of its own": ([ends("engine_overloaded")], Ended("engine_overloaded", "engine_overloaded")),
+    "in words of its own": ([ends("engine_overloaded")], FinishReported("engine_overloaded", "engine_overloaded")),
 }
 
 
 @pytest.mark.parametrize(("payloads", "expected"), ENDINGS.values(), ids=ENDINGS.keys())
-def test_the_reason_is_read_wherever_it_stands(payloads: list[Json], expected: Ended) -> None:
-    assert [one for one in heard(*payloads) if isinstance(one, Ended)] == [expected]
+def test_the_reason_is_read_wherever_it_stands(payloads: list[Json], expected: FinishReported) -> None:
+    assert [one for one in heard(*payloads) if isinstance(one, FinishReported)] == [expected]
 
 
 def test_usage_is_joined_and_counts_the_cache_into_the_prompt() -> None:
     first = {"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 1}
     said = heard(start(usage=first), ends(usage={"input_tokens": 0, "output_tokens": 7}), STOP)
     began, counted = said[0], said[1]
-    assert isinstance(began, Began)
-    assert isinstance(counted, Counted)
+    assert isinstance(began, ResponseStarted)
+    assert isinstance(counted, UsageReported)
     assert began.usage == Usage(17, 1, 5, raw=first)
     assert counted.usage == Usage(17, 7, 5, raw=first | {"output_tokens": 7})
 
@@ -193,8 +214,8 @@ ERRORS: Final[dict[str, tuple[Json, Failed]]] = {
 
 @pytest.mark.parametrize(("payload", "failed"), ERRORS.values(), ids=ERRORS.keys())
 def test_an_error_breaks_the_answer_off(payload: Json, failed: Failed) -> None:
-    assert heard(payload) == [Broke(failed)]
-    assert decode_response(payload) == [Broke(failed)]
+    assert heard(payload) == [UpstreamFailed(failed)]
+    assert decode_response(payload) == [UpstreamFailed(failed)]
 
 
 UNREAD: Final[dict[str, tuple[list[Json], list[bool]]]] = {
@@ -217,7 +238,7 @@ UNREAD: Final[dict[str, tuple[list[Json], list[bool]]]] = {
 
 @pytest.mark.parametrize(("payloads", "known"), UNREAD.values(), ids=UNREAD.keys())
 def test_what_others_have_no_word_for_is_unread(payloads: list[Json], known: list[bool]) -> None:
-    assert [isinstance(one, Unread) and one.known for one in heard(*payloads)] == known
+    assert [isinstance(one, UnknownPayload) and one.known for one in heard(*payloads)] == known
 
 
 def test_a_whole_message_says_what_its_stream_would() -> None:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from moonshim.engine.assemble import assemble, replay
 from moonshim.engine.dialects.anthropic.decode import MessagesDecoder, decode_response
 from moonshim.engine.dialects.anthropic.encode import MessagesEncoder, encode_response
-from moonshim.engine.dialects.protocol import Reply
-from moonshim.engine.signing import Sealed, Sealer, is_sealed
+from moonshim.engine.dialects.protocol import ResponseContext
+from moonshim.engine.signing import SignedPayload, Signer, is_signed
 from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, Tool, ToolCall, Usage
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -32,18 +32,18 @@ from tests.dialects.anthropic import strategies
 from tests.dialects.anthropic.told import told
 
 Json = dict[str, Any]
-SEALER: Final = Sealer(b"secret")
-REPLY: Final = Reply(model="my-kimi", sealer=SEALER)
+SEALER: Final = Signer(b"secret")
+REPLY: Final = ResponseContext(model="my-kimi", sealer=SEALER)
 STARTED: Final = Started("chatcmpl-1", "kimi-k3", 1, None)
 CALL: Final = BlockOpened(0, "call", "toolu_1", "ls")
 
 
-def encoded(*events: Event, reply: Reply = REPLY) -> list[Json]:
+def encoded(*events: Event, reply: ResponseContext = REPLY) -> list[Json]:
     encoder = MessagesEncoder(reply)
     return [payload for event in events for payload in encoder.feed(event)]
 
 
-def blocks(*events: Event, reply: Reply = REPLY) -> list[Json]:
+def blocks(*events: Event, reply: ResponseContext = REPLY) -> list[Json]:
     """The payloads without the frame of the message."""
     inside = ("content_block_start", "content_block_delta", "content_block_stop")
     return [payload for payload in encoded(*events, reply=reply) if payload["type"] in inside]
@@ -116,22 +116,25 @@ def test_a_call_without_arguments_has_a_delta_all_the_same() -> None:
     assert delta["delta"] == {"type": "input_json_delta", "partial_json": "{}"}
 
 
-SIGNATURES: Final[dict[str, tuple[BlockSigned | None, Sealed | str]]] = {
+SIGNATURES: Final[dict[str, tuple[BlockSigned | None, SignedPayload | str]]] = {
     "the host's own": (BlockSigned(0, "EqoB"), "EqoB"),
-    "none": (None, Sealed()),
-    "a name of a field": (BlockSigned(0, field="reasoning"), Sealed(field="reasoning")),
-    "more than a signature": (BlockSigned(0, "EqoB", ({"a": 1},)), Sealed(signature="EqoB", details=({"a": 1},))),
-    "one of ours": (BlockSigned(0, SEALER.seal(Sealed())), Sealed()),
+    "none": (None, SignedPayload()),
+    "a name of a field": (BlockSigned(0, field="reasoning"), SignedPayload(field="reasoning")),
+    "more than a signature": (
+        BlockSigned(0, "EqoB", ({"a": 1},)),
+        SignedPayload(signature="EqoB", details=({"a": 1},)),
+    ),
+    "one of ours": (BlockSigned(0, SEALER.seal(SignedPayload())), SignedPayload()),
 }
 
 
 @pytest.mark.parametrize(("signed", "expected"), SIGNATURES.values(), ids=SIGNATURES.keys())
-def test_thinking_is_signed_before_its_block_stops(signed: BlockSigned | None, expected: Sealed | str) -> None:
+def test_thinking_is_signed_before_its_block_stops(signed: BlockSigned | None, expected: SignedPayload | str) -> None:
     events: list[Event] = [BlockOpened(0, "reasoning"), BlockDelta(0, "Hm."), *([signed] if signed else [])]
     *_, delta, stop = blocks(*events, BlockClosed(0))
     assert (delta["delta"]["type"], stop["type"]) == ("signature_delta", "content_block_stop")
     signature = delta["delta"]["signature"]
-    assert (SEALER.open(signature) if is_sealed(signature) else signature) == expected
+    assert (SEALER.open(signature) if is_signed(signature) else signature) == expected
 
 
 def test_the_hosts_signature_leaves_at_once() -> None:
@@ -256,7 +259,7 @@ def test_a_ping_passes_and_what_other_hosts_say_does_not() -> None:
 
 def opened(part: Part) -> Part:
     """Reasoning as the next request will have it: with what our token stands for."""
-    if not isinstance(part, Reasoning) or not is_sealed(part.signature):
+    if not isinstance(part, Reasoning) or not is_signed(part.signature):
         return part
     sealed = SEALER.open(part.signature or "")
     return Reasoning(part.text, sealed.signature, sealed.details, sealed.field)
@@ -326,7 +329,7 @@ def test_blocks_are_balanced_and_one_is_open_at_a_time(message: Message, random:
 
 
 def test_a_block_that_only_its_host_knows_ends_where_something_else_begins() -> None:
-    encoder = MessagesEncoder(Reply(model="m"))
+    encoder = MessagesEncoder(ResponseContext(model="m"))
     strange = {"type": "content_block_start", "index": 0, "content_block": {"type": "novelty"}}
     events: list[Event] = [Started("msg_1"), Opaque(strange), BlockOpened(0, "call", "toolu_1", "ls")]
     stray = {"type": "content_block_delta", "index": 7, "delta": {"type": "novelty_delta"}}

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moonshim.engine.upstream_events import Began, Broke, CallClosed, Counted, Ended, Heard, Paused, Signed, Spoke
+from moonshim.engine.upstream_events import (
+    BlockEnded,
+    FinishReported,
+    ResponseStarted,
+    SignatureReported,
+    TextDelta,
+    ToolCallEnded,
+    UpstreamEvent,
+    UpstreamFailed,
+    UsageReported,
+)
 from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
@@ -18,7 +28,7 @@ from moonshim.engine.values.events import (
 )
 
 
-def told(heard: Iterable[Heard]) -> list[Event]:
+def told(heard: Iterable[UpstreamEvent]) -> list[Event]:
     """The events of an answer that needs no mending."""
     out: list[Event] = []
     count, speaking, at, usage = 0, "", -1, None
@@ -32,15 +42,15 @@ def told(heard: Iterable[Heard]) -> list[Event]:
 
     for one in heard:
         match one:
-            case Spoke(channel=channel, text=text):
+            case TextDelta(channel=channel, text=text):
                 if speaking != channel:
                     hush()
                     speaking, at, count = channel, count, count + 1
                     out.append(BlockOpened(at, channel))
                 out.append(BlockDelta(at, text))
-            case Paused():
+            case BlockEnded():
                 hush()
-            case Signed():
+            case SignatureReported():
                 shown = speaking == "reasoning"
                 if not shown:
                     hush()
@@ -56,16 +66,16 @@ def told(heard: Iterable[Heard]) -> list[Event]:
                     out.append(BlockOpened(calls[index], "call", one.id, one.name))
                 if one.arguments:
                     out.append(BlockDelta(calls[index], one.arguments))
-            case CallClosed(index=index):
+            case ToolCallEnded(index=index):
                 out.append(BlockClosed(calls[index]))
-            case Began():
+            case ResponseStarted():
                 out.append(Started(one.id, one.model, one.created, one.usage))
-            case Counted():
+            case UsageReported():
                 usage = one.usage
-            case Ended():
+            case FinishReported():
                 hush()
                 out.append(Finished(one.reason or "stop", one.raw, one.stop_sequence, usage))
-            case Broke(failed=failed):
+            case UpstreamFailed(failed=failed):
                 hush()
                 out.append(failed)
             case _:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moonshim.engine.dialects.openai_chat.delta import (
-    Speech,
+    DeltaText,
     read_pieces,
     read_speech,
     reasoning_fields,
@@ -20,28 +20,28 @@ def details(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "reasoning.text", "text": text} for text in texts]
 
 
-SPEECH: dict[str, tuple[dict[str, Any], Speech]] = {
-    "nothing": ({}, Speech()),
-    "content": ({"role": "assistant", "content": "Hi"}, Speech(content="Hi")),
-    "empty and null fields": ({"content": None, "reasoning": "", "reasoning_details": []}, Speech()),
-    "reasoning_content": ({"reasoning_content": "Hm"}, Speech("Hm")),
-    "reasoning": ({"reasoning": "Hm"}, Speech("Hm")),
-    "reasoning_details": ({"reasoning_details": details("H", "m")}, Speech("Hm")),
-    "reasoning and content": ({"reasoning": "Hm", "content": "Hi"}, Speech("Hm", "Hi")),
+SPEECH: dict[str, tuple[dict[str, Any], DeltaText]] = {
+    "nothing": ({}, DeltaText()),
+    "content": ({"role": "assistant", "content": "Hi"}, DeltaText(content="Hi")),
+    "empty and null fields": ({"content": None, "reasoning": "", "reasoning_details": []}, DeltaText()),
+    "reasoning_content": ({"reasoning_content": "Hm"}, DeltaText("Hm")),
+    "reasoning": ({"reasoning": "Hm"}, DeltaText("Hm")),
+    "reasoning_details": ({"reasoning_details": details("H", "m")}, DeltaText("Hm")),
+    "reasoning and content": ({"reasoning": "Hm", "content": "Hi"}, DeltaText("Hm", "Hi")),
     "equal copies count once": (
         {"reasoning_content": "Hm", "reasoning": "Hm", "reasoning_details": details("Hm")},
-        Speech("Hm"),
+        DeltaText("Hm"),
     ),
     "of unequal copies reasoning_content wins": (
         {"reasoning": "other", "reasoning_content": "Hm"},
-        Speech("Hm", "", (("reasoning", "other"),)),
+        DeltaText("Hm", "", (("reasoning", "other"),)),
     ),
     "two that do not agree": (
         {"reasoning_content": "a", "reasoning": "b", "reasoning_details": details("c")},
-        Speech("a", "", (("reasoning", "b"), ("reasoning_details", "c"))),
+        DeltaText("a", "", (("reasoning", "b"), ("reasoning_details", "c"))),
     ),
-    "details without text": ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}, 7]}, Speech()),
-    "fields of another type": ({"content": [{"type": "text"}], "reasoning": 7, "reasoning_details": "x"}, Speech()),
+    "details without text": ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}, 7]}, DeltaText()),
+    "fields of another type": ({"content": [{"type": "text"}], "reasoning": 7, "reasoning_details": "x"}, DeltaText()),
 }
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
 from moonshim.errors import InvalidInput
 
-SEALER = Sealer(b"test")
+SEALER = Signer(b"test")
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}
 LS: dict[str, Any] = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}, "x": 1}, "y": 2}
 

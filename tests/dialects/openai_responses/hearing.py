@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder
-from moonshim.engine.upstream_events import CallClosed, Heard, Spoke
+from moonshim.engine.upstream_events import TextDelta, ToolCallEnded, UpstreamEvent
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
 from moonshim.engine.values.events import CallPiece
 
@@ -14,12 +14,12 @@ from moonshim.engine.values.events import CallPiece
 class Told:
     """The blocks of an answer, in the order they began; neighbours of one channel are one block."""
 
-    def __init__(self, heard: Iterable[Heard]) -> None:
+    def __init__(self, heard: Iterable[UpstreamEvent]) -> None:
         self.blocks: list[list[Any]] = []
         self.closed: list[int] = []
         calls: dict[int | None, list[Any]] = {}
         for one in heard:
-            if isinstance(one, Spoke):
+            if isinstance(one, TextDelta):
                 if not self.blocks or self.blocks[-1][0] != one.channel:
                     self.blocks.append([one.channel, ""])
                 self.blocks[-1][1] += one.text
@@ -30,11 +30,11 @@ class Told:
                 call = calls[one.index]
                 call[1], call[2] = call[1] or one.id, call[2] or one.name
                 call[3] += one.arguments
-            elif isinstance(one, CallClosed):
+            elif isinstance(one, ToolCallEnded):
                 self.closed.append(one.index)
 
 
-def heard(payloads: Iterable[dict[str, Any]]) -> list[Heard]:
+def heard(payloads: Iterable[dict[str, Any]]) -> list[UpstreamEvent]:
     decoder = ResponsesDecoder()
     return [one for payload in payloads for one in decoder.feed(payload)] + decoder.flush()
 

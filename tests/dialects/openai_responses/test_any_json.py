@@ -14,7 +14,7 @@ from moonshim.engine.dialects.openai_responses import left_behind, resolve_refer
 from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response
 from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
-from moonshim.engine.signing import PREFIX, Sealer
+from moonshim.engine.signing import PREFIX, Signer
 from moonshim.engine.values.events import CallPiece
 from moonshim.errors import InvalidInput
 
@@ -37,7 +37,7 @@ WORDS = [
     *CALLS, *OUTPUTS, "message", "reasoning", "item_reference", "additional_tools", "user", "assistant", "developer",
     "input_text", "output_text", "input_image", "input_file", "input_audio", "refusal", "function", "custom",
     "namespace", "tool_search", "web_search", "allowed_tools", "auto", "json_schema", "client", "completed",
-    "data:image/png;base64,AA", "", PREFIX, f"{PREFIX}{Sealer().key_id}.a.b", f"{PREFIX}{Sealer().key_id}.\ud800.b",
+    "data:image/png;base64,AA", "", PREFIX, f"{PREFIX}{Signer().key_id}.a.b", f"{PREFIX}{Signer().key_id}.\ud800.b",
     "response.created", "response.output_item.added", "response.output_item.done", "response.output_text.delta",
     "response.output_text.done", "response.reasoning_summary_text.delta", "response.reasoning_text.done",
     "response.function_call_arguments.delta", "response.function_call_arguments.done", "response.refusal.done",
@@ -80,7 +80,7 @@ BODIES = st.builds(
 @given(BODIES | values(KEYS))
 def test_a_request_is_read_or_refused(body: Any) -> None:
     try:
-        request, _ = parse_request(body, Sealer())
+        request, _ = parse_request(body, Signer())
     except InvalidInput:
         return
     assert len(request.places) == len(request.messages)
@@ -96,7 +96,7 @@ def test_a_request_is_read_or_refused(body: Any) -> None:
 def test_reading_changes_nothing(body: Any) -> None:
     before = copy.deepcopy(body)
     try:
-        render_request(parse_request(body, Sealer())[0])
+        render_request(parse_request(body, Signer())[0])
         resolve_references(body, {"x": {"type": "message"}}.get)
     except InvalidInput:
         pass
@@ -123,12 +123,12 @@ def test_no_depth_of_nesting_breaks_anything() -> None:
         deep = [deep]
     asked = {"type": "shell_call", "call_id": "c", "action": deep}
     with pytest.raises(InvalidInput) as refused:
-        parse_request({"model": "m", "input": [asked]}, Sealer())
+        parse_request({"model": "m", "input": [asked]}, Signer())
     assert refused.value.field == "input[0].action"
     assert [one for one in decode_response({"output": [asked]}) if isinstance(one, CallPiece)] == [
         CallPiece(0, "c", "shell")
     ]
     elsewhere = {"model": "m", "input": "hi", "metadata": {"x": deep}, "tools": [{"type": "x", "y": deep}], "z": deep}
-    rendered, _ = render_request(parse_request(elsewhere, Sealer())[0])
+    rendered, _ = render_request(parse_request(elsewhere, Signer())[0])
     assert rendered["z"] is deep
     assert rendered["metadata"]["x"] is deep

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response, read_usage
-from moonshim.engine.upstream_events import Began, Broke, CallClosed, Counted, Ended, Over, Signed, Spoke, Unread
+from moonshim.engine.upstream_events import (
+    FinishReported,
+    ResponseStarted,
+    SignatureReported,
+    StreamEnded,
+    TextDelta,
+    ToolCallEnded,
+    UnknownPayload,
+    UpstreamFailed,
+    UsageReported,
+)
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import CallPiece, Failed
 from tests.dialects.openai_responses.hearing import Told, heard
@@ -168,16 +178,16 @@ def test_a_stream_is_heard_in_its_order() -> None:
     created = event("created", response={"id": "resp_1", "model": "m", "created_at": 7.0})
     stream = [created, event("in_progress", response={}), done(THOUGHT), done(CALL, 1), ended(usage=usage)]
     assert heard(stream) == [
-        Began("resp_1", "m", 7),
-        Spoke("reasoning", "A"),
-        Spoke("reasoning", "\n\nB"),
-        Signed("gA"),
+        ResponseStarted("resp_1", "m", 7),
+        TextDelta("reasoning", "A"),
+        TextDelta("reasoning", "\n\nB"),
+        SignatureReported("gA"),
         CallPiece(0, "c", "ls"),
         CallPiece(0, arguments='{"a":1}'),
-        CallClosed(0),
-        Counted(Usage(3, 2, 1, None, usage)),
-        Ended("tool_calls", "completed"),
-        Over(),
+        ToolCallEnded(0),
+        UsageReported(Usage(3, 2, 1, None, usage)),
+        FinishReported("tool_calls", "completed"),
+        StreamEnded(),
     ]
 
 
@@ -186,47 +196,55 @@ def test_half_a_call_is_not_closed() -> None:
 
 
 ENDINGS: dict[str, tuple[Json, list[Any]]] = {
-    "completed": (ended(), [Ended("stop", "completed"), Over()]),
+    "completed": (ended(), [FinishReported("stop", "completed"), StreamEnded()]),
     "the limit": (
         event("incomplete", response={"incomplete_details": {"reason": "max_output_tokens"}}),
-        [Ended("length", "max_output_tokens"), Over()],
+        [FinishReported("length", "max_output_tokens"), StreamEnded()],
     ),
     "a filter": (
         event("incomplete", response={"incomplete_details": {"reason": "content_filter"}}),
-        [Ended("content_filter", "content_filter"), Over()],
+        [FinishReported("content_filter", "content_filter"), StreamEnded()],
     ),
-    "incomplete, and nobody says why": (event("incomplete", response={}), [Ended("length", "incomplete"), Over()]),
+    "incomplete, and nobody says why": (
+        event("incomplete", response={}),
+        [FinishReported("length", "incomplete"), StreamEnded()],
+    ),
     "failed": (
         event("failed", response={"error": {"code": "rate_limit_exceeded", "message": "Slow down."}}),
-        [Broke(Failed("rate_limit_exceeded", "Slow down."))],
+        [UpstreamFailed(Failed("rate_limit_exceeded", "Slow down."))],
     ),
     "failed for good": (
         event("failed", response={"error": {"code": "context_length_exceeded", "message": "Long."}}),
-        [Broke(Failed("context_length_exceeded", "Long.", False))],
+        [UpstreamFailed(Failed("context_length_exceeded", "Long.", False))],
     ),
-    "failed, and nobody says why": (event("failed"), [Broke(Failed("server_error", "server_error"))]),
-    "cancelled": (event("cancelled", response={"status": "cancelled"}), [Broke(Failed("cancelled", "cancelled"))]),
-    "an error": ({"type": "error", "code": "x", "message": "No."}, [Broke(Failed("x", "No."))]),
+    "failed, and nobody says why": (event("failed"), [UpstreamFailed(Failed("server_error", "server_error"))]),
+    "cancelled": (
+        event("cancelled", response={"status": "cancelled"}),
+        [UpstreamFailed(Failed("cancelled", "cancelled"))],
+    ),
+    "an error": ({"type": "error", "code": "x", "message": "No."}, [UpstreamFailed(Failed("x", "No."))]),
     "an error in an object": (
         {"type": "error", "error": {"type": "invalid_request_error", "message": "No."}},
-        [Broke(Failed("invalid_request_error", "No.", False))],
+        [UpstreamFailed(Failed("invalid_request_error", "No.", False))],
     ),
-    "an error without a type": ({"error": {"message": "No."}}, [Broke(Failed("server_error", "No."))]),
-    "an error that is text": ({"error": "No."}, [Broke(Failed("server_error", "No."))]),
+    "an error without a type": ({"error": {"message": "No."}}, [UpstreamFailed(Failed("server_error", "No."))]),
+    "an error that is text": ({"error": "No."}, [UpstreamFailed(Failed("server_error", "No."))]),
 }
 
 
 @pytest.mark.parametrize(("payload", "wanted"), ENDINGS.values(), ids=ENDINGS.keys())
 def test_an_ending_is_heard(payload: Json, wanted: list[Any]) -> None:
-    assert [one for one in heard([payload]) if not isinstance(one, Began)] == wanted
+    assert [one for one in heard([payload]) if not isinstance(one, ResponseStarted)] == wanted
 
 
 def test_an_answer_ends_once() -> None:
     failed = event("failed", response={"error": {"message": "No."}})
     broke = [
-        one for one in heard([{"type": "error", "message": "No."}, failed, ended()]) if isinstance(one, (Broke, Ended))
+        one
+        for one in heard([{"type": "error", "message": "No."}, failed, ended()])
+        if isinstance(one, (UpstreamFailed, FinishReported))
     ]
-    assert broke == [Broke(Failed("server_error", "No."))]
+    assert broke == [UpstreamFailed(Failed("server_error", "No."))]
 
 
 UNREAD: dict[str, tuple[Json, bool]] = {
@@ -241,14 +259,14 @@ UNREAD: dict[str, tuple[Json, bool]] = {
 
 @pytest.mark.parametrize(("payload", "known"), UNREAD.values(), ids=UNREAD.keys())
 def test_what_cannot_be_read_is_handed_on(payload: Json, known: bool) -> None:
-    assert ResponsesDecoder().feed(payload) == [Unread(payload, known)]
+    assert ResponsesDecoder().feed(payload) == [UnknownPayload(payload, known)]
 
 
 def test_a_whole_response_is_heard_as_a_stream_would_be() -> None:
     body = ended(THOUGHT, message("Hi"), CALL, usage={"input_tokens": 1})["response"]
     assert decode_response(body) == heard([event("completed", response=body)])
-    assert decode_response({"error": {"message": "No."}}) == [Broke(Failed("server_error", "No."))]
-    assert decode_response({"id": 7}) == [Unread({"id": 7})]
+    assert decode_response({"error": {"message": "No."}}) == [UpstreamFailed(Failed("server_error", "No."))]
+    assert decode_response({"id": 7}) == [UnknownPayload({"id": 7})]
 
 
 def test_usage_that_tells_nothing_is_none() -> None:

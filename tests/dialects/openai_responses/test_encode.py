@@ -12,9 +12,9 @@ from moonshim.engine.assemble import assemble, replay
 from moonshim.engine.dialects.openai_responses.decode import decode_response
 from moonshim.engine.dialects.openai_responses.encode import ResponsesEncoder, encode_response
 from moonshim.engine.dialects.openai_responses.request import parse_request
-from moonshim.engine.dialects.protocol import Reply
-from moonshim.engine.signing import Sealed, Sealer
-from moonshim.engine.upstream_events import Broke, Counted, Ended, Heard
+from moonshim.engine.dialects.protocol import ResponseContext
+from moonshim.engine.signing import SignedPayload, Signer
+from moonshim.engine.upstream_events import FinishReported, UpstreamEvent, UpstreamFailed, UsageReported
 from moonshim.engine.values.conversation import Message, Part, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -32,7 +32,7 @@ from tests.dialects.openai_responses.hearing import Told, blocks_of, heard
 
 Json = dict[str, Any]
 
-SEALER = Sealer(b"k")
+SEALER = Signer(b"k")
 TOOLS: list[Json] = [
     {"type": "function", "name": "ls"},
     {"type": "namespace", "name": "github", "tools": [{"type": "function", "name": "search"}]},
@@ -41,14 +41,14 @@ TOOLS: list[Json] = [
 ]
 
 
-def reply(**fields: Any) -> Reply:
+def reply(**fields: Any) -> ResponseContext:
     body = {"model": "kimi", "input": "hi", "tools": TOOLS, **fields}
     request, _ = parse_request(body, SEALER)
     names = {tool.name: tool for tool in request.tools or ()}
-    return Reply(model="kimi", id="x.1", created=7, request=request, tools=names, sealer=SEALER)
+    return ResponseContext(model="kimi", id="x.1", created=7, request=request, tools=names, sealer=SEALER)
 
 
-def told(events: list[Event], to: Reply | None = None) -> list[Json]:
+def told(events: list[Event], to: ResponseContext | None = None) -> list[Json]:
     encoder = ResponsesEncoder(to or reply())
     return [payload for event in events for payload in encoder.feed(event)]
 
@@ -128,7 +128,7 @@ def test_reasoning_is_shown_and_sealed() -> None:
     ]
     (item,) = items(payloads)
     assert item["summary"] == [{"type": "summary_text", "text": "Hm."}]
-    assert SEALER.open(item["encrypted_content"]) == Sealed("Hm.", "sig", ({"type": "x"},), "reasoning")
+    assert SEALER.open(item["encrypted_content"]) == SignedPayload("Hm.", "sig", ({"type": "x"},), "reasoning")
 
 
 def test_reasoning_without_a_word_is_still_reasoning() -> None:
@@ -197,7 +197,7 @@ def test_a_call_is_told_as_its_tool_was_declared(name: str, pieces: list[str], i
 
 def test_a_tool_under_the_name_that_its_host_knows_gets_the_clients_own() -> None:
     to = reply()
-    renamed = Reply(model="kimi", request=to.request, tools={"gh": to.tools["github__search"]})
+    renamed = ResponseContext(model="kimi", request=to.request, tools={"gh": to.tools["github__search"]})
     (item,) = items(told([*call(0, "gh", "{}"), STOP], renamed))
     assert (item["namespace"], item["name"]) == ("github", "search")
 
@@ -299,7 +299,7 @@ def test_the_request_is_repeated() -> None:
     tools = [{"description": None, "parameters": None, "strict": None, **TOOLS[0]}, *TOOLS[1:]]
     wanted = fields | {"text": {"format": {"type": "text"}, "verbosity": "low"}, "tools": tools}
     assert {key: response[key] for key in wanted} == wanted
-    plain = told([Started()], Reply(model="m", request=Request(model="m")))[0]["response"]
+    plain = told([Started()], ResponseContext(model="m", request=Request(model="m")))[0]["response"]
     assert (plain["tools"], plain["tool_choice"], plain["parallel_tool_calls"]) == ([], "auto", True)
     assert (plain["usage"], plain["error"], plain["incomplete_details"], plain["output"]) == (None, None, None, [])
 
@@ -359,12 +359,16 @@ def test_what_is_told_is_heard_again(message: Message, size: int, ending: Finish
     assert Told(heard(payloads[:-1])).blocks == wanted
 
 
-def _ending(all_heard: list[Heard]) -> list[Heard]:
-    return [one for one in all_heard if isinstance(one, (Ended, Counted, Broke)) and not isinstance(one, Counted)]
+def _ending(all_heard: list[UpstreamEvent]) -> list[UpstreamEvent]:
+    return [
+        one
+        for one in all_heard
+        if isinstance(one, (FinishReported, UsageReported, UpstreamFailed)) and not isinstance(one, UsageReported)
+    ]
 
 
-def _wanted_ending(message: Message, ending: Finished) -> list[Heard]:
+def _wanted_ending(message: Message, ending: Finished) -> list[UpstreamEvent]:
     if ending.reason == "length":
-        return [Ended("length", "max_output_tokens")]
+        return [FinishReported("length", "max_output_tokens")]
     has_calls = any(isinstance(part, ToolCall) for part in message.parts)
-    return [Ended("tool_calls" if has_calls else "stop", "completed")]
+    return [FinishReported("tool_calls" if has_calls else "stop", "completed")]

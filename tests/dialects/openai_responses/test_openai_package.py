@@ -12,8 +12,8 @@ from openai import BadRequestError, OpenAI
 from openai.types.responses import Response
 
 from moonshim.engine.dialects.openai_responses import OPENAI_RESPONSES
-from moonshim.engine.dialects.protocol import Reply
-from moonshim.engine.signing import Sealer
+from moonshim.engine.dialects.protocol import ResponseContext
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult, Usage
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -30,7 +30,7 @@ from moonshim.errors import Problem
 
 Json = dict[str, Any]
 
-SEALER: Final = Sealer(b"k")
+SEALER: Final = Signer(b"k")
 TOOLS: Final[list[Any]] = [
     {"type": "function", "name": "ls", "parameters": {"type": "object", "properties": {}}, "strict": False},
     {"type": "custom", "name": "apply_patch", "description": "Edit."},
@@ -102,7 +102,7 @@ class Host:
             return self.problem.status, "application/json", encode(OPENAI_RESPONSES.render_problem(self.problem))
         request, _ = OPENAI_RESPONSES.parse_request(body, SEALER)
         tools = {tool.name: tool for tool in request.tools or ()}
-        reply = Reply(model=request.model, request=request, tools=tools, sealer=SEALER)
+        reply = ResponseContext(model=request.model, request=request, tools=tools, sealer=SEALER)
         if not request.stream:
             return 200, "application/json", encode(OPENAI_RESPONSES.encode_response(self.events, reply))
         encoder = OPENAI_RESPONSES.encoder(reply)

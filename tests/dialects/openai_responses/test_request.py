@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses import left_behind, resolve_references
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
-from moonshim.engine.signing import SealBroken, Sealed, Sealer
+from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer
 from moonshim.engine.values.conversation import (
     Media,
     Message,
@@ -135,7 +135,7 @@ BODIES: dict[str, Json] = {
 @pytest.mark.parametrize("given", BODIES.values(), ids=BODIES.keys())
 def test_a_request_comes_back_as_it_was(given: Json) -> None:
     before = copy.deepcopy(given)
-    request, changes = parse_request(given, Sealer())
+    request, changes = parse_request(given, Signer())
     rendered, unsaid = render_request(request)
     assert rendered == before
     assert given == before
@@ -144,14 +144,14 @@ def test_a_request_comes_back_as_it_was(given: Json) -> None:
 
 
 def parsed(**fields: Any) -> Request:
-    return parse_request(body(**fields), Sealer())[0]
+    return parse_request(body(**fields), Signer())[0]
 
 
 # --- what it means ----------------------------------------------------------------------------------------------
 
 
 def test_codex_is_understood() -> None:
-    request, _ = parse_request(CODEX, Sealer())
+    request, _ = parse_request(CODEX, Signer())
     assert [message.speaker for message in request.messages] == ["system", "human", "ai", "tool"]
     assert request.places == ("input[0]", "input[1]", "input[2]", "input[3]")
     assert [(tool.name, tool.kind, tool.namespace, tool.strict) for tool in request.tools or ()] == [
@@ -217,7 +217,7 @@ def test_free_text_is_told_to_a_model_as_a_function_of_one_string() -> None:
 
 
 def test_tools_that_were_loaded_later_are_declared_once() -> None:
-    request, _ = parse_request(BODIES["tools that were loaded later"], Sealer())
+    request, _ = parse_request(BODIES["tools that were loaded later"], Signer())
     assert [tool.name for tool in request.tools or ()] == ["tool_search", "github__search", "github__apply_patch", "ls"]
 
 
@@ -279,8 +279,8 @@ def sealed_input(token: str, *texts: str) -> Json:
 
 
 def test_what_we_sealed_is_opened_and_reaches_no_host() -> None:
-    sealer = Sealer(b"k")
-    token = sealer.seal(Sealed("All of it.", "host's own", ({"type": "summary"},), "reasoning"))
+    sealer = Signer(b"k")
+    token = sealer.seal(SignedPayload("All of it.", "host's own", ({"type": "summary"},), "reasoning"))
     request, changes = parse_request(sealed_input(token), sealer)
     assert changes == []
     assert request.messages[0].parts == (Reasoning("All of it.", "host's own", ({"type": "summary"},), "reasoning"),)
@@ -290,23 +290,23 @@ def test_what_we_sealed_is_opened_and_reaches_no_host() -> None:
 
 
 def test_a_seal_without_a_text_leaves_the_summary() -> None:
-    sealer = Sealer(b"k")
-    request, _ = parse_request(sealed_input(sealer.seal(Sealed()), "Short."), sealer)
+    sealer = Signer(b"k")
+    request, _ = parse_request(sealed_input(sealer.seal(SignedPayload()), "Short."), sealer)
     assert request.messages[0].parts == (Reasoning("Short."),)
     assert "encrypted_content" not in render_request(request)[0]["input"][0]
 
 
 def test_a_seal_under_another_key_is_left_out_and_reported() -> None:
-    request, changes = parse_request(sealed_input(Sealer(b"a").seal(Sealed("x")), "Short."), Sealer(b"b"))
+    request, changes = parse_request(sealed_input(Signer(b"a").seal(SignedPayload("x")), "Short."), Signer(b"b"))
     assert request.messages[0].parts == (Reasoning("Short."),)
     assert [(change.rule, change.place) for change in changes] == [("seal_unknown", "input[0].encrypted_content")]
 
 
 @pytest.mark.parametrize("damage", ["x", "\ud800"], ids=["a letter", "half a character"])
 def test_a_seal_that_was_altered_is_refused(damage: str) -> None:
-    sealer = Sealer(b"k")
-    with pytest.raises(SealBroken) as refused:
-        parse_request(sealed_input(sealer.seal(Sealed("x")) + damage), sealer)
+    sealer = Signer(b"k")
+    with pytest.raises(InvalidSignature) as refused:
+        parse_request(sealed_input(sealer.seal(SignedPayload("x")) + damage), sealer)
     assert refused.value.field == "input[0].encrypted_content"
 
 
@@ -321,7 +321,7 @@ def test_changed_fields_are_written_with_what_stood_beside_them() -> None:
         tools=[LS, GITHUB],
         temperature=0.5,
     )
-    request, _ = parse_request(given, Sealer())
+    request, _ = parse_request(given, Signer())
     ls, search, patch = request.tools or ()
     request = replace(
         request,
@@ -450,7 +450,7 @@ WRONG: dict[str, tuple[Any, str | None]] = {
 @pytest.mark.parametrize(("given", "field"), WRONG.values(), ids=WRONG.keys())
 def test_what_cannot_be_understood_is_refused_by_its_field(given: Any, field: str | None) -> None:
     with pytest.raises(InvalidInput) as refused:
-        parse_request(given, Sealer())
+        parse_request(given, Signer())
     assert refused.value.field == field
 
 

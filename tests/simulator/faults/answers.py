@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.host.ids import ID_PROFILES, IdPlace
-from moonshim.simulator.request import Call, Json, Offered, Question, Result, Turn, Wire
-from moonshim.simulator.response import Answer, Meant, MeantCall, NativeCall
+from moonshim.simulator.request import Json, OfferedTool, SimCall, SimRequest, SimResult, SimTurn, Wire
+from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, NativeCall
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
 from moonshim.simulator.wire.messages import messages_events, messages_whole
 from tests.streams import MARKERS
@@ -45,40 +45,40 @@ TOOLS: Final[dict[str, Json]] = {
 }
 
 
-def round_of(*calls: Call) -> tuple[Turn, Turn]:
+def round_of(*calls: SimCall) -> tuple[SimTurn, SimTurn]:
     """A turn that calls, and the one with what came of it."""
-    results = tuple(Result(call.id, call.name, f"result of {call.name}") for call in calls)
-    return Turn(role="assistant", reasoning="Hm.", calls=calls), Turn(role="tool", results=results)
+    results = tuple(SimResult(call.id, call.name, f"result of {call.name}") for call in calls)
+    return SimTurn(role="assistant", reasoning="Hm.", calls=calls), SimTurn(role="tool", results=results)
 
 
 def question(
     generation: str = "k2.5",
     wire: Wire = "openai_chat",
     *,
-    history: tuple[Turn, ...] = (),
+    history: tuple[SimTurn, ...] = (),
     stream: bool = False,
     tools: bool = True,
-) -> Question:
-    return Question(
+) -> SimRequest:
+    return SimRequest(
         wire=wire,
         model=f"kimi-{generation}",
         generation=generation,
-        turns=(Turn(role="user", text="Do it."), *history),
-        tools=tuple(Offered(name, "", schema) for name, schema in TOOLS.items()) if tools else (),
+        turns=(SimTurn(role="user", text="Do it."), *history),
+        tools=tuple(OfferedTool(name, "", schema) for name, schema in TOOLS.items()) if tools else (),
         stream=stream,
     )
 
 
 def answer_to(
-    asked: Question, *calls: tuple[str, str], text: str = "I look.", reasoning: str = "Let me see."
-) -> Answer:
+    asked: SimRequest, *calls: tuple[str, str], text: str = "I look.", reasoning: str = "Let me see."
+) -> HostResponse:
     """The answer as it should be."""
     profile, before = ID_PROFILES["k2" if asked.family == "k2" else "moonshot-k3"], len(asked.history)
     places = [
         IdPlace(name=name, number=before + at, position=at, answer_id="chatcmpl-1")
         for at, (name, _) in enumerate(calls)
     ]
-    return Answer(
+    return HostResponse(
         id="chatcmpl-1",
         created=1,
         model=asked.model,
@@ -87,15 +87,15 @@ def answer_to(
         calls=tuple(NativeCall(profile(place), *call) for place, call in zip(places, calls, strict=True)),
         finish="tool_calls" if calls else "stop",
         question=asked,
-        meant=Meant(reasoning=reasoning, text=text, calls=tuple(MeantCall(*call) for call in calls)),
+        meant=IntendedResponse(reasoning=reasoning, text=text, calls=tuple(IntendedCall(*call) for call in calls)),
     )
 
 
-def said_by(fault: Fault, answer: Answer) -> Answer:
+def said_by(fault: Fault, answer: HostResponse) -> HostResponse:
     return fault.speech(answer) if fault.speech is not None else answer
 
 
-def written(fault: Fault, answer: Answer) -> Any:
+def written(fault: Fault, answer: HostResponse) -> Any:
     """The payloads that are sent: a list for a stream, else one."""
     said, chat = said_by(fault, answer), answer.question.wire == "openai_chat"
     if answer.question.stream:
@@ -131,13 +131,13 @@ _names: Final = st.one_of(st.sampled_from(tuple(TOOLS)), st.from_regex(r"[A-Za-z
 _calls: Final = st.lists(st.tuples(_names, _arguments), max_size=3)
 _ids: Final = st.one_of(_texts, st.sampled_from(("functions.Bash:0", "call_0a1b", "Bash_0", "", "7", "call00003")))
 _rounds: Final = st.lists(
-    st.lists(st.builds(Call, _ids, _names, _arguments), min_size=1, max_size=2).map(lambda calls: round_of(*calls)),
+    st.lists(st.builds(SimCall, _ids, _names, _arguments), min_size=1, max_size=2).map(lambda calls: round_of(*calls)),
     max_size=3,
 ).map(lambda rounds: tuple(turn for one in rounds for turn in one))
 
 
 @st.composite
-def answers(draw: st.DrawFn, *, calls: bool = True) -> Answer:
+def answers(draw: st.DrawFn, *, calls: bool = True) -> HostResponse:
     """Any answer, on either wire, to a model of either family."""
     asked = question(
         draw(st.sampled_from(("k2", "k2.5", "k3"))),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.simulator.faults.arguments import FAULTS
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, said_by
 
 ROWS = named(FAULTS)
@@ -79,6 +79,6 @@ def test_backslashes_that_are_not_doubled_mean_the_same_when_they_are(text: str)
 def test_identity_and_text_stay_as_they_are() -> None:
     answer = answer_to(question(), PARIS, LS)
     for fault in FAULTS:
-        said: Answer = said_by(fault, answer)
+        said: HostResponse = said_by(fault, answer)
         assert [(call.id, call.name) for call in said.calls] == [(call.id, call.name) for call in answer.calls]
         assert (said.text, said.reasoning) == (answer.text, answer.reasoning)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.simulator.faults.calls import FAULTS
-from moonshim.simulator.request import Call, Json
+from moonshim.simulator.request import Json, SimCall
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
 
 ROWS: Final = named(FAULTS)
@@ -206,7 +206,7 @@ def delta(chunk: Json) -> Json:
 
 
 def test_the_last_call_comes_again_under_a_new_id() -> None:
-    asked = question(history=round_of(Call("functions.Bash:0", *LS)))
+    asked = question(history=round_of(SimCall("functions.Bash:0", *LS)))
     said = said_by(ROWS["same-call-again"], answer_to(asked, PARIS))
     assert [(call.id, call.name, call.arguments) for call in said.calls] == [("functions.get_weather:1", *LS)]
     assert ROWS["same-call-again"].lost

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from moonshim.simulator.fault import Piece
 from moonshim.simulator.faults.endings import FAULTS
 from moonshim.simulator.request import Json, Wire
-from moonshim.simulator.response import Answer, Tally
+from moonshim.simulator.response import HostResponse, TokenTotals
 from moonshim.simulator.wire.frames import DONE, chat_frames
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question, said_by, written
 
 ROWS: Final = named(FAULTS)
-TALLY: Final = Tally(prompt=10, cached=2, completion=7, reasoning=3)
+TALLY: Final = TokenTotals(prompt=10, cached=2, completion=7, reasoning=3)
 
 
-def answer(*calls: tuple[str, str], stream: bool = True, wire: Wire = "openai_chat") -> Answer:
+def answer(*calls: tuple[str, str], stream: bool = True, wire: Wire = "openai_chat") -> HostResponse:
     return replace(answer_to(question(wire=wire, stream=stream), *calls), tally=TALLY)
 
 

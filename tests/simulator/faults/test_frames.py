@@ -12,10 +12,10 @@ from moonshim.simulator.fault import Fault, Stall
 from moonshim.simulator.faults import FAULTS as ALL
 from moonshim.simulator.faults import in_order
 from moonshim.simulator.faults.frames import FAULTS
-from moonshim.simulator.host.behaviours import NATURES
+from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.request import Wire
-from moonshim.simulator.response import Answer
-from moonshim.simulator.wire.playback import Played, play
+from moonshim.simulator.response import HostResponse
+from moonshim.simulator.wire.playback import SimResponse, play
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question
 
 ROWS: Final = named(FAULTS)
@@ -24,14 +24,14 @@ FRAMED: Final = [
 ]
 
 
-def meant(wire: Wire, *, stream: bool = True) -> Answer:
+def meant(wire: Wire, *, stream: bool = True) -> HostResponse:
     return answer_to(question(wire=wire, stream=stream), PARIS, text="Ich schaue: 漢字 ä 😀.")
 
 
-def sent(*faults: Fault, wire: Wire = "openai_chat", stream: bool = True) -> Played:
+def sent(*faults: Fault, wire: Wire = "openai_chat", stream: bool = True) -> SimResponse:
     asked = meant(wire, stream=stream)
     return play(
-        asked.question, asked.meant, nature=NATURES["moonshot"], faults=faults, answer_id="chatcmpl-1", created=1
+        asked.question, asked.meant, nature=BEHAVIOURS["moonshot"], faults=faults, answer_id="chatcmpl-1", created=1
     )
 
 

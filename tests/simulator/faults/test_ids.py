@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from moonshim.simulator.faults.ids import FAULTS
-from moonshim.simulator.request import Call
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall
+from moonshim.simulator.response import HostResponse
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
 
 ROWS = named(FAULTS)
-EARLIER = round_of(Call("functions.Bash:0", *LS), Call("functions.Bash:1", *LS))
+EARLIER = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
 
 
-def told(name: str, generation: str = "k2.5") -> Answer:
+def told(name: str, generation: str = "k2.5") -> HostResponse:
     return said_by(ROWS[name], answer_to(question(generation, history=EARLIER), PARIS, LS))
 
 
@@ -53,7 +53,7 @@ def test_random_identifiers_differ_within_an_answer() -> None:
 
 
 def test_what_comes_again_goes_on_as_it_should_when_the_history_has_no_more() -> None:
-    asked = question(history=round_of(Call("Bash:0", *LS)))
+    asked = question(history=round_of(SimCall("Bash:0", *LS)))
     answer = said_by(ROWS["ids-said-again"], answer_to(asked, LS, LS))
     assert [call.id for call in answer.calls] == ["Bash:0", "functions.Bash:2"]
 

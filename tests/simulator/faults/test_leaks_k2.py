@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moonshim.simulator.faults.leaks_k2 import FAULTS
-from moonshim.simulator.request import Call
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall
+from moonshim.simulator.response import HostResponse
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
 
 ROWS = named(FAULTS)
@@ -16,7 +16,7 @@ ONE = CALL + "functions.get_weather:0" + ARGUMENTS + '{"city": "Paris"}' + CALLE
 TWO = CALL + "functions.Bash:1" + ARGUMENTS + '{"command": "ls"}' + CALLED
 
 
-def leaked(name: str, *calls: tuple[str, str], **said: str) -> Answer:
+def leaked(name: str, *calls: tuple[str, str], **said: str) -> HostResponse:
     return said_by(ROWS[name], answer_to(question(), *(calls or (PARIS,)), **said))
 
 
@@ -75,7 +75,7 @@ def test_calls_stand_in_the_thought(name: str, reasoning: str, text: str) -> Non
     ],
 )
 def test_the_place_of_the_identifier_goes_on_from_the_history(name: str, slot: str) -> None:
-    earlier = round_of(Call("functions.Bash:0", *LS), Call("functions.Bash:1", *LS))
+    earlier = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
     answer = said_by(ROWS[name], answer_to(question(history=earlier), PARIS, text=""))
     assert answer.text == f'{BEGIN}{CALL}{slot}{ARGUMENTS}{{"city": "Paris"}}{CALLED}{END}'
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moonshim.simulator.faults.leaks_k3 import FAULTS
-from moonshim.simulator.request import Call
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall
+from moonshim.simulator.response import HostResponse
 from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by
 
 ROWS = named(FAULTS)
@@ -21,7 +21,7 @@ AS_JSON = (
 TOOLS = f"<|open|>tools<|sep|>{CALL}<|close|>tools<|sep|>"
 
 
-def leaked(name: str, *calls: tuple[str, str], **said: str) -> Answer:
+def leaked(name: str, *calls: tuple[str, str], **said: str) -> HostResponse:
     return said_by(ROWS[f"xtml-{name}"], answer_to(question("k3"), *(calls or (PARIS,)), **said))
 
 
@@ -121,7 +121,7 @@ def test_a_call_without_arguments_is_cut_off_behind_its_begin() -> None:
 
 
 def test_where_no_tool_is_declared_the_model_calls_as_its_history_did() -> None:
-    earlier = round_of(Call("Bash_0", *LS), Call("get_weather_1", *PARIS))
+    earlier = round_of(SimCall("Bash_0", *LS), SimCall("get_weather_1", *PARIS))
     fault = ROWS["xtml-undeclared"]
     undeclared = answer_to(question("k3", history=earlier, tools=False))
     assert said_by(fault, undeclared).text == f"I look.{TOOLS}"

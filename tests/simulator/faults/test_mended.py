@@ -14,7 +14,7 @@ from moonshim.engine.values.events import Failed, Finished
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
 from moonshim.simulator.request import Json, Wire
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, question, written
 from tests.streams import leaked
@@ -51,7 +51,7 @@ def asked_by_client(wire: Wire, model: str, *, stream: bool) -> Json:
     return {"model": model, "messages": said, "tools": tools, "stream": stream, "max_tokens": 1000}
 
 
-def mended(fault: Fault, answer: Answer) -> tuple[Message, Finished | Failed | None]:
+def mended(fault: Fault, answer: HostResponse) -> tuple[Message, Finished | Failed | None]:
     wire, stream = answer.question.wire, answer.question.stream
     body = asked_by_client(wire, answer.model, stream=stream)
     options = KimiOptions.mending(repair_arguments="schema")

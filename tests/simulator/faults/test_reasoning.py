@@ -8,7 +8,7 @@ import pytest
 
 from moonshim.simulator.faults.reasoning import FAULTS
 from moonshim.simulator.request import Json, Wire
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question, said_by, written
 
 ROWS: Final = named(FAULTS)
@@ -16,7 +16,7 @@ THOUGHT: Final = "Let me see."
 FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
 
 
-def answer(*, stream: bool, generation: str = "k3", wire: Wire = "openai_chat") -> Answer:
+def answer(*, stream: bool, generation: str = "k3", wire: Wire = "openai_chat") -> HostResponse:
     return answer_to(question(generation, wire, stream=stream), PARIS, reasoning=THOUGHT)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
-from moonshim.simulator.request import Call, Wire
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall, Wire
+from moonshim.simulator.response import HostResponse
 from tests.profiles import examples
 from tests.simulator.faults.answers import (
     LS,
@@ -34,7 +34,7 @@ AS_IT_SHOULD_BE: Final = {("anthropic", False): {"ids-k2", "arguments-empty"}}
 faults: Final = st.sampled_from(tuple(FAULTS.values()))
 
 
-def missing(fault: Fault, answer: Answer) -> bool:
+def missing(fault: Fault, answer: HostResponse) -> bool:
     """Whether the answer has not what the fault needs to show."""
     has = {"": True, "calls": answer.calls, "reasoning": answer.reasoning, "parallel": answer.calls[1:]}
     return not has[fault.needs]
@@ -47,7 +47,7 @@ def test_no_two_faults_share_a_name() -> None:
 
 @settings(max_examples=examples(40))
 @given(answers())
-def test_any_answer_goes_wrong_in_every_way_and_can_be_sent(answer: Answer) -> None:
+def test_any_answer_goes_wrong_in_every_way_and_can_be_sent(answer: HostResponse) -> None:
     for fault in FAULTS.values():
         said = said_by(fault, answer)
         assert (said.meant, said.question, said.id) == (answer.meant, answer.question, answer.id)
@@ -58,13 +58,13 @@ def test_any_answer_goes_wrong_in_every_way_and_can_be_sent(answer: Answer) -> N
 
 
 @given(answers(), faults, faults)
-def test_a_fault_behind_another_raises_nothing(answer: Answer, first: Fault, second: Fault) -> None:
+def test_a_fault_behind_another_raises_nothing(answer: HostResponse, first: Fault, second: Fault) -> None:
     assert written(second, said_by(first, answer))
 
 
 @settings(max_examples=examples(40))
 @given(answers(calls=False))
-def test_an_answer_without_calls_is_left_alone_by_what_needs_them(answer: Answer) -> None:
+def test_an_answer_without_calls_is_left_alone_by_what_needs_them(answer: HostResponse) -> None:
     for fault in FAULTS.values():
         if fault.needs in ("calls", "parallel"):
             assert said_by(fault, answer) == answer, fault.name
@@ -75,7 +75,7 @@ def test_an_answer_without_calls_is_left_alone_by_what_needs_them(answer: Answer
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_every_fault_shows(fault: Fault, wire: Wire, stream: bool) -> None:
     generation = {"k2": "k2.5", "k3": "k3"}[fault.families[0]]
-    asked = question(generation, wire, history=round_of(Call("functions.Bash:0", *LS)), stream=stream)
+    asked = question(generation, wire, history=round_of(SimCall("functions.Bash:0", *LS)), stream=stream)
     awkward = ("plan", r'{"todos": [{"a": "b\nc"}], "pattern": "\\d+\\x1b"}')
     answer = answer_to(asked, PARIS, awkward, ("rest", "{}"))
     right = written(Fault(name="none", group="ids", about=""), answer)

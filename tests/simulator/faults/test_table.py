@@ -12,26 +12,28 @@ from msgspec.structs import replace
 from moonshim.engine.values.copies import copied
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import FAULTS, in_order
-from moonshim.simulator.host.behaviours import NATURES, Nature
+from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
 from moonshim.simulator.model.scenario import BUILT_IN
-from moonshim.simulator.request import Call, Question
-from moonshim.simulator.response import Answer, Meant, MeantCall, Tally
-from moonshim.simulator.wire.playback import Played, answer_of, fits, play, tell
+from moonshim.simulator.request import SimCall, SimRequest
+from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, TokenTotals
+from moonshim.simulator.wire.playback import SimResponse, answer_of, fits, play, tell
 from tests.simulator.faults.answers import LS, PARIS, question, round_of, written
 
 GENERATIONS: Final = {"k2": "k2.5", "k3": "k3", "other": "other"}
 NESTED: Final = ("plan", '{"todos":["ä\\n\\\\d 漢字",{"n":1}],"deep":{"x":[true]}}')
 WORDS: Final = (
-    Meant(
-        reasoning="Let me see.", text="I look at 漢字.", calls=(MeantCall(*PARIS), MeantCall(*NESTED), MeantCall(*LS))
+    IntendedResponse(
+        reasoning="Let me see.",
+        text="I look at 漢字.",
+        calls=(IntendedCall(*PARIS), IntendedCall(*NESTED), IntendedCall(*LS)),
     ),
-    Meant(reasoning="Let me see.", calls=(MeantCall(*NESTED),)),
-    Meant(calls=(MeantCall("rest", "{}"),)),
-    Meant(reasoning="I know it.", text="It is noon."),
-    Meant(text="It is noon."),
+    IntendedResponse(reasoning="Let me see.", calls=(IntendedCall(*NESTED),)),
+    IntendedResponse(calls=(IntendedCall("rest", "{}"),)),
+    IntendedResponse(reasoning="I know it.", text="It is noon."),
+    IntendedResponse(text="It is noon."),
 )
-HISTORY: Final = round_of(Call("functions.Bash:0", *LS), Call("functions.get_weather:1", *PARIS))
-HOSTS: Final = (NATURES["moonshot"], NATURES["kimi-coding"], NATURES["vllm"])
+HISTORY: Final = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.get_weather:1", *PARIS))
+HOSTS: Final = (BEHAVIOURS["moonshot"], BEHAVIOURS["kimi-coding"], BEHAVIOURS["vllm"])
 BY_NAME: Final = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 CANNOT_SHOW: Final = {("arguments-empty", "anthropic", False)}
 """The whole input of a call is an object: it has no way to be empty."""
@@ -39,7 +41,7 @@ FORBIDDEN: Final = {"call-unasked": "none"}
 OF_ANSWERS: Final = {name: fault for name, fault in FAULTS.items() if fault.status is None}
 
 
-def questions(fault: Fault, *, applies: bool = True) -> list[Question]:
+def questions(fault: Fault, *, applies: bool = True) -> list[SimRequest]:
     """One for each place where the fault applies, or for each where it does not."""
     return [
         replace(
@@ -52,17 +54,17 @@ def questions(fault: Fault, *, applies: bool = True) -> list[Question]:
     ]
 
 
-def told(asked: Question, meant: Meant, host: Nature, *faults: Fault) -> Played:
-    tally = Tally(prompt=100, cached=10, completion=30, reasoning=5)
+def told(asked: SimRequest, meant: IntendedResponse, host: HostBehaviour, *faults: Fault) -> SimResponse:
+    tally = TokenTotals(prompt=100, cached=10, completion=30, reasoning=5)
     return play(asked, meant, nature=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally)
 
 
-def bytes_of(played: Played) -> bytes:
+def bytes_of(played: SimResponse) -> bytes:
     return b"".join(piece for piece in played.pieces if isinstance(piece, bytes))
 
 
-def meant_by(asked: Question, meant: Meant, host: Nature = HOSTS[0]) -> Answer:
-    return answer_of(asked, meant, nature=host, answer_id="chatcmpl-1", created=1, tally=Tally())
+def meant_by(asked: SimRequest, meant: IntendedResponse, host: HostBehaviour = HOSTS[0]) -> HostResponse:
+    return answer_of(asked, meant, nature=host, answer_id="chatcmpl-1", created=1, tally=TokenTotals())
 
 
 @BY_NAME
@@ -151,7 +153,7 @@ def test_any_two_neighbours_of_a_kind_can_go_wrong_at_once(family: str, wire: st
             assert told(asked, meant, HOSTS[0], *in_order((first, second))).pieces
 
 
-def questions_of(fault: Fault, family: str, wire: str, stream: bool) -> list[Question]:
+def questions_of(fault: Fault, family: str, wire: str, stream: bool) -> list[SimRequest]:
     return [asked for asked in questions(fault) if (asked.family, asked.wire, asked.stream) == (family, wire, stream)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
-from moonshim.simulator.request import Call, Media, Offered, Question, Result, Role, Turn, Wire
+from moonshim.simulator.request import OfferedTool, Role, SimCall, SimMedia, SimRequest, SimResult, SimTurn, Wire
 
 GENERATIONS: Final = ("k2", "k2-thinking", "k2.5", "k2.6", "k2.7", "k3", "k3.1", "other")
 ROLES: Final[tuple[Role, ...]] = ("system", "user", "assistant", "tool")
@@ -33,23 +33,23 @@ schemas = st.recursive(
     max_leaves=12,
 )
 objects = st.dictionaries(words | texts, schemas, max_size=4)
-parts = st.lists(texts | st.sampled_from([Media(), Media("video")]), max_size=3).map(tuple)
-offered = st.builds(Offered, texts, texts, objects)
+parts = st.lists(texts | st.sampled_from([SimMedia(), SimMedia("video")]), max_size=3).map(tuple)
+offered = st.builds(OfferedTool, texts, texts, objects)
 turns = st.builds(
-    Turn,
+    SimTurn,
     role=st.sampled_from(ROLES),
     name=texts,
     text=texts,
     parts=parts,
     reasoning=st.none() | texts,
-    calls=st.lists(st.builds(Call, texts, texts, texts), max_size=3).map(tuple),
-    results=st.lists(st.builds(Result, texts, texts, texts, st.booleans(), parts), max_size=3).map(tuple),
+    calls=st.lists(st.builds(SimCall, texts, texts, texts), max_size=3).map(tuple),
+    results=st.lists(st.builds(SimResult, texts, texts, texts, st.booleans(), parts), max_size=3).map(tuple),
     tools=st.lists(offered, max_size=2).map(tuple),
     partial=st.booleans(),
 )
 switches = ("thinking", "chat_template_kwargs", "response_format", "tool_choice", "reasoning_effort", "output_config")
 questions = st.builds(
-    Question,
+    SimRequest,
     wire=st.sampled_from(WIRES),
     model=texts,
     generation=st.sampled_from(GENERATIONS),
@@ -62,7 +62,7 @@ questions = st.builds(
 
 
 @given(questions, st.booleans())
-def test_any_question_has_a_prompt(question: Question, renamed: bool) -> None:
+def test_any_question_has_a_prompt(question: SimRequest, renamed: bool) -> None:
     assert render_prompt(question, renamed=renamed)
 
 
@@ -72,15 +72,15 @@ def test_any_body_has_a_prompt(body: dict[str, Any], wire: Wire) -> None:
         assert render_prompt(read_question(body, wire=wire, model="m", generation=generation))
 
 
-def conversation(rounds: int, generation: str) -> Question:
+def conversation(rounds: int, generation: str) -> SimRequest:
     """`rounds` rounds of two calls whose results come in the wrong order."""
-    turns = [Turn(role="user", text="Go.")]
+    turns = [SimTurn(role="user", text="Go.")]
     for at in range(rounds):
-        first, second = Call(f"idOfCall{at}a", "ls", '{"p": 1}'), Call(f"idOfCall{at}b", "ls", "{}")
-        turns.append(Turn(role="assistant", calls=(first, second), reasoning="Hm."))
-        turns += [Turn(role="tool", results=(Result(call.id, "ls", "x"),)) for call in (second, first)]
-    tools = tuple(Offered(f"tool{at}", "", {"properties": {"a": {"type": "string"}}}) for at in range(rounds))
-    return Question(wire="openai_chat", model="m", generation=generation, turns=tuple(turns), tools=tools)
+        first, second = SimCall(f"idOfCall{at}a", "ls", '{"p": 1}'), SimCall(f"idOfCall{at}b", "ls", "{}")
+        turns.append(SimTurn(role="assistant", calls=(first, second), reasoning="Hm."))
+        turns += [SimTurn(role="tool", results=(SimResult(call.id, "ls", "x"),)) for call in (second, first)]
+    tools = tuple(OfferedTool(f"tool{at}", "", {"properties": {"a": {"type": "string"}}}) for at in range(rounds))
+    return SimRequest(wire="openai_chat", model="m", generation=generation, turns=tuple(turns), tools=tools)
 
 
 @pytest.mark.parametrize("generation", ["k3", "k3.1"])
@@ -102,7 +102,7 @@ def test_twice_the_conversation_is_twice_the_work(generation: str) -> None:
     assert large < 2.2 * small
 
 
-def work(question: Question) -> int:
+def work(question: SimRequest) -> int:
     """How many functions were called, Python's own included."""
     count = 0
 
@@ -124,6 +124,6 @@ def test_schemas_of_any_depth_are_no_fault() -> None:
     for _ in range(5000):
         schema = {"type": "object", "properties": {"a": schema}}
     for generation in GENERATIONS:
-        tools = (Offered("deep", "", schema),)
-        question = Question(wire="openai_chat", model="m", generation=generation, turns=(), tools=tools)
+        tools = (OfferedTool("deep", "", schema),)
+        question = SimRequest(wire="openai_chat", model="m", generation=generation, turns=(), tools=tools)
         assert "deep" in render_prompt(question)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from moonshim.simulator.render.history_ids import Numbered, numbered, rename_ids
-from moonshim.simulator.request import Call, Result, Turn
+from moonshim.simulator.request import SimCall, SimResult, SimTurn
 
 
-def ai(*ids: str, name: str = "ls") -> Turn:
-    return Turn(role="assistant", calls=tuple(Call(id, name, "{}") for id in ids))
+def ai(*ids: str, name: str = "ls") -> SimTurn:
+    return SimTurn(role="assistant", calls=tuple(SimCall(id, name, "{}") for id in ids))
 
 
-def told(*ids: str) -> Turn:
-    return Turn(role="tool", results=tuple(Result(id, "ls", "x") for id in ids))
+def told(*ids: str) -> SimTurn:
+    return SimTurn(role="tool", results=tuple(SimResult(id, "ls", "x") for id in ids))
 
 
-def shown(*turns: Turn) -> list[str]:
+def shown(*turns: SimTurn) -> list[str]:
     return [
         id
         for turn in rename_ids(turns)
@@ -54,6 +54,6 @@ def test_a_result_of_no_call_keeps_what_it_has() -> None:
 
 
 def test_what_is_right_stays() -> None:
-    turns = (Turn(role="user", text="Hi"), ai("functions.ls:0"), told("functions.ls:0"))
+    turns = (SimTurn(role="user", text="Hi"), ai("functions.ls:0"), told("functions.ls:0"))
     assert rename_ids(turns) == turns
     assert {(one.place, one.sent == one.right) for one in numbered(turns)} == {(1, True), (2, True)}

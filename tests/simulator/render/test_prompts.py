@@ -12,13 +12,13 @@ from conformance import k3_prompts, run
 from moonshim.simulator.host.models import generation_of
 from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.render import render_prompt
-from moonshim.simulator.request import Question, Wire
+from moonshim.simulator.request import SimRequest, Wire
 
 FOLDER: Final = Path(__file__).parent / "prompts"
 NAMES: Final = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def asked(body: dict[str, Any], wire: Wire = "openai_chat") -> Question:
+def asked(body: dict[str, Any], wire: Wire = "openai_chat") -> SimRequest:
     generation = generation_of(body["model"])
     assert generation is not None
     return read_question(body, wire=wire, model=body["model"], generation=generation)

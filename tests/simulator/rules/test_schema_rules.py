@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.simulator.rules.schema_rules import Limits, check_schema
+from moonshim.simulator.rules.schema_rules import SchemaLimits, check_schema
 
 
 def of(schema: Any) -> dict[str, Any]:
@@ -105,6 +105,6 @@ def test_refuses(schema: Any, message: str) -> None:
 
 
 def test_the_limits_can_be_set() -> None:
-    assert check_schema(nested(6), limits=Limits(depth=5)) == (
+    assert check_schema(nested(6), limits=SchemaLimits(depth=5)) == (
         f"At path '{'.'.join(['properties.p'] * 6)}': schema depth exceeds maximum limit of 5"
     )

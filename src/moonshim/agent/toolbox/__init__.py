@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from moonshim.agent.toolbox.files import Files
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.process_environment import erase_from_proc
 from moonshim.agent.toolbox.search import Search
 from moonshim.agent.toolbox.shell import MOST_SECONDS, Shell
@@ -35,7 +35,7 @@ def toolbox(
     >>> [one.name for one in toolbox() if one.asks]
     ['bash', 'write_file', 'edit_file']
     """
-    place = Folder(folder, outside=outside)
+    place = WorkingFolder(folder, outside=outside)
     hidden = frozenset(hidden)
     erase_from_proc(hidden)
     files, search = Files(place, output_limit), Search(place, output_limit, hidden=hidden)

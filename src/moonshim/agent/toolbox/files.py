@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.text_files import LARGEST, LOOKED_AT, TextFile, looks_binary, read_text_file, write_bytes
 from moonshim.agent.tools import ToolFailed
 
@@ -21,7 +21,7 @@ _PLACES_SHOWN: Final = 10
 class Files:
     """The files of one folder. Every failure is a `ToolFailed` that says what to do instead."""
 
-    def __init__(self, folder: Folder, limit: int) -> None:
+    def __init__(self, folder: WorkingFolder, limit: int) -> None:
         self._folder = folder
         self._limit = limit
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from moonshim.agent.tools import ToolFailed
 
-__all__ = ["Folder"]
+__all__ = ["WorkingFolder"]
 
 
-class Folder:
+class WorkingFolder:
     """Where an agent works. What `find` gives is inside of it, links followed, unless `outside` is allowed."""
 
     def __init__(self, root: str | Path, *, outside: bool = False) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.agent.toolbox import walking
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.process_environment import environment_without
 from moonshim.agent.tools import ToolFailed
 
@@ -34,7 +34,9 @@ _LONGEST_ANSWER: Final = 64 * 1024
 class Search:
     """Looks through one folder. `.git` and its like are left out."""
 
-    def __init__(self, folder: Folder, limit: int, seconds: float = _SECONDS, *, hidden: Collection[str] = ()) -> None:
+    def __init__(
+        self, folder: WorkingFolder, limit: int, seconds: float = _SECONDS, *, hidden: Collection[str] = ()
+    ) -> None:
         self._folder = folder
         self._limit = limit
         self._seconds = seconds

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moonshim.agent.toolbox.folder import Folder
+from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.toolbox.process_environment import environment_without
 from moonshim.agent.tools import ToolFailed
 
@@ -53,7 +53,7 @@ class Shell:
 
     def __init__(
         self,
-        folder: Folder,
+        folder: WorkingFolder,
         *,
         seconds: float = 120.0,
         most_seconds: float = MOST_SECONDS,

@@ -12,10 +12,10 @@ from moonshim.errors import MoonshimError
 if TYPE_CHECKING:
     from moonshim.chat.session import Session
 
-__all__ = ["Command", "Misused", "Reply"]
+__all__ = ["Command", "CommandResult", "UsageError"]
 
 
-class Reply(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """What is told, and what the terminal does next."""
 
     text: str = ""
@@ -24,7 +24,7 @@ class Reply(Struct, frozen=True):
     """Of a table with two columns: where the second begins."""
 
 
-class Misused(MoonshimError):
+class UsageError(MoonshimError):
     """A command cannot be used like this; the text says how."""
 
     code = "misused_command"
@@ -36,5 +36,5 @@ class Command(Struct, frozen=True):
     usage: str
     """Behind its name: `[name|auto]`."""
     help: str
-    run: Callable[[Session, str], Reply]
+    run: Callable[[Session, str], CommandResult]
     complete: Callable[[Session], Sequence[str]] = lambda session: ()

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moonshim.chat.commands.command import Misused, Reply
+from moonshim.chat.commands.command import CommandResult, UsageError
 from moonshim.chat.conversations import counted
 from moonshim.chat.export import EXPORTS, as_markdown, exported
 from moonshim.chat.render.sanitize import one_line
@@ -22,16 +22,16 @@ __all__ = ["clear", "conversations", "cost", "export", "exports", "history", "lo
 _WIDE = 100
 
 
-def history(session: Session, words: str) -> Reply:
+def history(session: Session, words: str) -> CommandResult:
     messages = session.history.messages
     if words:
         if not words.isdecimal() or not 1 <= int(words) <= len(messages):
-            raise Misused(f"there is no message {words}: there are {len(messages)}")
-        return Reply(as_markdown([messages[int(words) - 1]]).rstrip())
+            raise UsageError(f"there is no message {words}: there are {len(messages)}")
+        return CommandResult(as_markdown([messages[int(words) - 1]]).rstrip())
     if not messages:
-        return Reply("nothing was said yet")
+        return CommandResult("nothing was said yet")
     lines = [f"{number:>3}  {_NAMES[one.speaker]:<5}  {_short(one)}" for number, one in enumerate(messages, start=1)]
-    return Reply("\n".join([*lines, "/history NUMBER shows one of them whole"]), column=12)
+    return CommandResult("\n".join([*lines, "/history NUMBER shows one of them whole"]), column=12)
 
 
 _NAMES = {"system": "sys", "human": "you", "ai": "model", "tool": "tool"}
@@ -55,48 +55,50 @@ def _short(message: Message) -> str:
     return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
 
 
-def save(session: Session, words: str) -> Reply:
+def save(session: Session, words: str) -> CommandResult:
     kept = session.history
     if not words:
         state = "" if kept.is_kept else "\nnot all of it: the file cannot be written"
-        return Reply(
+        return CommandResult(
             f"everything is kept as it is said: {kept.path}{state}\n"
             f"{session.resuming} goes on with it; /save NAME keeps a copy"
         )
     if not kept.messages:
-        raise Misused("nothing was said yet")
+        raise UsageError("nothing was said yet")
     path = session.shelf.path(words)
     kept.copy_to(path).close()
-    return Reply(f"kept as {path}\n/load {words} goes on from here")
+    return CommandResult(f"kept as {path}\n/load {words} goes on from here")
 
 
-def load(session: Session, words: str) -> Reply:
+def load(session: Session, words: str) -> CommandResult:
     if not words:
         rows = session.shelf.newest()
         if not rows:
-            return Reply(f"there is no conversation in {session.shelf.folder} yet")
+            return CommandResult(f"there is no conversation in {session.shelf.folder} yet")
         lines = [
             f"{row.id}  {datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}  {counted(row.count):>12}  {row.words}"
             for row in rows
         ]
-        return Reply("\n".join([*lines, "/load NAME goes on with one of them; the beginning of a name is enough"]))
+        return CommandResult(
+            "\n".join([*lines, "/load NAME goes on with one of them; the beginning of a name is enough"])
+        )
     session.load(words)
     count = counted(len(session.history.messages))
     troubles = "".join(f"\n{trouble}" for trouble in session.history.troubles)
-    return Reply(f"this is {session.history.path.stem}: {count}{troubles}\n/history lists them")
+    return CommandResult(f"this is {session.history.path.stem}: {count}{troubles}\n/history lists them")
 
 
 def conversations(session: Session) -> Sequence[str]:
     return ["last", *session.shelf.names()]
 
 
-def export(session: Session, words: str) -> Reply:
+def export(session: Session, words: str) -> CommandResult:
     format, _, name = words.partition(" ")
     if format not in EXPORTS:
-        raise Misused(f"`{format}` is no format" if format else "for whom?")
+        raise UsageError(f"`{format}` is no format" if format else "for whom?")
     messages = session.history.messages
     if not messages:
-        raise Misused("nothing was said yet")
+        raise UsageError("nothing was said yet")
     suffix = EXPORTS[format][0]
     default = (
         f"{session.history.path.stem}.{suffix}" if suffix == "md" else f"{session.history.path.stem}.{format}.{suffix}"
@@ -107,37 +109,37 @@ def export(session: Session, words: str) -> Reply:
         with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except FileExistsError:
-        raise Misused(f"{path} is there already: give another name") from None
-    return Reply(f"written to {path}")
+        raise UsageError(f"{path} is there already: give another name") from None
+    return CommandResult(f"written to {path}")
 
 
 def exports(session: Session) -> Sequence[str]:
     return tuple(EXPORTS)
 
 
-def retry(session: Session, words: str) -> Reply:
+def retry(session: Session, words: str) -> CommandResult:
     _nothing_behind("retry", words)
     if not session.history.messages:
-        raise Misused("nothing was said yet")
-    return Reply(then="retry")
+        raise UsageError("nothing was said yet")
+    return CommandResult(then="retry")
 
 
-def undo(session: Session, words: str) -> Reply:
+def undo(session: Session, words: str) -> CommandResult:
     _nothing_behind("undo", words)
     before = session.history.messages
     count = session.agent.undo()
     if not count:
-        raise Misused("there is nothing to take back")
-    return Reply(f"taken back: {_short(before[-count])} ({counted(count)})")
+        raise UsageError("there is nothing to take back")
+    return CommandResult(f"taken back: {_short(before[-count])} ({counted(count)})")
 
 
-def clear(session: Session, words: str) -> Reply:
+def clear(session: Session, words: str) -> CommandResult:
     _nothing_behind("clear", words)
     former = session.begin_anew()
-    return Reply(f"a new conversation; /load {former} goes back" if former else "a new conversation")
+    return CommandResult(f"a new conversation; /load {former} goes back" if former else "a new conversation")
 
 
-def cost(session: Session, words: str) -> Reply:
+def cost(session: Session, words: str) -> CommandResult:
     _nothing_behind("cost", words)
     ledger = session.ledger
     lines = [f"answers: {ledger.answers}"]
@@ -153,9 +155,9 @@ def cost(session: Session, words: str) -> Reply:
         lines.append("cost:    not known; [prices] in the configuration says what tokens cost")
     lines.append(f"repairs: {ledger.repairs.total()}")
     lines += [f"  {count} × {rule}" for rule, count in ledger.repairs.most_common()]
-    return Reply("\n".join(lines))
+    return CommandResult("\n".join(lines))
 
 
 def _nothing_behind(name: str, words: str) -> None:
     if words:
-        raise Misused(f"/{name} takes nothing behind it")
+        raise UsageError(f"/{name} takes nothing behind it")

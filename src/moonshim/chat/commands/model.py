@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Final
 
-from moonshim.chat.commands.command import Misused, Reply
+from moonshim.chat.commands.command import CommandResult, UsageError
 from moonshim.chat.efforts import EFFORTS, WAYS_TO_THINK
 from moonshim.config import without_secrets
 from moonshim.engine.formats import TOOL_FORMATS, list_formats
@@ -31,10 +31,10 @@ __all__ = [
 _MOST_SHOWN: Final = 40
 
 
-def model(session: Session, words: str) -> Reply:
+def model(session: Session, words: str) -> CommandResult:
     if words:
         session.switch(session.choices.find(words, near=session.provider.name))
-        return Reply(_answers(session))
+        return CommandResult(_answers(session))
     lines = [_answers(session)]
     names = session.choices.names()
     lines += [f"  {name}" for name in names[:_MOST_SHOWN]]
@@ -42,14 +42,14 @@ def model(session: Session, words: str) -> Reply:
         lines.append(f"  … and {len(names) - _MOST_SHOWN} more")
     takes_any = [host.name for host in session.choices.hosts if not host.models]
     lines += [f"  {name}/NAME" for name in takes_any]
-    return Reply("\n".join(lines))
+    return CommandResult("\n".join(lines))
 
 
 def model_names(session: Session) -> Sequence[str]:
     return session.choices.names()
 
 
-def provider(session: Session, words: str) -> Reply:
+def provider(session: Session, words: str) -> CommandResult:
     if not words:
         width = max(len(host.name) for host in session.choices.hosts)
         lines = [
@@ -57,19 +57,19 @@ def provider(session: Session, words: str) -> Reply:
             f"{without_secrets(host.api_base_url)} ({host.dialect})"
             for host in session.choices.hosts
         ]
-        return Reply("\n".join(lines))
+        return CommandResult("\n".join(lines))
     host = session.choices.host(words)
     same = session.provider.model
     keeps = same in host.models
     session.switch(session.choices.find(same, near=host.name, only=True) if keeps else session.choices.first(host.name))
-    return Reply(_answers(session))
+    return CommandResult(_answers(session))
 
 
 def provider_names(session: Session) -> Sequence[str]:
     return [host.name for host in session.choices.hosts]
 
 
-def tool_format(session: Session, words: str) -> Reply:
+def tool_format(session: Session, words: str) -> CommandResult:
     """As people know it: no argument shows the format, whether it was detected or set, and the list."""
     if words:
         session.set(tool_format=None if words.lower() == "auto" else words.lower())
@@ -78,20 +78,20 @@ def tool_format(session: Session, words: str) -> Reply:
     lines = [f"tool format: {one.tool_format} ({how})"]
     if not words:
         lines += [list_formats(), "/toolformat NAME sets one, /toolformat auto goes by the model's name again"]
-    return Reply("\n".join(lines))
+    return CommandResult("\n".join(lines))
 
 
 def format_names(session: Session) -> Sequence[str]:
     return (*TOOL_FORMATS, "auto")
 
 
-def tools(session: Session, words: str) -> Reply:
+def tools(session: Session, words: str) -> CommandResult:
     known = session.agent.tools
     if words:
         if words not in known:
-            raise Misused(f"there is no tool `{words}`; there are {', '.join(known)}")
+            raise UsageError(f"there is no tool `{words}`; there are {', '.join(known)}")
         found = known[words]
-        return Reply(
+        return CommandResult(
             f"{found.name}: {found.description or ''}\n{dumps(found.parameters, indent=2, ensure_ascii=False)}"
         )
     permission = session.permission
@@ -105,36 +105,36 @@ def tools(session: Session, words: str) -> Reply:
     lines.append(f"folder: {session.folder}")
     if permission.yolo:
         lines.append("--yolo: nothing is asked")
-    return Reply("\n".join(lines), column=width + 2)
+    return CommandResult("\n".join(lines), column=width + 2)
 
 
 def tool_names(session: Session) -> Sequence[str]:
     return list(session.agent.tools)
 
 
-def thinking(session: Session, words: str) -> Reply:
+def thinking(session: Session, words: str) -> CommandResult:
     wanted = words.lower()
     if wanted and wanted not in efforts(session):
-        raise Misused(f"`{words}` is no way to think; there are {', '.join(WAYS_TO_THINK)}")
+        raise UsageError(f"`{words}` is no way to think; there are {', '.join(WAYS_TO_THINK)}")
     if wanted:
         session.set(thinking=wanted)
     chosen = session.setting.thinking
     told = f"thinking: {chosen}" if chosen else "thinking: as the host does by itself"
-    return Reply(told if wanted else f"{told}\n/thinking on, off, or an effort: {', '.join(EFFORTS)}")
+    return CommandResult(told if wanted else f"{told}\n/thinking on, off, or an effort: {', '.join(EFFORTS)}")
 
 
 def efforts(session: Session) -> Sequence[str]:
     return WAYS_TO_THINK
 
 
-def fold(session: Session, words: str) -> Reply:
+def fold(session: Session, words: str) -> CommandResult:
     wanted = words.lower()
     if wanted not in ("", "on", "off"):
-        raise Misused(f"`{words}` is neither on nor off")
+        raise UsageError(f"`{words}` is neither on nor off")
     session.folded = not session.folded if not wanted else wanted == "on"
     if session.folded:
-        return Reply("reasoning is hidden (Ctrl-T or /fold shows it)")
-    return Reply("reasoning is shown (Ctrl-T or /fold hides it)", then="unfold")
+        return CommandResult("reasoning is hidden (Ctrl-T or /fold shows it)")
+    return CommandResult("reasoning is shown (Ctrl-T or /fold hides it)", then="unfold")
 
 
 def _answers(session: Session) -> str:

@@ -1,7 +1,7 @@
 """A line that begins with a slash -> what it does to a chat, and what is told of it.
 
 `COMMANDS` is the whole list: how each is used, what it is for, what can be completed behind it, and the function. A
-function gets the chat and the words behind the name, and returns a `Reply`; wrong use raises `Misused`, whose text
+function gets the chat and the words behind the name, and returns a `CommandResult`; wrong use raises `UsageError`, whose text
 explains the right one.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from moonshim.chat.commands import conversation as talk
 from moonshim.chat.commands import model as models
-from moonshim.chat.commands.command import Command, Misused, Reply
+from moonshim.chat.commands.command import Command, CommandResult, UsageError
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
@@ -36,22 +36,22 @@ def is_command(line: str) -> bool:
     return _LINE.fullmatch(line.strip()) is not None
 
 
-def run_command(session: Session, line: str) -> Reply:
+def run_command(session: Session, line: str) -> CommandResult:
     """Do what a line says. Nothing is raised: what cannot be done is told."""
     found = _LINE.fullmatch(line.strip())
     name, words = (found[1].lower(), (found[2] or "").strip()) if found else ("", "")
     name = _OTHER_NAMES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
-        return Reply(_unknown(name))
+        return CommandResult(_unknown(name))
     try:
         return command.run(session, words)
-    except Misused as error:
-        return Reply(f"{error}\nusage: /{name} {command.usage}".rstrip())
+    except UsageError as error:
+        return CommandResult(f"{error}\nusage: /{name} {command.usage}".rstrip())
     except MoonshimError as error:
-        return Reply(str(error))
+        return CommandResult(str(error))
     except OSError as error:
-        return Reply(f"/{name}: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"))
+        return CommandResult(f"/{name}: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"))
 
 
 def _unknown(name: str) -> str:
@@ -61,21 +61,23 @@ def _unknown(name: str) -> str:
     return f"there is no command /{name}{nearest}\n/help lists all of them"
 
 
-def _help(session: Session, words: str) -> Reply:
+def _help(session: Session, words: str) -> CommandResult:
     if words:
         name = words.removeprefix("/").lower()
         command = COMMANDS.get(_OTHER_NAMES.get(name, name))
-        return Reply(_unknown(name) if command is None else f"/{name} {command.usage}".rstrip() + f"\n  {command.help}")
+        return CommandResult(
+            _unknown(name) if command is None else f"/{name} {command.usage}".rstrip() + f"\n  {command.help}"
+        )
     width = max(len(f"/{name} {command.usage}") for name, command in COMMANDS.items() if name != _LONGEST)
     lines = [
         f"{usage:<{width}}  {command.help}" if len(usage) <= width else f"{usage}\n{'':<{width}}  {command.help}"
         for usage, command in ((f"/{name} {command.usage}", command) for name, command in COMMANDS.items())
     ]
-    return Reply("\n".join([*lines, "", *KEYS]), column=width + 2)
+    return CommandResult("\n".join([*lines, "", *KEYS]), column=width + 2)
 
 
-def _leave(session: Session, words: str) -> Reply:
-    return Reply(then="leave")
+def _leave(session: Session, words: str) -> CommandResult:
+    return CommandResult(then="leave")
 
 
 KEYS: Final = (

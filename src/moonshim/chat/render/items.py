@@ -15,7 +15,7 @@ from rich.text import Text
 
 from moonshim.chat.render.call_text import call_text
 from moonshim.chat.render.sanitize import clean, clean_line
-from moonshim.chat.render.screen import Called, Item, Said, Thought, Told
+from moonshim.chat.render.screen import NoticeItem, ReasoningItem, ScreenItem, TextItem, ToolCallItem
 from moonshim.chat.render.shorten import first_rows, last_rows
 
 __all__ = ["FOLD_KEY", "lines_of", "render", "separated"]
@@ -61,27 +61,27 @@ def _clean_tokens(tokens: Sequence[Token]) -> None:
         _clean_tokens(token.children or ())
 
 
-def render(item: Item, *, height: int, width: int, growing: bool = False) -> RenderableType:
+def render(item: ScreenItem, *, height: int, width: int, growing: bool = False) -> RenderableType:
     """One item. `height` rows are a screenful; what grows need not show more than its end."""
     match item:
-        case Said(text=text):
+        case TextItem(text=text):
             return _Markdown(_tail(text, height, width) if growing else text)
-        case Thought(folded=True, words=words):
+        case ReasoningItem(folded=True, words=words):
             return _thought(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} shows)")
-        case Thought(text=text):
+        case ReasoningItem(text=text):
             return _thought(last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
-        case Called():
+        case ToolCallItem():
             return _called(item, height, width)
-        case Told(text=text, kind=kind):
+        case NoticeItem(text=text, kind=kind):
             return Text(clean(text), style="red" if kind == "failed" else "yellow")
 
 
-def separated(item: Item) -> bool:
+def separated(item: ScreenItem) -> bool:
     """Whether an empty line comes before it."""
-    return not isinstance(item, Thought) or item.first
+    return not isinstance(item, ReasoningItem) or item.first
 
 
-def lines_of(console: Console, items: Sequence[Item], *, height: int, growing: bool = False) -> list[str]:
+def lines_of(console: Console, items: Sequence[ScreenItem], *, height: int, growing: bool = False) -> list[str]:
     """The lines as a terminal gets them, one row each."""
     lines: list[str] = []
     for item in items:
@@ -111,7 +111,7 @@ def _thought(text: str) -> RenderableType:
     return Padding(Text(text, style=Style(dim=True, italic=True)), (0, 0, 0, 2), expand=False)
 
 
-def _called(item: Called, height: int, width: int) -> RenderableType:
+def _called(item: ToolCallItem, height: int, width: int) -> RenderableType:
     mark, colour = _MARKS.get(item.state, ("○", "yellow"))
     if item.is_error:
         colour = "red"
@@ -134,7 +134,7 @@ def _called(item: Called, height: int, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _result(item: Called, height: int, width: int) -> RenderableType:
+def _result(item: ToolCallItem, height: int, width: int) -> RenderableType:
     text = clean(item.result).strip("\n")
     shown, left = first_rows(text, max(height, 3), width)
     made = Text(shown or "(nothing)", style="red" if item.is_error else "")

@@ -16,12 +16,12 @@ from moonshim.chat.render.markdown_cut import finished_part
 from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
 
-__all__ = ["Called", "Item", "Said", "Screen", "Thought", "Told", "text_of_result"]
+__all__ = ["NoticeItem", "ReasoningItem", "Screen", "ScreenItem", "TextItem", "ToolCallItem", "text_of_result"]
 
 CallState: TypeAlias = Literal["arriving", "whole", "running", "done", "broken"]
 
 
-class Said(Struct, frozen=True):
+class TextItem(Struct, frozen=True):
     """A piece of the answer, in Markdown."""
 
     text: str
@@ -29,7 +29,7 @@ class Said(Struct, frozen=True):
     """Whether the answer begins with it."""
 
 
-class Thought(Struct, frozen=True):
+class ReasoningItem(Struct, frozen=True):
     """A piece of the reasoning, or the sign that there is some."""
 
     text: str
@@ -39,7 +39,7 @@ class Thought(Struct, frozen=True):
     """How many there are in all of it, as far as it has come."""
 
 
-class Called(Struct, frozen=True):
+class ToolCallItem(Struct, frozen=True):
     """A call, and its result when it has one."""
 
     name: str
@@ -52,14 +52,14 @@ class Called(Struct, frozen=True):
     """Whether all of it is wanted: somebody is to decide about it."""
 
 
-class Told(Struct, frozen=True):
+class NoticeItem(Struct, frozen=True):
     """Something that is no part of the conversation: a failure, a note."""
 
     text: str
     kind: Literal["note", "failed"] = "note"
 
 
-Item: TypeAlias = Said | Thought | Called | Told
+ScreenItem: TypeAlias = TextItem | ReasoningItem | ToolCallItem | NoticeItem
 
 _ENDINGS: Final[dict[str, str]] = {
     "rounds": "Too many rounds.",
@@ -114,29 +114,29 @@ class Screen:
             case MessageKept(message=message) if message.speaker == "ai":
                 self._asked = False
             case NotKept(detail=detail):
-                self._tell(Told(detail, "failed"))
+                self._tell(NoticeItem(detail, "failed"))
             case RunEnded(reason=reason, detail=detail):
                 self.end()
                 if reason != "answered":
                     by_hand = reason in ("refused", "cancelled")
-                    self._tell(Told(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
+                    self._tell(NoticeItem(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
             case _:
                 pass
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[ScreenItem]:
         """What is done since the last time, in order."""
-        done: list[Item] = []
+        done: list[ScreenItem] = []
         while self._open:
             block = self._open[0]
             pieces = block.pieces(self.folded)
-            self.hidden += [block.text for piece in pieces if isinstance(piece, Thought) and piece.folded]
+            self.hidden += [block.text for piece in pieces if isinstance(piece, ReasoningItem) and piece.folded]
             done += pieces
             if not block.is_done:
                 break
             del self._open[0]
         return done
 
-    def growing(self) -> list[Item]:
+    def growing(self) -> list[ScreenItem]:
         """What is not done, as it looks now."""
         return [item for block in self._open if (item := block.shown(self.folded)) is not None]
 
@@ -148,7 +148,7 @@ class Screen:
                 self._close(block, False)
                 block.state = "broken" if block.kind == "call" else "done"
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: NoticeItem) -> None:
         block = _Block("told", "")
         block.told, block.state = told, "done"
         self._open.append(block)
@@ -201,7 +201,7 @@ class _Block:
         self.state: CallState = "arriving"
         self.result: str | None = None
         self.is_error, self.seconds = False, 0.0
-        self.told: Told | None = None
+        self.told: NoticeItem | None = None
         self._printed = 0  # how much of the text is on the screen for good
         self._begun = False
         self._looked_at = 0
@@ -225,7 +225,7 @@ class _Block:
         self._text = text
         self._grown.clear()
 
-    def pieces(self, folded: bool) -> list[Item]:
+    def pieces(self, folded: bool) -> list[ScreenItem]:
         """What can be printed now; each piece is given once."""
         match self.kind:
             case "told":
@@ -255,7 +255,7 @@ class _Block:
         self._looked_at = 0 if found else len(rest)
         return found
 
-    def shown(self, folded: bool) -> Item | None:
+    def shown(self, folded: bool) -> ScreenItem | None:
         """What is left of it, as it looks now."""
         if self.kind in ("call", "told"):
             return self.told if self.kind == "told" else self._called()
@@ -266,17 +266,17 @@ class _Block:
             return self._folded()
         return self._piece(rest)
 
-    def _piece(self, text: str) -> Item:
+    def _piece(self, text: str) -> ScreenItem:
         first = not self._begun
         if self.kind == "reasoning":
-            return Thought(text, first=first)
-        return Said(text, first=first)
+            return ReasoningItem(text, first=first)
+        return TextItem(text, first=first)
 
-    def _folded(self) -> Thought:
-        return Thought("", folded=True, words=len(self.text.split()))
+    def _folded(self) -> ReasoningItem:
+        return ReasoningItem("", folded=True, words=len(self.text.split()))
 
-    def _called(self) -> Called:
-        shown = Called(self.name, self.text, self.state)
+    def _called(self) -> ToolCallItem:
+        shown = ToolCallItem(self.name, self.text, self.state)
         if self.result is None:
             return shown
         return replace(shown, result=self.result, is_error=self.is_error, seconds=self.seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from moonshim.chat.render.sanitize import one_line
-from moonshim.chat.usage import Ledger
+from moonshim.chat.usage import UsageTotals
 
 if TYPE_CHECKING:
     from moonshim.agent.provider import Provider
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["status_parts"]
 
 
-def status_parts(provider: Provider, ledger: Ledger) -> list[str]:
+def status_parts(provider: Provider, ledger: UsageTotals) -> list[str]:
     """Model, format, tokens, cost, repairs."""
     format = provider.tool_format + (" (set)" if provider.format_is_set else "")
     parts = [one_line(f"{provider.name}/{provider.model}"), format]

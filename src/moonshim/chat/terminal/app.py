@@ -10,10 +10,10 @@ from prompt_toolkit.input import create_input
 
 from moonshim.chat.commands.registry import is_command, run_command
 from moonshim.chat.conversations import counted, data_folder, first_words
-from moonshim.chat.permissions import Answer, Grant
-from moonshim.chat.render.screen import Said, Thought
+from moonshim.chat.permissions import Grant, PermissionAnswer
+from moonshim.chat.render.screen import ReasoningItem, TextItem
 from moonshim.chat.session import Session
-from moonshim.chat.setup import Wish, open_session
+from moonshim.chat.setup import ChatOptions, open_session
 from moonshim.chat.terminal.canvas import Canvas
 from moonshim.chat.terminal.prompt import PROMPT, made_prompt, typed_before
 from moonshim.chat.terminal.turn_view import TurnView
@@ -23,11 +23,11 @@ from moonshim.errors import MoonshimError
 __all__ = ["chat"]
 
 
-async def chat(wish: Wish, environ: Mapping[str, str]) -> int:
+async def chat(wish: ChatOptions, environ: Mapping[str, str]) -> int:
     """Talk until somebody leaves; the exit code."""
     terminal: list[_Terminal] = []
 
-    async def ask(call: ToolCall, grant: Grant) -> Answer:
+    async def ask(call: ToolCall, grant: Grant) -> PermissionAnswer:
         return await terminal[0].view.ask(call, grant)
 
     async with open_session(wish, environ, ask) as session:
@@ -103,7 +103,7 @@ class _Terminal:
 
     def _show_thoughts(self) -> None:
         if self._session.hidden:
-            self._canvas.paint(self._canvas.items([Thought(text) for text in self._session.hidden]))
+            self._canvas.paint(self._canvas.items([ReasoningItem(text) for text in self._session.hidden]))
             self._canvas.say("")
             self._session.hidden = []
 
@@ -128,7 +128,7 @@ class _Terminal:
         if words is not None:
             self._canvas.say(f"{PROMPT}{first_words((words,))}", "dim")
         if messages and messages[-1].speaker == "ai" and (text := _text_of(messages[-1])):
-            self._canvas.paint(self._canvas.items([Said(text)]))
+            self._canvas.paint(self._canvas.items([TextItem(text)]))
 
     def _take_leave(self) -> None:
         if self._session.history.messages:

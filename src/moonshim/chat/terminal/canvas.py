@@ -13,7 +13,7 @@ from rich.text import Text
 from moonshim.chat.render.columns import in_columns
 from moonshim.chat.render.items import lines_of
 from moonshim.chat.render.sanitize import clean
-from moonshim.chat.render.screen import Item
+from moonshim.chat.render.screen import ScreenItem
 from moonshim.chat.terminal.painter import Painter
 
 __all__ = ["Canvas"]
@@ -57,7 +57,7 @@ class Canvas:
             self.console.print(shown)
         return captured.get().removesuffix("\n").split("\n")
 
-    def items(self, items: Sequence[Item], *, growing: bool = False) -> list[str]:
+    def items(self, items: Sequence[ScreenItem], *, growing: bool = False) -> list[str]:
         return lines_of(self.console, items, height=self.screenful, growing=growing)
 
     def paint(self, above: Sequence[str], below: Sequence[str] = ()) -> None:

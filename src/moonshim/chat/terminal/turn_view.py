@@ -13,9 +13,9 @@ from prompt_toolkit.key_binding import KeyPress
 from rich.cells import cell_len
 from rich.text import Text
 
-from moonshim.chat.permissions import Answer, Grant
+from moonshim.chat.permissions import Grant, PermissionAnswer
 from moonshim.chat.render.sanitize import one_line
-from moonshim.chat.render.screen import Called, Screen, Thought
+from moonshim.chat.render.screen import ReasoningItem, Screen, ToolCallItem
 from moonshim.chat.render.status import status_parts
 from moonshim.chat.session import Session
 from moonshim.chat.terminal.canvas import Canvas
@@ -28,16 +28,16 @@ __all__ = ["TurnView"]
 _FRAME_SECONDS: Final = 0.05
 _TYPING_SECONDS: Final = 0.5
 """A letter so soon after another is part of a word, and allows nothing: people type on while a question appears."""
-_ANSWERS: Final[dict[str, Answer]] = {"y": "once", "a": "always", "n": "no", "interrupt": "stop"}
+_ANSWERS: Final[dict[str, PermissionAnswer]] = {"y": "once", "a": "always", "n": "no", "interrupt": "stop"}
 
 
 class _Question:
     """A call that waits for somebody's word."""
 
     def __init__(self, call: ToolCall, grant: Grant) -> None:
-        self.call = Called(call.name, call.arguments, "whole", full=True)
+        self.call = ToolCallItem(call.name, call.arguments, "whole", full=True)
         self.text = f"Run this?  y once   a always: {grant.label}   n no   Ctrl-C stop"
-        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self.is_painted = False
         """Whether somebody can have seen it: a key that was pressed before is no answer."""
         self.is_above = False
@@ -95,7 +95,7 @@ class TurnView:
                 raise error
         return self._interrupts < 2
 
-    async def ask(self, call: ToolCall, grant: Grant) -> Answer:
+    async def ask(self, call: ToolCall, grant: Grant) -> PermissionAnswer:
         """Whether a call may be run: for `Permission`."""
         question = self._question = _Question(call, grant)
         try:
@@ -134,7 +134,7 @@ class TurnView:
     def _fold(self) -> None:
         folded = self._session.folded = self._screen.folded = not self._screen.folded
         if not folded:
-            self._canvas.paint(self._canvas.items([Thought(text) for text in self._screen.hidden]))
+            self._canvas.paint(self._canvas.items([ReasoningItem(text) for text in self._screen.hidden]))
             self._screen.hidden = []
 
     # -- painting ----------------------------------------------------------------------------------------------------

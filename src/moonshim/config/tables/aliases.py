@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from moonshim.config.model import Provider
+from moonshim.config.model import ProviderConfig
 from moonshim.config.problems import nearest
 from moonshim.config.tables.table import Table
 
@@ -27,7 +27,7 @@ def read_aliases(table: Table | None) -> dict[str, tuple[str, ...]]:
 
 
 def check_aliases(
-    aliases: Mapping[str, tuple[str, ...]], providers: Sequence[Provider], root: Table, *, soft: bool
+    aliases: Mapping[str, tuple[str, ...]], providers: Sequence[ProviderConfig], root: Table, *, soft: bool
 ) -> None:
     """Tell of targets that no provider has. `soft`: somebody else wrote them, and a note is enough."""
     names = [name for one in providers for model in one.models for name in (model, f"{one.name}/{model}")]
@@ -43,7 +43,7 @@ def check_aliases(
                 root.problems.add(("aliases", alias), f"no provider has the model `{target}`{hint}")
 
 
-def leads_somewhere(target: str, providers: Sequence[Provider]) -> bool:
+def leads_somewhere(target: str, providers: Sequence[ProviderConfig]) -> bool:
     """Whether a provider has this model, named alone or behind the provider.
 
     >>> provider = Provider(name="vllm", api_base_url="http://localhost:8000", models=("k2",))

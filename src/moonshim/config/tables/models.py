@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from moonshim.config.tables.table import Table
-from moonshim.engine.hosts.detect import needs_for
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.detect import profile_for
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.extra_body import check_extra_body
 from moonshim.errors import InvalidInput
 
@@ -74,7 +74,7 @@ def read_cells(table: Table) -> dict[str, Any]:
             table.problems.add(path, f"`{name}` is a key of the provider, not a cell")
             continue
         try:
-            needs_for(model="kimi-k3", host="generic", overrides={name: value})
+            profile_for(model="kimi-k3", host="generic", overrides={name: value})
         except InvalidInput as error:
             table.problems.add(path, str(error))
         else:
@@ -85,4 +85,4 @@ def read_cells(table: Table) -> dict[str, Any]:
 @cache
 def cell_names() -> tuple[str, ...]:
     """The cells of the host table that a provider can set."""
-    return tuple(name for name in Needs.__struct_fields__ if name not in _ROW_CELLS)
+    return tuple(name for name in HostProfile.__struct_fields__ if name not in _ROW_CELLS)

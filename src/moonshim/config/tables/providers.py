@@ -1,4 +1,4 @@
-"""One table of `[[providers]]` -> a `Provider`, with every key, address, model, header and cell checked."""
+"""One table of `[[providers]]` -> a `ProviderConfig`, with every key, address, model, header and cell checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from moonshim.config.endpoints import dialect_of
-from moonshim.config.model import Provider, Timeouts, TransformerUse
+from moonshim.config.model import ProviderConfig, Timeouts, TransformerUse
 from moonshim.config.tables.models import cell_names, read_body, read_cells, read_models
 from moonshim.config.tables.provider_keys import read_keys
 from moonshim.config.tables.table import Table, existing_file
@@ -45,7 +45,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     """It has plug-ins that cannot be run here."""
 
 
-def read_provider(table: Table, defaults: Defaults) -> Provider | None:
+def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     """The provider, or None when it could not be one; what is wrong has been told."""
     name = _name(table)
     address = _address(table)
@@ -82,7 +82,7 @@ def read_provider(table: Table, defaults: Defaults) -> Provider | None:
         return None
     if dialect is None:
         dialect = chains.dialect or ("anthropic" if host == "moonshot-anthropic" else dialect_of(address))
-    return Provider(
+    return ProviderConfig(
         name=name,
         api_base_url=address,
         keys=keys,

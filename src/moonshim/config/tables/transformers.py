@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
-from moonshim.config.model import Provider, TransformerUse
+from moonshim.config.model import ProviderConfig, TransformerUse
 from moonshim.config.problems import Path, Problems, nearest
 from moonshim.config.tables.table import Table, kind_of
 from moonshim.engine.request.extra_body import check_extra_body, deep_merge
@@ -143,7 +143,7 @@ def plug_in_file(name: str, folder: File) -> File | None:
         return folder / place
 
 
-def chain_warnings(provider: Provider) -> list[str]:
+def chain_warnings(provider: ProviderConfig) -> list[str]:
     """What is odd about the chains of a provider, each thing once."""
     shared, own = provider.transformers or (), provider.model_transformers
     alone = [] if provider.models and all(model in own for model in provider.models) else [shared]

@@ -7,13 +7,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from moonshim.engine.signing import Sealer
-from moonshim.engine.upstream_events import Heard, OnlyText
+from moonshim.engine.signing import Signer
+from moonshim.engine.upstream_events import OnlyText, UpstreamEvent
 from moonshim.engine.values.conversation import Change, Message, Request, Tool
 from moonshim.engine.values.events import Event
 from moonshim.errors import Problem
 
-__all__ = ["NUMBER", "TEXT", "Body", "Decoder", "Dialect", "Encoder", "Reply", "Template", "with_put"]
+__all__ = ["NUMBER", "TEXT", "Body", "Decoder", "Dialect", "Encoder", "ResponseContext", "Template", "with_overrides"]
 
 Body: TypeAlias = dict[str, Any]
 
@@ -22,7 +22,7 @@ NUMBER: Final = 2400240024002400
 """What stands in a `Template` where the text and the number of a payload will stand."""
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class ResponseContext(Struct, frozen=True, kw_only=True):
     """What writing an answer in the client's dialect needs to know of the request."""
 
     model: str
@@ -40,16 +40,16 @@ class Reply(Struct, frozen=True, kw_only=True):
     """The client's request as it was parsed: dialects that repeat parts of it in the answer do so from here."""
     tools: Mapping[str, Tool] = {}
     """The declared tools by the names under which the host knows them; each has the client's own name."""
-    sealer: Sealer = field(default_factory=Sealer)
+    sealer: Signer = field(default_factory=Signer)
 
 
 class Decoder(Protocol):
     """Reads the payloads of one stream. One object for each response."""
 
-    def feed(self, payload: Body) -> list[Heard]:
+    def feed(self, payload: Body) -> list[UpstreamEvent]:
         """What this payload says. Never raises: what cannot be read is `Unread`."""
 
-    def flush(self) -> list[Heard]:
+    def flush(self) -> list[UpstreamEvent]:
         """The input is over: what was kept back."""
 
     def only_text(self, payload: Body) -> OnlyText | None:
@@ -82,7 +82,7 @@ class Encoder(Protocol):
         """How the next piece of this block, any but an empty one, is told. None: by `feed`, since it takes more."""
 
 
-def with_put(body: Body, put: Mapping[str, Any]) -> Body:
+def with_overrides(body: Body, put: Mapping[str, Any]) -> Body:
     """The body with the fields that the host spells its own way (`Request.put`); None leaves one out."""
     kept = {key: value for key, value in body.items() if key not in put}
     return kept | {key: value for key, value in put.items() if value is not None}
@@ -92,7 +92,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """One protocol, both ways."""
 
     name: str
-    parse_request: Callable[[Any, Sealer], tuple[Request, list[Change]]]
+    parse_request: Callable[[Any, Signer], tuple[Request, list[Change]]]
     """A body -> the request. Raises `InvalidInput` with the field, and nothing else."""
     render_request: Callable[[Request], tuple[Body, list[Change]]]
     """The request -> a body, and what this dialect could not say."""
@@ -102,10 +102,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     parse_messages: Callable[[Iterable[Any]], list[Message]]
     render_messages: Callable[[Sequence[Message]], list[Body]]
     decoder: Callable[[], Decoder]
-    decode_response: Callable[[Body], list[Heard]]
+    decode_response: Callable[[Body], list[UpstreamEvent]]
     """A whole response -> what it says, as one stream would."""
-    encoder: Callable[[Reply], Encoder]
-    encode_response: Callable[[Sequence[Event], Reply], Body]
+    encoder: Callable[[ResponseContext], Encoder]
+    encode_response: Callable[[Sequence[Event], ResponseContext], Body]
     """All events of one answer -> a whole response."""
     render_problem: Callable[[Problem], Body]
     names_events: bool

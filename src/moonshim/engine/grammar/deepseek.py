@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from moonshim.engine.grammar.protocol import Channel, Found, Noticed
+from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.json_arguments import JsonArguments
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
@@ -65,14 +65,14 @@ class DeepSeekGrammar(MarkedGrammar):
         self._name_at = 0
         """Where the name begins in what was read of the call."""
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         if self._in_section:
             # Between the markers of a section white space is nobody's, behind it it may be the end of what was said.
             self._speech.drop_gap()
         self._in_section = self._owes_end = False
         return super().flush()
 
-    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         match _KINDS[marker.group()]:
             case "section_begin":
                 self._in_section = True
@@ -83,13 +83,13 @@ class DeepSeekGrammar(MarkedGrammar):
             case "call_end" if self._owes_end:
                 self._owes_end = False
             case _:
-                out.append(Noticed("stray_marker", marker.group()))
+                out.append(Notice("stray_marker", marker.group()))
         self._speech.pause()
         return marker.end()
 
     # -- the name ----------------------------------------------------------------------
 
-    def _in_header(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_header(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         end, marker = _MARKERS.until_next(text, pos)
         brace = text.find("{", pos, end)
         stop = self._keep(text, pos, brace if brace >= 0 else end, HEADER_LIMIT, out)
@@ -113,7 +113,7 @@ class DeepSeekGrammar(MarkedGrammar):
             self._begin_named(self._raw.strip(), out)
         return marker.end()
 
-    def _in_name(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_name(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind `function` and the separator: the name in V3, or already the value of a tool of that name."""
         end, marker = _MARKERS.until_next(text, pos)
         found = _NAME_END.search(text, pos, end)
@@ -134,7 +134,7 @@ class DeepSeekGrammar(MarkedGrammar):
         self._begin_without_arguments("", name, out)
         return stop
 
-    def _begin_named(self, name: str, out: list[Found]) -> None:
+    def _begin_named(self, name: str, out: list[GrammarEvent]) -> None:
         # What is no name at a glance is left to whoever knows more of names.
         sure = _NAME.fullmatch(name) is not None
         arguments = JsonArguments(_MARKERS, strays=_SEPARATORS, fenced=True)
@@ -142,7 +142,7 @@ class DeepSeekGrammar(MarkedGrammar):
 
     # -- behind the arguments ----------------------------------------------------------
 
-    def _after_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _after_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the arguments and the end of the call a fence may close."""
         stop = self._skip(text, pos, _NOT_SPACE, out)
         if stop > pos:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.grammar.shared.tag_patterns import Part, Tag, attribute, either, literal, row, space
+from moonshim.engine.grammar.shared.tag_patterns import TagPart, TagPattern, attribute, either, literal, row, space
 from moonshim.engine.grammar.shared.tagged import TagFormat, TaggedGrammar, tag_sets
 
 __all__ = ["DeepseekDsmlGrammar"]
@@ -24,23 +24,23 @@ _BLOCK: Final = either(literal("function_calls"), literal("tool_calls"), literal
 _END: Final = row(space(4), literal(">"))
 
 
-def _open(*parts: Part) -> Part:
+def _open(*parts: TagPart) -> TagPart:
     return row(literal("<"), _BAR, literal("DSML"), _BAR, space(4), *parts)
 
 
-def _close(*parts: Part) -> Part:
+def _close(*parts: TagPart) -> TagPart:
     return row(literal("</"), _BAR, literal("DSML"), _BAR, space(4), *parts, _END)
 
 
 _NAME: Final = (space(4), attribute("name"))
 _STRING: Final = row(space(4), attribute("string"), _END)
 _TAGS: Final = (
-    Tag("section", _open(_BLOCK, _END)),
-    Tag("/section", _close(_BLOCK)),
-    Tag("call", _open(literal("invoke"), *_NAME, _END)),
-    Tag("/call", _close(literal("invoke"))),
-    Tag("param", _open(literal("parameter"), *_NAME, either(_STRING, _END))),
-    Tag("/param", _close(literal("parameter"))),
+    TagPattern("section", _open(_BLOCK, _END)),
+    TagPattern("/section", _close(_BLOCK)),
+    TagPattern("call", _open(literal("invoke"), *_NAME, _END)),
+    TagPattern("/call", _close(literal("invoke"))),
+    TagPattern("param", _open(literal("parameter"), *_NAME, either(_STRING, _END))),
+    TagPattern("/param", _close(literal("parameter"))),
 )
 
 

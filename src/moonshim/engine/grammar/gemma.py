@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import Final
 
 from moonshim.engine.grammar.gemma_arguments import GemmaArguments
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.raw_values import escaped
-from moonshim.engine.grammar.shared.speech import Speech
+from moonshim.engine.grammar.shared.speech import SpeechBuffer
 from moonshim.engine.grammar.shared.tag_patterns import (
     MORE,
-    Part,
-    Seen,
-    Tag,
+    TagMatch,
+    TagPart,
+    TagPattern,
     TagSet,
     chars,
     either,
@@ -42,16 +42,16 @@ _BEGIN: Final = either(*map(literal, _BEGINS))
 _END: Final = either(*map(literal, _ENDS))
 _NAMED: Final = row(_BEGIN, space(), literal("call:"), space(8), chars(r"^\s{}<>"))
 _THOUGHT: Final = (
-    Tag("thought", literal("<|channel>thought\n")),
-    Tag("thought", literal("<|channel>thought"), literal("<channel|>")),
-    Tag("thought", literal("<|channel>"), weak=True),
-    Tag("/thought", literal("<channel|>")),
+    TagPattern("thought", literal("<|channel>thought\n")),
+    TagPattern("thought", literal("<|channel>thought"), literal("<channel|>")),
+    TagPattern("thought", literal("<|channel>"), weak=True),
+    TagPattern("/thought", literal("<channel|>")),
 )
 _CALLS: Final = (
-    Tag("call", _NAMED, literal("{"), at_end=False),
-    Tag("empty", _NAMED, _END, at_end=False),
-    Tag("lost", _BEGIN, weak=True),
-    Tag("/call", _END),
+    TagPattern("call", _NAMED, literal("{"), at_end=False),
+    TagPattern("empty", _NAMED, _END, at_end=False),
+    TagPattern("lost", _BEGIN, weak=True),
+    TagPattern("/call", _END),
 )
 _BARE_BEGINNINGS: Final = ("c", "ca", "cal", "call")
 _SURELY_A_MARKER: Final = 3
@@ -83,7 +83,7 @@ class GemmaGrammar:
         self._names = tuple(tool.name for tool in tools or ())
         self._bare = calls and bool(self._names)
         self._outside, self._after = _tag_sets(self._names) if calls else _without_calls()
-        self._speech = Speech(channel)
+        self._speech = SpeechBuffer(channel)
         self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
         self._calling = False
         self._owes_end = False
@@ -97,16 +97,16 @@ class GemmaGrammar:
         """Text that may still turn out to be (part of) a marker, or of a call without one."""
         return "" if self._calling else self._held
 
-    def feed(self, text: str) -> list[Found]:
+    def feed(self, text: str) -> list[GrammarEvent]:
         if not text:
             return []
         if not self._held and "<" not in text:
             if self._calling:
                 if self._arguments.in_string:
-                    return [CallGrew(escaped(text))]
+                    return [CallDelta(escaped(text))]
             elif not self._speech.quiet and self._is_plain(text):
                 self._speech.last = text[-1]
-                return [Said(self._speech.channel, text)]
+                return [TextFound(self._speech.channel, text)]
         text, self._held = self._held + text, ""
         return self._read(text, [], final=False)
 
@@ -114,7 +114,7 @@ class GemmaGrammar:
         """Whether no call without its marker can be here."""
         return not self._bare or ("call:" not in text and not text.endswith(_BARE_BEGINNINGS))
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off.
 
         The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
@@ -127,7 +127,7 @@ class GemmaGrammar:
             stray, left = (left, "") if len(left) >= _SURELY_A_MARKER else ("", left)
             self._arguments.cut(left, out)
             if stray:
-                out.append(Noticed("stray_marker", stray))
+                out.append(Notice("stray_marker", stray))
             out.append(CallEnded(closed=False))
             self._calling = False
             self._speech.pause()
@@ -136,7 +136,7 @@ class GemmaGrammar:
         self._owes_end = False
         return out
 
-    def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
+    def _read(self, text: str, out: list[GrammarEvent], *, final: bool) -> list[GrammarEvent]:
         pos, end = 0, len(text)
         while pos < end:
             pos = self._in_call(text, pos, out) if self._calling else self._between(text, pos, out, final)
@@ -144,7 +144,7 @@ class GemmaGrammar:
 
     # -- between calls -----------------------------------------------------------------
 
-    def _between(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+    def _between(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         tags = self._outside
         if self._speech.quiet:
             pos = self._speech.skip_space(text, pos, out)
@@ -175,7 +175,7 @@ class GemmaGrammar:
         before = text[at - 1] if at > pos else self._speech.last
         return (not before or before.isspace()) and self._speech.channel == "text"
 
-    def _turn(self, seen: Seen, raw: str, out: list[Found]) -> None:
+    def _turn(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
         speech = self._speech
         match seen.kind:
             case "thought":
@@ -186,22 +186,22 @@ class GemmaGrammar:
                 return
             case "call" | "bare":
                 if seen.kind == "bare":
-                    out.append(Noticed("bare_call", raw))
-                out.append(CallBegan(speech.channel, "", seen.values[0]))
+                    out.append(Notice("bare_call", raw))
+                out.append(CallStarted(speech.channel, "", seen.values[0]))
                 self._calling = True
                 self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
             case "empty" if seen.values[0] in self._names:
                 # No object, but a name beyond doubt.
-                out.append(Noticed("arguments_empty", seen.values[0]))
-                out += [CallBegan(speech.channel, "", seen.values[0]), CallGrew("{}"), CallEnded(closed=True)]
+                out.append(Notice("arguments_empty", seen.values[0]))
+                out += [CallStarted(speech.channel, "", seen.values[0]), CallDelta("{}"), CallEnded(closed=True)]
                 self._owes_end = True
             case "empty" | "lost":
-                out.append(Noticed("unreadable_call", raw))
+                out.append(Notice("unreadable_call", raw))
                 speech.say(raw[raw.index(">") + 1 :], out)
                 return
             case _:
                 if seen.kind == "stray" or not self._owes_end:
-                    out.append(Noticed("stray_marker", raw))
+                    out.append(Notice("stray_marker", raw))
                 self._owes_end = False
                 if not speech.quiet:
                     return
@@ -209,7 +209,7 @@ class GemmaGrammar:
 
     # -- a call --------------------------------------------------------------------------
 
-    def _in_call(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_call(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         arguments = self._arguments
         stop = arguments.read(text, pos, out)
         if arguments.done or arguments.marker is not None:
@@ -231,11 +231,11 @@ def _tag_sets(names: tuple[str, ...]) -> tuple[TagSet, TagSet]:
     tags = [*_CALLS, *_THOUGHT]
     if names:
         declared = either(*map(literal, sorted(names, key=len, reverse=True)))
-        named = Part(f"({declared.whole})", declared.begun)
-        tags.append(Tag("bare", row(literal("call:"), named), literal("{"), at_end=False))
+        named = TagPart(f"({declared.whole})", declared.begun)
+        tags.append(TagPattern("bare", row(literal("call:"), named), literal("{"), at_end=False))
     starts = "<c" if names else "<"
     # Here an end in the manner of others can only be meant for the call.
-    return TagSet(tags, starts=starts), TagSet([*tags, Tag("stray", literal("</tool_call>"))], starts=starts)
+    return TagSet(tags, starts=starts), TagSet([*tags, TagPattern("stray", literal("</tool_call>"))], starts=starts)
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallGrew, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.grammar.shared.raw_values import HOLD_LIMIT, encoded, escaped
 from moonshim.engine.values.text_pieces import TextPieces
@@ -66,7 +66,7 @@ class GemmaArguments:
         """Whether text without a `<` is the next piece of a string, and nothing else."""
         return self._mode == _STRING
 
-    def read(self, text: str, pos: int, out: list[Found]) -> int:
+    def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Read on from `pos`; return where reading stopped: the end, a marker, or what may become one or a quote."""
         end = len(text)
         while pos < end and not self.done:
@@ -82,7 +82,7 @@ class GemmaArguments:
             pos = stop
         return pos
 
-    def cut(self, text: str, out: list[Found]) -> None:
+    def cut(self, text: str, out: list[GrammarEvent]) -> None:
         """The input is over: what came is delivered, and nothing is added to it."""
         if self._mode == _STRING or self._mode == _JSON_STRING or self._mode == _LONG_SCALAR:
             self._grow(escaped(text) if self._mode != _JSON_STRING else text, out)
@@ -97,18 +97,18 @@ class GemmaArguments:
                 word.startswith(value) for word in _WORDS if word.islower()
             )
             if not is_json:
-                out.append(Noticed("value_as_string", value))
+                out.append(Notice("value_as_string", value))
             self._grow(value if is_json else '"' + escaped(value), out)
         elif value:
-            out.append(Noticed("arguments_trailing", value))
+            out.append(Notice("arguments_trailing", value))
 
-    def end(self, out: list[Found]) -> None:
+    def end(self, out: list[GrammarEvent]) -> None:
         """A marker says that the call is over, and its object is not: whoever mends arguments closes it."""
         self._finish_plain(out)
 
     # -- outside of strings --------------------------------------------------------------
 
-    def _plain(self, text: str, pos: int, out: list[Found]) -> int:
+    def _plain(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Keys, scalars and what is between them. Negative: stopped there, in the way of `~`."""
         if self._mode in (_VALUE, _NEXT, _KEY) and not self._pieces:
             found = _NOT_SPACE.search(text, pos)
@@ -140,7 +140,7 @@ class GemmaArguments:
             self._close(out)
         return stop + 1
 
-    def _open(self, char: str, pos: int, out: list[Found]) -> int:
+    def _open(self, char: str, pos: int, out: list[GrammarEvent]) -> int:
         if char == '"':
             # JSON's own strings are not the format's, but nobody doubts what they mean.
             self._grow(self._lead(), out)
@@ -151,21 +151,21 @@ class GemmaArguments:
         self._mode = _KEY if char == "{" else _VALUE
         return pos + 1
 
-    def _close(self, out: list[Found]) -> None:
+    def _close(self, out: list[GrammarEvent]) -> None:
         # Brackets are counted, not matched: what is written fits whatever was opened.
         self._grow(_CLOSING[self._stack.pop()], out)
         self._comma = False
         self._mode = _NEXT
         self.done = not self._stack
 
-    def _end_key(self, out: list[Found]) -> None:
+    def _end_key(self, out: list[GrammarEvent]) -> None:
         key = self._take().strip()
         if len(key) > 1 and key[0] == key[-1] == '"':
             key = key[1:-1]
         self._grow(self._lead() + encoded(key) + ": ", out)
         self._mode = _VALUE
 
-    def _finish_plain(self, out: list[Found]) -> None:
+    def _finish_plain(self, out: list[GrammarEvent]) -> None:
         """What is collected ends here, whatever it was."""
         raw = self._take()
         value = raw.strip()
@@ -173,18 +173,18 @@ class GemmaArguments:
             case 5:
                 json = _scalar(value)
                 if json is None:
-                    out.append(Noticed("value_as_string", value))
+                    out.append(Notice("value_as_string", value))
                 self._grow(self._lead() + (json if json is not None else encoded(value)), out)
             case 6:
                 self._grow('"', out)
             case 2 if self._stack and self._stack[-1] == "{":
-                out.append(Noticed("value_as_string", ""))
+                out.append(Notice("value_as_string", ""))
                 self._grow('""', out)
             case _:
                 if value:
-                    out.append(Noticed("arguments_trailing", value))
+                    out.append(Notice("arguments_trailing", value))
 
-    def _at_marker(self, text: str, pos: int, out: list[Found]) -> int:
+    def _at_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """At a `<`: a quote, a marker of the format, the beginning of one, or only a character."""
         if (marker := self._markers.match(text, pos)) is not None:
             if marker.group() not in QUOTES:
@@ -196,7 +196,7 @@ class GemmaArguments:
             elif self._mode == _KEY and not "".join(self._pieces).strip():
                 self._mode, self._quote = _QUOTED_KEY, marker.group()
             else:
-                out.append(Noticed("stray_marker", marker.group()))
+                out.append(Notice("stray_marker", marker.group()))
             return marker.end()
         if self._markers.unfinished(text, pos) == len(text) - pos:
             return ~pos
@@ -205,7 +205,7 @@ class GemmaArguments:
         self._keep("<", out)
         return pos + 1
 
-    def _keep(self, text: str, out: list[Found]) -> None:
+    def _keep(self, text: str, out: list[GrammarEvent]) -> None:
         if self._mode == _LONG_SCALAR:
             self._grow(escaped(text), out)
             return
@@ -214,19 +214,19 @@ class GemmaArguments:
         if self._mode == _SCALAR:
             if self._size > HOLD_LIMIT:
                 raw = self._take()
-                out.append(Noticed("value_as_string", raw[:HOLD_LIMIT]))
+                out.append(Notice("value_as_string", raw[:HOLD_LIMIT]))
                 self._grow(self._lead() + '"' + escaped(raw), out)
                 self._mode = _LONG_SCALAR
         elif self._size >= HOLD_LIMIT:
             raw = self._take()
             whole = len(raw) - len(raw) % HOLD_LIMIT
-            out += [Noticed("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
+            out += [Notice("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
             self._pieces.append(raw[whole:])
             self._size = len(raw) - whole
 
     # -- strings -------------------------------------------------------------------------
 
-    def _quoted(self, text: str, pos: int, out: list[Found]) -> int:
+    def _quoted(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         stop = text.find(self._quote, pos)
         over = stop >= 0
         if not over:
@@ -245,7 +245,7 @@ class GemmaArguments:
             self._mode = _KEY
         return stop + len(self._quote)
 
-    def _json_string(self, text: str, pos: int, out: list[Found]) -> int:
+    def _json_string(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         stop = self._scanner.scan(text, pos)
         self._grow(text[pos:stop], out)
         if not self._scanner.inside:
@@ -265,9 +265,9 @@ class GemmaArguments:
         self._size = 0
         return raw
 
-    def _grow(self, text: str, out: list[Found]) -> None:
+    def _grow(self, text: str, out: list[GrammarEvent]) -> None:
         if text:
-            out.append(CallGrew(text))
+            out.append(CallDelta(text))
 
 
 def _scalar(value: str) -> str | None:

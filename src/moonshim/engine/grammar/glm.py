@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.grammar.shared.tag_patterns import Tag, chars, either, literal, row, space
+from moonshim.engine.grammar.shared.tag_patterns import TagPattern, chars, either, literal, row, space
 from moonshim.engine.grammar.shared.tagged import TagFormat, TaggedGrammar, tag_sets
 
 __all__ = ["GlmGrammar"]
@@ -24,10 +24,10 @@ _OPEN_VALUE: Final = literal("<arg_value>")
 _CLOSE_VALUE: Final = literal("</arg_value>")
 
 _NAMED: Final = row(_OPEN_CALL, space(), chars(r"^\s<>{}\"'"))
-_CALL: Final = Tag("call", _NAMED, either(_OPEN_KEY, _CLOSE_CALL), at_end=False)
-_LOST: Final = Tag("lost", _OPEN_CALL, weak=True)
-_END_CALL: Final = Tag("/call", _CLOSE_CALL)
-_PARAM: Final = Tag("param", row(_OPEN_KEY, chars("^<>"), literal("</arg_key>"), space(), _OPEN_VALUE))
+_CALL: Final = TagPattern("call", _NAMED, either(_OPEN_KEY, _CLOSE_CALL), at_end=False)
+_LOST: Final = TagPattern("lost", _OPEN_CALL, weak=True)
+_END_CALL: Final = TagPattern("/call", _CLOSE_CALL)
+_PARAM: Final = TagPattern("param", row(_OPEN_KEY, chars("^<>"), literal("</arg_key>"), space(), _OPEN_VALUE))
 _STRAYS: Final = (_OPEN_KEY, literal("</arg_key>"), _OPEN_VALUE, _CLOSE_VALUE)
 
 
@@ -47,11 +47,11 @@ class GlmGrammar(TaggedGrammar):
         *tag_sets(
             outside=[_CALL, _LOST, _END_CALL],
             inside=[_CALL, _LOST, _END_CALL],
-            in_call=[_CALL, _LOST, _END_CALL, _PARAM, *(Tag("/param", part, weak=True) for part in _STRAYS)],
+            in_call=[_CALL, _LOST, _END_CALL, _PARAM, *(TagPattern("/param", part, weak=True) for part in _STRAYS)],
             in_value=[
-                Tag("/param", _CLOSE_VALUE),
-                Tag("/call", _CLOSE_CALL, _OPEN_CALL),
-                Tag("param", row(_OPEN_KEY, chars("^<>"), literal("</arg_key>"), space(), _OPEN_VALUE)),
+                TagPattern("/param", _CLOSE_VALUE),
+                TagPattern("/call", _CLOSE_CALL, _OPEN_CALL),
+                TagPattern("param", row(_OPEN_KEY, chars("^<>"), literal("</arg_key>"), space(), _OPEN_VALUE)),
             ],
         ),
         sections=False,

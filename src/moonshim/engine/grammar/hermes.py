@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from moonshim.engine.grammar.protocol import Channel, Found, Noticed
+from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.grammar.shared.named_object import NamedObject
@@ -48,21 +48,21 @@ class HermesGrammar(MarkedGrammar):
         self._in_block = False
         """`</tool_call>` is expected, so that it is no stray."""
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         self._in_block = False
         return super().flush()
 
-    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         if marker.group() == _BEGIN:
             self._state, self._tag, self._in_block = HermesGrammar._opened, _BEGIN, True
         elif self._in_block:
             self._in_block = False
         else:
-            out.append(Noticed("stray_marker", _END))
+            out.append(Notice("stray_marker", _END))
         self._speech.pause()
         return marker.end()
 
-    def _opened(self, text: str, pos: int, out: list[Found]) -> int:
+    def _opened(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the tag and its object."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         if char == "{":
@@ -74,13 +74,13 @@ class HermesGrammar(MarkedGrammar):
     def _begin_object(self) -> None:
         self._read_with(NamedObject(self._speech.channel, markers=_MARKERS, names=self._names))
 
-    def _after(self, text: str, pos: int, out: list[Found]) -> int:
+    def _after(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind an object: often one brace too many, or another object in the same tags."""
         stop = self._skip(text, pos, _NOT_SPACE, out)
         if stop > pos:
             return stop
         if text[pos] in "}]":
-            out.append(Noticed("arguments_trailing", text[pos]))
+            out.append(Notice("arguments_trailing", text[pos]))
             self._speech.drop_gap()
             return pos + 1
         if text[pos] == "{":

@@ -6,7 +6,7 @@ from typing import Final
 
 from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
 from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
-from moonshim.engine.grammar.protocol import Channel, Found, Grammar
+from moonshim.engine.grammar.protocol import Channel, Grammar, GrammarEvent
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.values.options import ToolTokens
 
@@ -46,7 +46,7 @@ class KimiGrammar:
     def held(self) -> str:
         return self._reader.held if self._reader is not None else self._k2.held + self._held
 
-    def feed(self, text: str) -> list[Found]:
+    def feed(self, text: str) -> list[GrammarEvent]:
         if self._reader is not None:
             return self._reader.feed(text)
         if not self._held and not any(start in text for start in self._markers.starts):
@@ -72,7 +72,7 @@ class KimiGrammar:
             found += self._k2.flush()
         return found
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         if self._reader is not None:
             return self._reader.flush()
         held, self._held = self._held, ""

@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.bare_names import WORD, BareNames, bare_names, ends_in_word
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.values.options import ToolTokens
@@ -124,7 +124,7 @@ class KimiK2Grammar:
         """Text that may still turn out to be (part of) a marker."""
         return self._held if self._state == _OUTSIDE else ""
 
-    def feed(self, text: str) -> list[Found]:
+    def feed(self, text: str) -> list[GrammarEvent]:
         quick = self._quick
         if quick == _IN_SPEECH:
             if self._start0 not in text and self._start1 not in text and ":" not in text:
@@ -136,31 +136,31 @@ class KimiK2Grammar:
                 if word in self._beginnings and (stem or not self._in_word):
                     self._held = word
                     self._in_word = False
-                    return [Said(self._channel, stem)] if stem else []
+                    return [TextFound(self._channel, stem)] if stem else []
                 self._in_word = word != ""
-                return [Said(self._channel, text)] if text else []
+                return [TextFound(self._channel, text)] if text else []
         elif quick == _IN_STRING:
             if '"' not in text and "\\" not in text:
-                return [CallGrew(text)]
+                return [CallDelta(text)]
             return self._read_string(text)
         elif quick == _NO_NAMES and self._start0 not in text and self._start1 not in text:
-            return [Said(self._channel, text)] if text else []
+            return [TextFound(self._channel, text)] if text else []
         return self._read(text, 0, [])
 
-    def _read_string(self, text: str) -> list[Found]:
+    def _read_string(self, text: str) -> list[GrammarEvent]:
         """From inside a string on: most often the end of the text is still inside the value."""
         stop = self._scanner.scan(text, 0)
         if stop == len(text) and self._scanner.inside:
             self._set_quick()
-            return [CallGrew(text)]
-        out: list[Found] = [CallGrew(text[:stop])]
+            return [CallDelta(text)]
+        out: list[GrammarEvent] = [CallDelta(text[:stop])]
         if self._scanner.inside:
             stop = self._marker_in_call(text, stop, out)
         else:
             self._state = _AFTER
         return self._read(text, stop, out)
 
-    def _read(self, text: str, pos: int, out: list[Found]) -> list[Found]:
+    def _read(self, text: str, pos: int, out: list[GrammarEvent]) -> list[GrammarEvent]:
         if not pos:
             text, self._held = self._held + text, ""
         end = len(text)
@@ -191,9 +191,9 @@ class KimiK2Grammar:
         elif self._state == _OUTSIDE and not self._quiet and (not held or held in self._beginnings):
             self._quick = self._plain_speech
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off."""
-        out: list[Found] = []
+        out: list[GrammarEvent] = []
         if self._quiet and self._after_section:
             # Behind a section it may be the end of what was said.
             self._break_gap(out)
@@ -201,7 +201,7 @@ class KimiK2Grammar:
         match self._state:
             case 1:
                 # A header that never ended names nothing: it is what the model wrote, so it is kept.
-                out.append(Noticed("unreadable_call", self._header))
+                out.append(Notice("unreadable_call", self._header))
                 self._say(self._header, out)
             case 2 | 3:
                 out.append(CallEnded(closed=False))
@@ -218,7 +218,7 @@ class KimiK2Grammar:
 
     # -- outside of calls ------------------------------------------------------------
 
-    def _outside(self, text: str, pos: int, out: list[Found]) -> int:
+    def _outside(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         if self._quiet:
             found = _NOT_SPACE.search(text, pos)
             stop = found.start() if found else len(text)
@@ -249,7 +249,7 @@ class KimiK2Grammar:
         # The character that went out before decides whether a word begins here.
         return self._bare.start(text, pos, end, in_word=self._in_word)
 
-    def _outside_marker(self, text: str, pos: int, marker: re.Match[str], out: list[Found]) -> int:
+    def _outside_marker(self, text: str, pos: int, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         kind, start = self._kinds[marker.group()], marker.start()
         head = start
         if kind == "arg_begin" and self._bare is not None:
@@ -275,17 +275,17 @@ class KimiK2Grammar:
         gap, self._gap, self._gap_size = "".join(self._gap), [], 0
         return gap
 
-    def _break_gap(self, out: list[Found]) -> None:
+    def _break_gap(self, out: list[GrammarEvent]) -> None:
         """White space before text, or more of it than can be between markers, is text after all."""
         self._say(self._drop_gap(), out)
         self._quiet = False
 
-    def _say(self, text: str, out: list[Found]) -> None:
+    def _say(self, text: str, out: list[GrammarEvent]) -> None:
         if text:
-            out.append(Said(self._channel, text))
+            out.append(TextFound(self._channel, text))
             self._in_word = ends_in_word(text)
 
-    def _turn(self, kind: str, marker: str, out: list[Found]) -> None:
+    def _turn(self, kind: str, marker: str, out: list[GrammarEvent]) -> None:
         """A marker outside of any call decides what comes next."""
         match kind:
             case "call_begin":
@@ -298,11 +298,11 @@ class KimiK2Grammar:
                 self._break_gap(out)
                 self._tag(kind, marker, out)
             case _:
-                out.append(Noticed("stray_marker", marker))
+                out.append(Notice("stray_marker", marker))
         self._drop_gap()
         self._in_word = False
 
-    def _tag(self, kind: str, tag: str, out: list[Found]) -> None:
+    def _tag(self, kind: str, tag: str, out: list[GrammarEvent]) -> None:
         """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
         if kind == "think" and self.tags_are_text:
             self.words_open += 1
@@ -315,18 +315,18 @@ class KimiK2Grammar:
         elif self._channel != self._base:
             self._channel = self._base
         else:
-            out.append(Noticed("stray_marker", tag))
+            out.append(Notice("stray_marker", tag))
 
     # -- a call ----------------------------------------------------------------------
 
-    def _begin(self, header: str, out: list[Found], *, opened: bool = True) -> None:
-        out.append(CallBegan(self._channel, header.strip(), None, opened))
+    def _begin(self, header: str, out: list[GrammarEvent], *, opened: bool = True) -> None:
+        out.append(CallStarted(self._channel, header.strip(), None, opened))
         self._state = _BEFORE
         self._words = False
         self._scanner = ValueScanner()
         self._header = ""
 
-    def _end(self, kind: str, out: list[Found], *, closed: bool = True) -> None:
+    def _end(self, kind: str, out: list[GrammarEvent], *, closed: bool = True) -> None:
         """The call is over, by the marker of this kind."""
         out.append(CallEnded(closed))
         self._state = _OUTSIDE
@@ -337,7 +337,7 @@ class KimiK2Grammar:
         if kind == "call_begin":
             self._state = _HEADER
 
-    def _in_header(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_header(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         marker = self._markers.find(text, pos)
         stop = marker.start() if marker else len(text) - self._markers.unfinished(text, pos)
         # Never past the limit at once, so that chunking does not decide what is a header.
@@ -349,7 +349,7 @@ class KimiK2Grammar:
             return brace
         self._header += text[pos:stop]
         if len(self._header) > HEADER_LIMIT:
-            out.append(Noticed("unreadable_call", self._header))
+            out.append(Notice("unreadable_call", self._header))
             self._state, self._quiet = _OUTSIDE, False
             self._say(self._header, out)
             self._header = ""
@@ -367,7 +367,7 @@ class KimiK2Grammar:
             self._end(kind, out)
         return marker.end()
 
-    def _before_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _before_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         if not self._words:
             found = _NOT_SPACE.search(text, pos)
             if found is None:
@@ -382,7 +382,7 @@ class KimiK2Grammar:
         if stop > pos:
             # Words before the object: whoever mends the arguments decides about them.
             self._words = True
-            out.append(CallGrew(text[pos:stop]))
+            out.append(CallDelta(text[pos:stop]))
         if start is None:
             return stop
         if start.group() == "<":
@@ -390,17 +390,17 @@ class KimiK2Grammar:
         self._state = _VALUE
         return stop
 
-    def _in_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         stop = self._scanner.scan(text, pos)
         if stop > pos:
-            out.append(CallGrew(text[pos:stop]))
+            out.append(CallDelta(text[pos:stop]))
         if not self._scanner.inside:
             self._state = _AFTER
         elif stop < len(text):
             return self._marker_in_call(text, stop, out)
         return stop
 
-    def _after_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _after_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         found = _NOT_SPACE.search(text, pos)
         stop = min(found.start() if found else len(text), pos + GAP_LIMIT + 1 - self._gap_size)
         self._keep_gap(text[pos:stop])
@@ -428,7 +428,7 @@ class KimiK2Grammar:
         self._prose = self._drop_gap()
         return pos
 
-    def _in_prose(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_prose(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Text behind the arguments is theirs if the call's own end follows, and speech if not."""
         marker = self._markers.find(text, pos)
         stop = marker.start() if marker else len(text) - self._markers.unfinished(text, pos)
@@ -443,24 +443,24 @@ class KimiK2Grammar:
         if marker is None or over or (kind := self._kinds[marker.group()]) != "call_end":
             self._end_in_speech(prose, out)
             return stop
-        out.append(CallGrew(prose))
+        out.append(CallDelta(prose))
         self._end(kind, out)
         return marker.end()
 
-    def _end_in_speech(self, text: str, out: list[Found]) -> None:
+    def _end_in_speech(self, text: str, out: list[GrammarEvent]) -> None:
         """The call is over, and this text after its arguments is not part of it."""
         out.append(CallEnded(closed=True))
         self._state, self._quiet = _OUTSIDE, False
         self._say(text, out)
 
-    def _marker_in_call(self, text: str, pos: int, out: list[Found]) -> int:
+    def _marker_in_call(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """At a `<` that stands in no string: a marker ends the call, anything else is part of the arguments."""
         marker = self._markers.match(text, pos)
         if marker is not None:
             return self._close(marker, out)
         if self._unfinished_at(text, pos):
             return len(text)
-        out.append(CallGrew(text[pos]))
+        out.append(CallDelta(text[pos]))
         self._words = True
         return pos + 1
 
@@ -471,10 +471,10 @@ class KimiK2Grammar:
         self._held = text[pos:]
         return True
 
-    def _close(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _close(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         kind = self._kinds[marker.group()]
         if kind in ("arg_begin", "think", "/think"):
-            out.append(Noticed("stray_marker", marker.group()))
+            out.append(Notice("stray_marker", marker.group()))
         else:
             self._end(kind, out)
         return marker.end()

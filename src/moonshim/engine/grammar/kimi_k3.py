@@ -16,8 +16,8 @@ import re
 from typing import Final
 
 from moonshim.engine.grammar.kimi_k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escaped
-from moonshim.engine.grammar.kimi_k3_tags import Tag, TagReader
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.kimi_k3_tags import K3Tag, TagReader
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.markers import marker_set
 
 __all__ = ["KimiK3Grammar"]
@@ -44,7 +44,7 @@ _BEYOND_DOUBT: Final = {"open argument": "key", "open call": "tool"}
 class KimiK3Grammar:
     """Reads one text field. What is kept back as text is at most a tag that has not ended (`TAG_LIMIT`).
 
-    Text between the arguments of a call is said at once: a `Said` may come while a call is open.
+    Text between the arguments of a call is said at once: a `TextFound` may come while a call is open.
 
     >>> grammar = KimiK3Grammar("text")
     >>> grammar.feed('Hi<|open|>call tool="ls" index="1"<|sep|><|open|>argument key="dir" type="string"<|sep|>/tm')
@@ -92,7 +92,7 @@ class KimiK3Grammar:
         """Text that may still turn out to be (part of) a tag."""
         return "" if self._calling else self._held
 
-    def feed(self, text: str) -> list[Found]:
+    def feed(self, text: str) -> list[GrammarEvent]:
         if not text:
             return []
         if not self._held:
@@ -101,18 +101,18 @@ class KimiK3Grammar:
                 if writer.phase == STRING:
                     if "<" not in text:
                         if '"' not in text and "\\" not in text and text.isprintable():
-                            return [CallGrew(text)]
-                        return [CallGrew(escaped(text))]
+                            return [CallDelta(text)]
+                        return [CallDelta(escaped(text))]
                 elif writer.phase == CONTAINER:
                     scanner = writer.scanner
                     if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
-                        return [CallGrew(text)]
+                        return [CallDelta(text)]
             elif not self._quiet and "<" not in text:
-                return [Said(self._channel, text)]
+                return [TextFound(self._channel, text)]
         text, self._held = self._held + text, ""
         return self._read(text, [], final=False)
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         """End of input: what looked like the start of a tag was only text; an open call is cut off.
 
         The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
@@ -129,7 +129,7 @@ class KimiK3Grammar:
         elif left:
             self._say(left, out)
         if stray:
-            out.append(Noticed("stray_marker", stray))
+            out.append(Notice("stray_marker", stray))
         if self._calling:
             out.append(CallEnded(closed=False))
         if self._after_wrapper:
@@ -138,7 +138,7 @@ class KimiK3Grammar:
         self._gap = ""
         return out
 
-    def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
+    def _read(self, text: str, out: list[GrammarEvent], *, final: bool) -> list[GrammarEvent]:
         pos, end = 0, len(text)
         while pos < end:
             pos = self._value(text, pos, out, final) if self._in_value else self._speech(text, pos, out, final)
@@ -146,7 +146,7 @@ class KimiK3Grammar:
 
     # -- between tags ------------------------------------------------------------------
 
-    def _speech(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+    def _speech(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         if self._quiet:
             found = _NOT_SPACE.search(text, pos)
             stop = found.start() if found else len(text)
@@ -155,7 +155,7 @@ class KimiK3Grammar:
                 self._say("", out)
             elif self._calling and self._writer.empty and text.startswith("{", stop):
                 # The object stands where a `json` element belongs: without it the call would run on nothing.
-                out.append(Noticed("k3_untagged_json", "{"))
+                out.append(Notice("k3_untagged_json", "{"))
                 self._begin_json()
             pos = stop
             if pos == len(text) or self._in_value:
@@ -180,24 +180,24 @@ class KimiK3Grammar:
         self._turn(tag, out)
         return tag.end
 
-    def _word(self, word: str, out: list[Found]) -> None:
+    def _word(self, word: str, out: list[GrammarEvent]) -> None:
         """A think tag of K2: an end without a beginning is taken away, anything else is a word."""
         if word == _END_THINK and not self.words_open:
-            out.append(Noticed("stray_marker", word))
+            out.append(Notice("stray_marker", word))
             return
         self.words_open += 1 if word == _THINK else -1
         self._say(word, out)
 
-    def _say(self, text: str, out: list[Found]) -> None:
+    def _say(self, text: str, out: list[GrammarEvent]) -> None:
         """White space before text is text after all."""
         text, self._gap = self._gap + text, ""
         self._quiet = False
         if text:
-            out.append(Said(self._channel, text))
+            out.append(TextFound(self._channel, text))
 
     # -- tags --------------------------------------------------------------------------
 
-    def _turn(self, tag: Tag, out: list[Found]) -> None:
+    def _turn(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
         """A tag that stands outside of any value decides what comes next."""
         self._gap = ""
         closed = self._calling and self._turn_in_call(tag, out)
@@ -207,18 +207,18 @@ class KimiK3Grammar:
         self._after_wrapper = tag.key.startswith("close ") and not (self._calling or self._in_tools or closed)
         self._quiet = self._calling or self._in_tools or closed or self._after_wrapper
 
-    def _turn_in_call(self, tag: Tag, out: list[Found]) -> bool:
+    def _turn_in_call(self, tag: K3Tag, out: list[GrammarEvent]) -> bool:
         """Whether the tag is the call's own end. Any other that has no place in a call shows that it is over."""
         match tag.key:
             case "open argument":
                 if "key" not in tag.attributes:
-                    out.append(Noticed("k3_argument_without_key", tag.raw))
+                    out.append(Notice("k3_argument_without_key", tag.raw))
                 self._writer.begin_value(tag.attributes.get("key", ""), tag.attributes.get("type", "string"), out)
                 self._in_value = True
             case "open json":
                 self._begin_json()
             case "close argument" | "close json":
-                out.append(Noticed("stray_marker", tag.raw))
+                out.append(Notice("stray_marker", tag.raw))
             case _:
                 self._writer.end_call(out)
                 out.append(CallEnded(closed=True))
@@ -226,7 +226,7 @@ class KimiK3Grammar:
                 return tag.key == "close call"
         return False
 
-    def _turn_outside(self, tag: Tag, out: list[Found]) -> None:
+    def _turn_outside(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
         kind, _, name = tag.key.partition(" ")
         match tag.key:
             case "open think" | "open response":
@@ -237,7 +237,7 @@ class KimiK3Grammar:
                 self._in_tools = True
             case "open call":
                 tool = tag.attributes.get("tool", "").strip()
-                out.append(CallBegan(self._channel, "", tool or None))
+                out.append(CallStarted(self._channel, "", tool or None))
                 self._calling = True
                 self._writer = ArgumentWriter()
             case "close think" | "close response" if self._open == name:
@@ -245,7 +245,7 @@ class KimiK3Grammar:
             case "close tools" if self._in_tools:
                 self._in_tools = False
             case _:
-                out.append(Noticed("stray_marker", tag.raw))
+                out.append(Notice("stray_marker", tag.raw))
                 if name in ("think", "response", "message") or kind == "end_of_msg":
                     self._leave()
 
@@ -259,7 +259,7 @@ class KimiK3Grammar:
         self._in_value = True
         self._gap = ""
 
-    def _value(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+    def _value(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         writer = self._writer
         phase = writer.phase
         stop = writer.take(text, pos, out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallGrew, Found
+from moonshim.engine.grammar.protocol import CallDelta, GrammarEvent
 from moonshim.engine.grammar.shared.declared_kinds import JSON_ONLY, STRING_ONLY
 from moonshim.engine.grammar.shared.raw_values import CONTAINER, HOLD_LIMIT, SPACE_LIMIT, STRING, ValueWriter, escaped
 
@@ -30,14 +30,14 @@ class ArgumentWriter(ValueWriter):
         """The tag that is the current value's own end."""
         return "close json" if self.phase == RAW else "close argument"
 
-    def begin_value(self, key: str, kind: str, out: list[Found]) -> None:
+    def begin_value(self, key: str, kind: str, out: list[GrammarEvent]) -> None:
         self.begin(key, _KINDS.get(kind, STRING_ONLY), out)
 
     def begin_json(self) -> None:
         self.phase = RAW
         self._space = None
 
-    def take(self, text: str, pos: int, out: list[Found]) -> int:
+    def take(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Read the value on from `pos`, up to where a tag may begin (a `<`), or it changes, or the end."""
         if self.phase == CONTAINER:
             return self.stream(text, pos, out)
@@ -47,24 +47,24 @@ class ArgumentWriter(ValueWriter):
         self.write(text[pos:stop], out)
         return stop
 
-    def write(self, text: str, out: list[Found]) -> None:
+    def write(self, text: str, out: list[GrammarEvent]) -> None:
         """This text belongs to the value, whatever it looks like."""
         if self.phase == RAW:
             self._pass(text, out)
         else:
             super().write(text, out)
 
-    def _pass(self, text: str, out: list[Found]) -> None:
+    def _pass(self, text: str, out: list[GrammarEvent]) -> None:
         if self._space is None:
             text = text.lstrip()
             if not text:
                 return
             if self._body == "arguments":
-                out.append(CallGrew("}"))
+                out.append(CallDelta("}"))
             self._body = "json"
         else:
             text = self._space + text
         cut = max(len(text.rstrip()), len(text) - SPACE_LIMIT)
         if cut:
-            out.append(CallGrew(text[:cut]))
+            out.append(CallDelta(text[:cut]))
         self._space = text[cut:]

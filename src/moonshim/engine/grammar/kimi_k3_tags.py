@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["ATTRIBUTE_LIMIT", "TAG_LIMIT", "Reading", "Tag", "TagReader"]
+__all__ = ["ATTRIBUTE_LIMIT", "TAG_LIMIT", "K3Tag", "TagReader", "TagReading"]
 
 TAG_LIMIT: Final = 1024
 """Longest tag, attributes included; what is longer is text."""
@@ -26,7 +26,7 @@ _MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 _WITH_ATTRIBUTES: Final = frozenset({"open message", "open call", "open argument", "open json"})
 
 
-class Tag(Struct, frozen=True, gc=False):
+class K3Tag(Struct, frozen=True, gc=False):
     """A tag as it was read: `key` is `open call`, `close think`, `end_of_msg`; it ends before `end`."""
 
     key: str
@@ -37,7 +37,7 @@ class Tag(Struct, frozen=True, gc=False):
     attributes: dict[str, str] = {}
 
 
-Reading: TypeAlias = Tag | Literal["text", "more"]
+TagReading: TypeAlias = K3Tag | Literal["text", "more"]
 
 
 def _unfinished(markers: Iterable[str]) -> str:
@@ -87,7 +87,7 @@ class TagReader:
         self._heads = frozenset(key[:size] for key in self._keys for size in range(len(key) + 1))
         self._elided = elided
 
-    def read(self, text: str, pos: int, *, final: bool = False) -> Reading:
+    def read(self, text: str, pos: int, *, final: bool = False) -> TagReading:
         """What stands at `pos`. With `final` nothing follows, so that a tag may end there without its `<|sep|>`."""
         head = _HEAD.match(text, pos)
         if head is None:
@@ -95,7 +95,7 @@ class TagReader:
             return "more" if any(marker.startswith(rest) for marker in _MARKERS if marker != "<|sep|>") else "text"
         kind, name = head.groups()
         if kind is None:
-            return Tag("end_of_msg", head.group(), head.end(), whole=True)
+            return K3Tag("end_of_msg", head.group(), head.end(), whole=True)
         key, at = f"{kind} {name}", head.end()
         if key in _WITH_ATTRIBUTES and key in self._keys and at < len(text):
             return self._with_attributes(key, text, pos, at)
@@ -103,7 +103,7 @@ class TagReader:
             return "more" if key in self._heads else "text"
         return self._plain(key, text, pos, at, final) if key in self._keys else "text"
 
-    def _with_attributes(self, key: str, text: str, pos: int, start: int) -> Reading:
+    def _with_attributes(self, key: str, text: str, pos: int, start: int) -> TagReading:
         found = _ATTRIBUTES.match(text, start)
         at = found.end() if found else start
         tail = _TAIL.match(text, at)
@@ -112,24 +112,24 @@ class TagReader:
             if tail.end(1 if whole else 2) - pos > TAG_LIMIT or not (whole or self._elided is None):
                 return "text"
             end = tail.end() if whole else at
-            return Tag(key, text[pos:end], end, whole, _decoded(text, start, at))
+            return K3Tag(key, text[pos:end], end, whole, _decoded(text, start, at))
         if len(text) - pos <= TAG_LIMIT and _ATTRIBUTES_GO_ON.match(text, start):
             return "more"
         return "text"
 
-    def _plain(self, key: str, text: str, pos: int, at: int, final: bool) -> Reading:
+    def _plain(self, key: str, text: str, pos: int, at: int, final: bool) -> TagReading:
         tail = _TAIL.match(text, at)
         if tail is not None and tail[1] is not None:
-            return Tag(key, text[pos : tail.end()], tail.end(), whole=True)
+            return K3Tag(key, text[pos : tail.end()], tail.end(), whole=True)
         loose = self._elided is None
         if tail is None and (_SEPARATOR_BEGINS if loose else _MARKER_BEGINS).match(text, at):
             if not final or not (loose or key in (self._elided or ())):
                 return "more"
             # A separator that was cut off belongs to its tag; a lone `<` may be anything.
             end = len(text) if "<|" in text[at:] else at
-            return Tag(key, text[pos:end], end, whole=False)
+            return K3Tag(key, text[pos:end], end, whole=False)
         if loose or (tail is not None and key in (self._elided or ())):
-            return Tag(key, text[pos:at], at, whole=False)
+            return K3Tag(key, text[pos:at], at, whole=False)
         return "text"
 
 

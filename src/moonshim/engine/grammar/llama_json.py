@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from moonshim.engine.grammar.protocol import Channel, Found
+from moonshim.engine.grammar.protocol import Channel, GrammarEvent
 from moonshim.engine.grammar.shared.declared import known_names
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
@@ -46,7 +46,7 @@ class LlamaJsonGrammar(MarkedGrammar):
         markers, opener = (_TAG,) if calls else (), "{" if self._known else None
         super().__init__(channel, markers, tools, opener=opener, behind_call=LlamaJsonGrammar._between)
 
-    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         self._is_bare = marker.group() != _TAG
         if self._is_bare:
             self._begin_object()
@@ -55,7 +55,7 @@ class LlamaJsonGrammar(MarkedGrammar):
         self._speech.pause()
         return marker.end()
 
-    def _tagged(self, text: str, pos: int, out: list[Found]) -> int:
+    def _tagged(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the tag and its object."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         if char == "{":
@@ -69,7 +69,7 @@ class LlamaJsonGrammar(MarkedGrammar):
         bare = self._known if self._is_bare else None
         self._read_with(NamedObject(self._speech.channel, markers=_MARKERS, names=self._names, bare=bare))
 
-    def _between(self, text: str, pos: int, out: list[Found]) -> int:
+    def _between(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind a call: another one, or the rest of the answer."""
         stop = self._skip(text, pos, _NO_SEPARATOR, out)
         if stop > pos:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.grammar.shared.tag_patterns import Tag, attribute, either, literal, row, space
+from moonshim.engine.grammar.shared.tag_patterns import TagPattern, attribute, either, literal, row, space
 from moonshim.engine.grammar.shared.tagged import TagFormat, TaggedGrammar, tag_sets
 
 __all__ = ["MinimaxGrammar"]
@@ -25,8 +25,8 @@ _CLOSE_CALL: Final = literal("</invoke>")
 _OPEN_PARAM: Final = row(literal("<parameter "), space(4), attribute("name"), space(4), literal(">"))
 _CLOSE_PARAM: Final = literal("</parameter>")
 
-_SECTIONS: Final = (Tag("section", _OPEN_SECTION), Tag("/section", _CLOSE_SECTION))
-_CALLS: Final = (Tag("call", _OPEN_CALL), Tag("/call", _CLOSE_CALL))
+_SECTIONS: Final = (TagPattern("section", _OPEN_SECTION), TagPattern("/section", _CLOSE_SECTION))
+_CALLS: Final = (TagPattern("call", _OPEN_CALL), TagPattern("/call", _CLOSE_CALL))
 _NEXT_CALL: Final = either(_CLOSE_SECTION, literal("<invoke "))
 
 
@@ -45,11 +45,11 @@ class MinimaxGrammar(TaggedGrammar):
         *tag_sets(
             outside=_SECTIONS,
             inside=[*_SECTIONS, *_CALLS],
-            in_call=[*_SECTIONS, *_CALLS, Tag("param", _OPEN_PARAM), Tag("/param", _CLOSE_PARAM)],
+            in_call=[*_SECTIONS, *_CALLS, TagPattern("param", _OPEN_PARAM), TagPattern("/param", _CLOSE_PARAM)],
             in_value=[
-                Tag("/param", _CLOSE_PARAM, either(literal("<parameter "), _CLOSE_CALL, _CLOSE_SECTION)),
-                Tag("/call", _CLOSE_CALL, _NEXT_CALL),
-                Tag("/section", _CLOSE_SECTION),
+                TagPattern("/param", _CLOSE_PARAM, either(literal("<parameter "), _CLOSE_CALL, _CLOSE_SECTION)),
+                TagPattern("/call", _CLOSE_CALL, _NEXT_CALL),
+                TagPattern("/section", _CLOSE_SECTION),
             ],
         )
     )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from moonshim.engine.grammar.protocol import Channel, Found, Noticed
+from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.json_arguments import JsonArguments
 from moonshim.engine.grammar.shared.marked import OUTSIDE, THINK_TAGS, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
@@ -47,15 +47,15 @@ class MistralGrammar(MarkedGrammar):
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
         super().__init__(channel, (_CALLS, _ID, _ARGS) if calls else (), tools, tags=_TAGS)
 
-    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         if marker.group() == _CALLS:
             self._state, self._behind_call, self._tag = MistralGrammar._opened, OUTSIDE, _CALLS
         else:
-            out.append(Noticed("stray_marker", marker.group()))
+            out.append(Notice("stray_marker", marker.group()))
         self._speech.pause()
         return marker.end()
 
-    def _opened(self, text: str, pos: int, out: list[Found]) -> int:
+    def _opened(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """What comes first tells which of the two it is."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         match char:
@@ -81,7 +81,7 @@ class MistralGrammar(MarkedGrammar):
         self._tag = _CALLS
         self._read_with(NamedObject(self._speech.channel, names=self._names))
 
-    def _in_list(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_list(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the objects of a list, and before the first, while it may be none."""
         if self._raw:
             found = _NO_SEPARATOR.search(text, pos)
@@ -94,7 +94,7 @@ class MistralGrammar(MarkedGrammar):
             self._begin_object()
         elif text[pos] == "]":
             if self._raw:
-                out.append(Noticed("stray_marker", f"{_CALLS}{self._raw}]"))
+                out.append(Notice("stray_marker", f"{_CALLS}{self._raw}]"))
             self._behind_call = OUTSIDE
             self._end()
             return pos + 1
@@ -106,7 +106,7 @@ class MistralGrammar(MarkedGrammar):
 
     # -- the new form ------------------------------------------------------------------
 
-    def _in_header(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_header(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         end, marker = _MARKERS.until_next(text, pos)
         brace = text.find("{", pos, end)
         stop = self._keep(text, pos, brace if brace >= 0 else end, HEADER_LIMIT, out)
@@ -128,7 +128,7 @@ class MistralGrammar(MarkedGrammar):
                 return stop
         return marker.end()
 
-    def _name(self, out: list[Found], *, empty: bool = False) -> None:
+    def _name(self, out: list[GrammarEvent], *, empty: bool = False) -> None:
         """The name is whole, and so is the identifier."""
         header = _HEADER.fullmatch(self._raw)
         if header is None:

@@ -6,19 +6,19 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["CallBegan", "CallEnded", "CallGrew", "Channel", "Found", "Grammar", "Noticed", "Said"]
+__all__ = ["CallDelta", "CallEnded", "CallStarted", "Channel", "Grammar", "GrammarEvent", "Notice", "TextFound"]
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 
 
-class Said(Struct, frozen=True, gc=False):
+class TextFound(Struct, frozen=True, gc=False):
     """Text without markers, in the channel where it belongs."""
 
     channel: Channel
     text: str
 
 
-class CallBegan(Struct, frozen=True, gc=False):
+class CallStarted(Struct, frozen=True, gc=False):
     """A call begins. `header` is what stood where the identifier belongs, `name` a name that needs no guess.
 
     `opened` is False when no arguments marker came: such a header is a call only if
@@ -31,7 +31,7 @@ class CallBegan(Struct, frozen=True, gc=False):
     opened: bool = True
 
 
-class CallGrew(Struct, frozen=True, gc=False):
+class CallDelta(Struct, frozen=True, gc=False):
     """The arguments of the open call grow by this text."""
 
     text: str
@@ -43,14 +43,14 @@ class CallEnded(Struct, frozen=True, gc=False):
     closed: bool
 
 
-class Noticed(Struct, frozen=True, gc=False):
+class Notice(Struct, frozen=True, gc=False):
     """A marker was taken away that belonged to nothing, or text was moved: worth a `Repaired`."""
 
     rule: str
     detail: str
 
 
-Found: TypeAlias = Said | CallBegan | CallGrew | CallEnded | Noticed
+GrammarEvent: TypeAlias = TextFound | CallStarted | CallDelta | CallEnded | Notice
 
 
 class Grammar(Protocol):
@@ -62,6 +62,6 @@ class Grammar(Protocol):
     @property
     def held(self) -> str: ...
 
-    def feed(self, text: str) -> list[Found]: ...
+    def feed(self, text: str) -> list[GrammarEvent]: ...
 
-    def flush(self) -> list[Found]: ...
+    def flush(self) -> list[GrammarEvent]: ...

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.declared import known_names
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.python_arguments import PythonArguments
@@ -58,11 +58,11 @@ class PythonicGrammar(MarkedGrammar):
         """What is read of a call's name, or of its first key."""
         self._name = ""
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         self._is_marked = False
         return super().flush()
 
-    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         match marker.group():
             case "[":
                 last = self._speech.last
@@ -77,7 +77,7 @@ class PythonicGrammar(MarkedGrammar):
                 self._begin_list(_START, "")
             case _:
                 if not self._is_marked:
-                    out.append(Noticed("stray_marker", _END))
+                    out.append(Notice("stray_marker", _END))
                 self._is_marked = False
         self._speech.pause()
         return marker.end()
@@ -89,7 +89,7 @@ class PythonicGrammar(MarkedGrammar):
         self._is_bare = not tag
         self._in_list = raw == "["
 
-    def _before(self, text: str, pos: int, out: list[Found]) -> int:
+    def _before(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Before a name, and with the marker also before the bracket."""
         stop, char = self._keep_space(text, pos, HEADER_LIMIT, out)
         if char == "[" and not self._in_list:
@@ -100,7 +100,7 @@ class PythonicGrammar(MarkedGrammar):
             self._state = PythonicGrammar._naming
         return stop
 
-    def _naming(self, text: str, pos: int, out: list[Found]) -> int:
+    def _naming(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         found = _NOT_NAME.search(text, pos)
         stop = found.start() if found else len(text)
         word = self._word + text[pos:stop]
@@ -120,14 +120,14 @@ class PythonicGrammar(MarkedGrammar):
         self._raw += "("
         return stop + 1
 
-    def _opened(self, text: str, pos: int, out: list[Found]) -> int:
+    def _opened(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind the bracket: a key, or the end. Anything else is not how these calls are written."""
         if not self._word or text[pos].isspace():
             pos, char = self._keep_space(text, pos, HEADER_LIMIT, out)
             if not char:
                 return pos
         if text[pos] == ")" and not self._word:
-            out += [CallBegan(self._speech.channel, "", self._name), CallGrew("{}"), CallEnded(closed=True)]
+            out += [CallStarted(self._speech.channel, "", self._name), CallDelta("{}"), CallEnded(closed=True)]
             self._end()
             return pos + 1
         if text[pos] == "=" and _KEY.fullmatch(self._word):
@@ -149,7 +149,7 @@ class PythonicGrammar(MarkedGrammar):
         super()._end()
         self._comma = self._is_bare = False
 
-    def _after(self, text: str, pos: int, out: list[Found]) -> int:
+    def _after(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind a call: the next one, the end of the list, or the rest of the answer."""
         stop = self._skip(text, pos, _NO_SEPARATOR, out)
         if stop > pos:

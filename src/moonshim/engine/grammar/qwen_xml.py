@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.grammar.shared.tag_patterns import Tag, chars, either, literal, row
+from moonshim.engine.grammar.shared.tag_patterns import TagPattern, chars, either, literal, row
 from moonshim.engine.grammar.shared.tagged import TagFormat, TaggedGrammar, tag_sets
 
 __all__ = ["QwenXmlGrammar"]
@@ -28,11 +28,11 @@ _CLOSE_PARAM: Final = literal("</parameter>")
 _NEXT_CALL: Final = (_CLOSE_SECTION, _OPEN_SECTION, literal("<function="))
 _NEXT_PARAM: Final = literal("<parameter=")
 
-_SECTIONS: Final = (Tag("section", _OPEN_SECTION), Tag("/section", _CLOSE_SECTION))
-_CALL: Final = Tag("call", _OPEN_CALL)
-_BARE_CALL: Final = Tag("call", _OPEN_CALL, either(_NEXT_PARAM, _CLOSE_CALL), at_end=False)
-_END_CALL: Final = Tag("/call", _CLOSE_CALL)
-_PARAM: Final = Tag("param", _OPEN_PARAM)
+_SECTIONS: Final = (TagPattern("section", _OPEN_SECTION), TagPattern("/section", _CLOSE_SECTION))
+_CALL: Final = TagPattern("call", _OPEN_CALL)
+_BARE_CALL: Final = TagPattern("call", _OPEN_CALL, either(_NEXT_PARAM, _CLOSE_CALL), at_end=False)
+_END_CALL: Final = TagPattern("/call", _CLOSE_CALL)
+_PARAM: Final = TagPattern("param", _OPEN_PARAM)
 
 
 class QwenXmlGrammar(TaggedGrammar):
@@ -50,11 +50,11 @@ class QwenXmlGrammar(TaggedGrammar):
         *tag_sets(
             outside=[*_SECTIONS, _BARE_CALL],
             inside=[*_SECTIONS, _CALL, _END_CALL],
-            in_call=[*_SECTIONS, _CALL, _END_CALL, _PARAM, Tag("/param", _CLOSE_PARAM)],
+            in_call=[*_SECTIONS, _CALL, _END_CALL, _PARAM, TagPattern("/param", _CLOSE_PARAM)],
             in_value=[
-                Tag("/param", _CLOSE_PARAM, either(_NEXT_PARAM, _CLOSE_CALL, _CLOSE_SECTION)),
-                Tag("/call", _CLOSE_CALL, either(*_NEXT_CALL)),
-                Tag("/section", _CLOSE_SECTION, _OPEN_SECTION),
+                TagPattern("/param", _CLOSE_PARAM, either(_NEXT_PARAM, _CLOSE_CALL, _CLOSE_SECTION)),
+                TagPattern("/call", _CLOSE_CALL, either(*_NEXT_CALL)),
+                TagPattern("/section", _CLOSE_SECTION, _OPEN_SECTION),
                 _PARAM,
             ],
         ),

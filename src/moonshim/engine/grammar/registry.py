@@ -14,10 +14,10 @@ from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.options import ToolTokens
 from moonshim.errors import InvalidInput
 
-__all__ = ["GRAMMARS", "Factory", "grammar_for"]
+__all__ = ["GRAMMARS", "GrammarFactory", "grammar_for"]
 
 
-class Factory(Struct, frozen=True, gc=False):
+class GrammarFactory(Struct, frozen=True, gc=False):
     """Where a grammar is, and what its constructor takes besides `channel` and `calls`."""
 
     module: str
@@ -25,20 +25,20 @@ class Factory(Struct, frozen=True, gc=False):
     takes: tuple[str, ...] = ("tools",)
 
 
-GRAMMARS: Final[dict[str, Factory]] = {
-    "kimi": Factory("kimi", "KimiGrammar", ("names", "tokens")),
-    "kimi_k2": Factory("kimi_k2", "KimiK2Grammar", ("names", "tokens")),
-    "kimi_k3": Factory("kimi_k3", "KimiK3Grammar", ()),
-    "hermes": Factory("hermes", "HermesGrammar"),
-    "qwen_xml": Factory("qwen_xml", "QwenXmlGrammar"),
-    "deepseek": Factory("deepseek", "DeepSeekGrammar"),
-    "deepseek_dsml": Factory("deepseek_dsml", "DeepseekDsmlGrammar"),
-    "glm": Factory("glm", "GlmGrammar"),
-    "minimax": Factory("minimax", "MinimaxGrammar"),
-    "llama_json": Factory("llama_json", "LlamaJsonGrammar"),
-    "pythonic": Factory("pythonic", "PythonicGrammar"),
-    "gemma": Factory("gemma", "GemmaGrammar"),
-    "mistral": Factory("mistral", "MistralGrammar"),
+GRAMMARS: Final[dict[str, GrammarFactory]] = {
+    "kimi": GrammarFactory("kimi", "KimiGrammar", ("names", "tokens")),
+    "kimi_k2": GrammarFactory("kimi_k2", "KimiK2Grammar", ("names", "tokens")),
+    "kimi_k3": GrammarFactory("kimi_k3", "KimiK3Grammar", ()),
+    "hermes": GrammarFactory("hermes", "HermesGrammar"),
+    "qwen_xml": GrammarFactory("qwen_xml", "QwenXmlGrammar"),
+    "deepseek": GrammarFactory("deepseek", "DeepSeekGrammar"),
+    "deepseek_dsml": GrammarFactory("deepseek_dsml", "DeepseekDsmlGrammar"),
+    "glm": GrammarFactory("glm", "GlmGrammar"),
+    "minimax": GrammarFactory("minimax", "MinimaxGrammar"),
+    "llama_json": GrammarFactory("llama_json", "LlamaJsonGrammar"),
+    "pythonic": GrammarFactory("pythonic", "PythonicGrammar"),
+    "gemma": GrammarFactory("gemma", "GemmaGrammar"),
+    "mistral": GrammarFactory("mistral", "MistralGrammar"),
 }
 """Every family by its name."""
 
@@ -70,5 +70,5 @@ def grammar_for(
 
 
 @cache
-def _class_of(factory: Factory) -> Any:
+def _class_of(factory: GrammarFactory) -> Any:
     return getattr(import_module(f"moonshim.engine.grammar.{factory.module}"), factory.cls)

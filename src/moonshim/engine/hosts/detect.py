@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from moonshim.engine.formats import is_kimi_model
-from moonshim.engine.hosts.profile import Generation, Needs, UpstreamDialect
+from moonshim.engine.hosts.profile import Generation, HostProfile, UpstreamDialect
 from moonshim.engine.hosts.table import HOSTS, ROWS
 from moonshim.engine.wire.json_fields import shortened
 from moonshim.errors import InvalidInput, InvalidOption
 
-__all__ = ["Family", "family_of", "generation_of", "host_of", "needs_for"]
+__all__ = ["Family", "family_of", "generation_of", "host_of", "profile_for"]
 
 Family: TypeAlias = Literal[
     "kimi", "qwen", "deepseek", "llama", "gemma", "glm", "mistral", "hermes", "minimax", "gpt", "claude", "other"
@@ -124,14 +124,14 @@ def family_of(model: str) -> Family:
     return next((family for part, family in _FAMILIES if part in name), "other")
 
 
-def needs_for(
+def profile_for(
     *,
     model: str,
     host: str | None = None,
     base_url: str | None = None,
     upstream: str = "openai_chat",
     overrides: Mapping[str, Any] | None = None,
-) -> Needs:
+) -> HostProfile:
     """What this host needs for this model.
 
     A host that was named counts, otherwise the one that the URL belongs to. `moonshot-anthropic` is spoken to in
@@ -157,7 +157,7 @@ def needs_for(
 @lru_cache(512)
 def _needs(
     model: str, host: str | None, base_url: str | None, upstream: str, cells_given: tuple[tuple[str, Any], ...]
-) -> Needs:
+) -> HostProfile:
     """Found once for each model of a host: going through the table costs as much as all that follows from it."""
     given = dict(cells_given)
     chosen = _one_of(given.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
@@ -178,7 +178,7 @@ def _needs(
         ):
             cells |= row.cells
     fixed = {"host": chosen, "generation": generation, "dialect": spoken}
-    return Needs(**(cells | given | fixed))
+    return HostProfile(**(cells | given | fixed))
 
 
 def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _check_pattern(cell: str, pattern: str) -> None:
 @cache
 def _kinds() -> dict[str, Any]:
     """The annotation of each cell."""
-    return {field.name: field.type for field in msgspec.structs.fields(Needs)}
+    return {field.name: field.type for field in msgspec.structs.fields(HostProfile)}
 
 
 def _one_of(name: object, names: tuple[str, ...], field: str) -> Any:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.errors import MoonshimError, Problem
 
 __all__ = ["LearnedCells"]
@@ -30,7 +30,7 @@ class LearnedCells:
         return dict(self._cells.get(target, ()))
 
     def refused(
-        self, target: Hashable, needs: Needs, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
+        self, target: Hashable, needs: HostProfile, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
     ) -> bool:
         """Whether the request should be sent again, since the host missed reasoning that can be put in.
 
@@ -48,7 +48,7 @@ class LearnedCells:
                 return True
         return False
 
-    def answered(self, target: Hashable, needs: Needs, field: str | None) -> None:
+    def answered(self, target: Hashable, needs: HostProfile, field: str | None) -> None:
         """The host told its reasoning in this field: a row that names another one is wrong about this host.
 
         One that refuses requests without reasoning is known to look in the field of its row.
@@ -63,7 +63,7 @@ class LearnedCells:
             self._cells.popitem(last=False)
 
 
-def _remedies(needs: Needs) -> Iterator[dict[str, Any]]:
+def _remedies(needs: HostProfile) -> Iterator[dict[str, Any]]:
     """What to try, the mildest first: the right field; an empty text; a blank, for an empty text may be dropped on
     the way to whoever checks."""
     cells: dict[str, Any] = {

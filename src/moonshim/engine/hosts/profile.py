@@ -11,9 +11,9 @@ __all__ = [
     "Generation",
     "GrammarName",
     "HistoryIds",
+    "HostProfile",
     "IdPolicy",
     "MediaKind",
-    "Needs",
     "ReasoningIn",
     "ThinkingStyle",
     "UpstreamDialect",
@@ -63,7 +63,7 @@ class Fixed(Struct, frozen=True):
     """With thinking switched off."""
 
 
-class Needs(Struct, frozen=True, kw_only=True):
+class HostProfile(Struct, frozen=True, kw_only=True):
     """One row of the table. `needs_for` makes it; every cell can be overridden by its name."""
 
     host: str

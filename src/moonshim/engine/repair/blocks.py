@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from moonshim.engine.grammar.protocol import Channel
-from moonshim.engine.repair.frame_output import Slip
-from moonshim.engine.upstream_events import Signed
+from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.upstream_events import SignatureReported
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned
 
-__all__ = ["Blocks"]
+__all__ = ["BlockTracker"]
 
 
-class Blocks:
+class BlockTracker:
     """Keeps blocks balanced: at most one block of speech is open, and a call closes it."""
 
     __slots__ = ("_count", "current", "next_number", "numbers", "reasoned", "speaking", "spoke")
@@ -26,7 +26,7 @@ class Blocks:
         self.spoke = False
         """Whether the answer itself has said anything but white space."""
 
-    def say(self, channel: Channel, text: str, slip: Slip) -> None:
+    def say(self, channel: Channel, text: str, slip: FrameOutput) -> None:
         if not text:
             return
         if self.speaking != channel:
@@ -40,13 +40,13 @@ class Blocks:
         elif not self.spoke:
             self.spoke = not text.isspace()
 
-    def hush(self, slip: Slip) -> None:
+    def hush(self, slip: FrameOutput) -> None:
         """Close the block of speech, if one is open."""
         if self.speaking is not None:
             slip.put(BlockClosed(self.current))
             self.speaking = None
 
-    def sign(self, signed: Signed, slip: Slip) -> None:
+    def sign(self, signed: SignatureReported, slip: FrameOutput) -> None:
         """What belongs to the reasoning being told; without any, it is a thought that is not shown."""
         shown = self.speaking == "reasoning"
         if not shown and signed.signature is None and not signed.details:
@@ -59,14 +59,14 @@ class Blocks:
         if not shown:
             slip.put(BlockClosed(self.current))
 
-    def open_call(self, slip: Slip) -> int:
+    def open_call(self, slip: FrameOutput) -> int:
         self.hush(slip)
         block = self._next()
         self.numbers[block] = self.next_number
         self.next_number += 1
         return block
 
-    def open_watched(self, slip: Slip, number: int) -> int:
+    def open_watched(self, slip: FrameOutput, number: int) -> int:
         """A call whose number is the host's own."""
         self.hush(slip)
         block = self._next()

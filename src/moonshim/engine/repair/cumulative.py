@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.values.events import Repaired
 from moonshim.engine.values.text_pieces import TextPieces
 
@@ -25,7 +25,7 @@ _DELTA_COST: Final = 64
 
 _PLACEHOLDER: Final = re.compile(r'\s*+\{\s*+\}\s*+|[^{\["]*+')
 
-_Growth: TypeAlias = list[tuple[str, Slip]]
+_Growth: TypeAlias = list[tuple[str, FrameOutput]]
 """What the arguments grow by, each piece with the frame that it came in."""
 
 
@@ -69,7 +69,7 @@ class CumulativeDeltas:
         self._size = 0
         self._sent = 0
         """How much of this has been given out."""
-        self._undecided: list[tuple[int, int, Slip | None]] = []
+        self._undecided: list[tuple[int, int, FrameOutput | None]] = []
         """Deltas: from where to where each is in what was said, and its frame if that waits."""
         self._appended: SafeArguments | None = None
         """Reads the deltas as if each only brought what is new."""
@@ -81,7 +81,7 @@ class CumulativeDeltas:
         """Whether deltas are held back."""
         return bool(self._undecided)
 
-    def feed(self, text: str, slip: Slip) -> _Growth:
+    def feed(self, text: str, slip: FrameOutput) -> _Growth:
         if self.lost:
             return []
         if not self.begun:
@@ -103,7 +103,7 @@ class CumulativeDeltas:
             return self._take_new(slip, new)
         return self._compare(text, new, start, slip)
 
-    def finish(self, slip: Slip) -> _Growth:
+    def finish(self, slip: FrameOutput) -> _Growth:
         """The call is over: what was undecided is the reading that is whole."""
         if not self._undecided:
             return []
@@ -135,7 +135,7 @@ class CumulativeDeltas:
         self._repeated.feed(said)
         return not self._appended.complete
 
-    def _compare(self, text: str, new: str, start: int, slip: Slip) -> _Growth:
+    def _compare(self, text: str, new: str, start: int, slip: FrameOutput) -> _Growth:
         assert self._appended is not None
         assert self._repeated is not None
         self._undecided.append((start, self._size, slip))
@@ -151,20 +151,20 @@ class CumulativeDeltas:
             slip.put(Repaired("buffer_limit", "arguments that may repeat themselves"))
         return []
 
-    def _release(self, slip: Slip) -> _Growth:
+    def _release(self, slip: FrameOutput) -> _Growth:
         said = "".join(self._said)
         growth = [(said[start:end], owner if owner is not None else slip) for start, end, owner in self._undecided]
         self._forget()
         self.settled = True
         return growth
 
-    def _begin_cumulative(self, slip: Slip) -> _Growth:
+    def _begin_cumulative(self, slip: FrameOutput) -> _Growth:
         self._forget()
         self.is_cumulative = True
         slip.put(Repaired("arguments_cumulative", ""))
         return self._take_new(slip, "".join(self._said)[self._sent :])
 
-    def _take_new(self, slip: Slip, new: str) -> _Growth:
+    def _take_new(self, slip: FrameOutput, new: str) -> _Growth:
         self._sent = self._size
         if self._size > self._limit:
             self._lose()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from moonshim.engine.repair.argument_record import RecordKey
-    from moonshim.engine.repair.tool_calls import Call
+    from moonshim.engine.repair.tool_calls import TrackedCall
 
 __all__ = ["DuplicateWatch", "Source"]
 
@@ -33,7 +33,7 @@ class _Delivered:
     def __init__(self) -> None:
         self.open = 0
         """How many have not ended."""
-        self.ended: list[Call] = []
+        self.ended: list[TrackedCall] = []
         """Complete calls whose arguments nobody has asked for yet."""
         self.by_key: dict[RecordKey, int] = {}
 
@@ -46,23 +46,23 @@ class DuplicateWatch:
     def __init__(self) -> None:
         self._delivered: defaultdict[_Group, _Delivered] = defaultdict(_Delivered)
         self._count: dict[Source, int] = {"native": 0, "markers": 0}
-        self._open: set[Call] = set()
-        self._waiting: defaultdict[_Group, dict[Call, None]] = defaultdict(dict)
+        self._open: set[TrackedCall] = set()
+        self._waiting: defaultdict[_Group, dict[TrackedCall, None]] = defaultdict(dict)
         """Calls by the group that they may be copies of, in order."""
-        self._waiting_keys: defaultdict[tuple[_Group, RecordKey], deque[Call]] = defaultdict(deque)
+        self._waiting_keys: defaultdict[tuple[_Group, RecordKey], deque[TrackedCall]] = defaultdict(deque)
 
-    def may_be_copy(self, call: Call) -> bool:
+    def may_be_copy(self, call: TrackedCall) -> bool:
         """Whether the other source has delivered calls without a copy."""
         return self._count[_OTHER[call.source]] > 0
 
-    def deliver(self, call: Call) -> None:
+    def deliver(self, call: TrackedCall) -> None:
         """A call went out; follow it with `end`."""
         if self._count[call.source] < WATCHED_CALLS:
             self._count[call.source] += 1
             self._open.add(call)
             self._delivered[call.source, call.name or ""].open += 1
 
-    def is_copy(self, call: Call) -> bool:
+    def is_copy(self, call: TrackedCall) -> bool:
         """Whether a call that has ended is a copy of a delivered one, which has then got its copy."""
         delivered = self._delivered.get(group := _rivals_of(call))
         if delivered is None or not call.complete:
@@ -77,7 +77,7 @@ class DuplicateWatch:
         self._count[group[0]] -= 1
         return True
 
-    def wait(self, call: Call) -> bool:
+    def wait(self, call: TrackedCall) -> bool:
         """Hold a call that is not a copy so far, if a delivered one is still open; whether it waits."""
         group = _rivals_of(call)
         if group not in self._delivered or not self._delivered[group].open:
@@ -87,7 +87,7 @@ class DuplicateWatch:
             self._waiting_keys[group, call.record.key].append(call)
         return True
 
-    def end(self, call: Call) -> tuple[Call | None, list[Call]]:
+    def end(self, call: TrackedCall) -> tuple[TrackedCall | None, list[TrackedCall]]:
         """A delivered call has ended: the waiting call that is its copy, and those that wait no longer."""
         if call not in self._open:
             return None, []
@@ -100,21 +100,21 @@ class DuplicateWatch:
             self._count[call.source] -= 1
         elif call.complete:
             delivered.ended.append(call)
-        free: list[Call] = []
+        free: list[TrackedCall] = []
         if waiting and not delivered.open:
             free = list(waiting)
             self._forget(group, free)
         return copy, free
 
-    def release(self) -> list[Call]:
+    def release(self) -> list[TrackedCall]:
         """Calls that still wait, in the order of their groups: nothing more will come."""
-        free: list[Call] = []
+        free: list[TrackedCall] = []
         for group, waiting in list(self._waiting.items()):
             free += waiting
             self._forget(group, list(waiting))
         return free
 
-    def _copy_of(self, call: Call, group: _Group) -> Call | None:
+    def _copy_of(self, call: TrackedCall, group: _Group) -> TrackedCall | None:
         same = self._waiting_keys.get((group, call.record.key))
         if not same:
             return None
@@ -122,12 +122,12 @@ class DuplicateWatch:
         del self._waiting[group][copy]
         return copy
 
-    def _forget(self, group: _Group, calls: list[Call]) -> None:
+    def _forget(self, group: _Group, calls: list[TrackedCall]) -> None:
         del self._waiting[group]
         for call in calls:
             if call.complete:
                 self._waiting_keys.pop((group, call.record.key), None)
 
 
-def _rivals_of(call: Call) -> _Group:
+def _rivals_of(call: TrackedCall) -> _Group:
     return _OTHER[call.source], call.name or ""

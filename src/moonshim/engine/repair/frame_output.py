@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 from moonshim.engine.values.events import BlockDelta, Event
 
-__all__ = ["Listener", "Observer", "Parking", "Slip"]
+__all__ = ["FrameOutput", "HeldFrames", "Listener", "Observer"]
 
 Observer = Callable[[Event], None]
 Listener = Callable[[int, str], None]
 """Is told which block grew, and by what."""
 
 
-class Slip:
+class FrameOutput:
     """The events that one frame gave for one choice; it is final when nothing is `waiting`."""
 
     __slots__ = ("_observe", "events", "held", "waiting")
@@ -42,19 +42,21 @@ class Slip:
             self._observe(event)
 
 
-class Parking:
+class HeldFrames:
     """The frames that wait for one held text, each with its share of it."""
 
     __slots__ = ("_parked",)
 
     def __init__(self) -> None:
-        self._parked: list[tuple[Slip, int]] = []
+        self._parked: list[tuple[FrameOutput, int]] = []
 
     @property
     def is_awaited(self) -> bool:
         return bool(self._parked)
 
-    def claim(self, before: str, said: str, after: str, say: Callable[[str, Slip], None], slip: Slip) -> None:
+    def claim(
+        self, before: str, said: str, after: str, say: Callable[[str, FrameOutput], None], slip: FrameOutput
+    ) -> None:
         """Book `said` to the frames it came in.
 
         `before` was held, then the slip's own text was read, and now `after` is held.
@@ -85,7 +87,7 @@ class Parking:
         if fresh > 0:
             self.park(slip, fresh)
 
-    def park(self, slip: Slip, share: int) -> None:
+    def park(self, slip: FrameOutput, share: int) -> None:
         """The slip's frame waits for so many of its characters."""
         slip.waiting += 1
         slip.held += share
@@ -98,6 +100,6 @@ class Parking:
         self._parked.clear()
 
 
-def grow_block(index: int) -> Callable[[str, Slip], None]:
+def grow_block(index: int) -> Callable[[str, FrameOutput], None]:
     """A `say` for the block of a call."""
     return lambda text, slip: slip.put(BlockDelta(index, text))

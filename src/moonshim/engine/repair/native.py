@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Found, Grammar, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Grammar, GrammarEvent, Notice, TextFound
 from moonshim.engine.repair.cumulative import is_placeholder
-from moonshim.engine.repair.frame_output import Parking, Slip
-from moonshim.engine.repair.tool_calls import Call, CallDesk
-from moonshim.engine.repair.tool_names import Declared
+from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames
+from moonshim.engine.repair.tool_calls import ToolCallTracker, TrackedCall
+from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.events import BlockDelta, CallPiece, Repaired
 
 __all__ = ["NativeCalls"]
@@ -36,12 +36,12 @@ class _Slot:
         self.told: set[str] = set()
         """What was odd about its deltas, each told once."""
         self.extras: dict[str, Any] = {}
-        self.header: Slip | None = None
+        self.header: FrameOutput | None = None
         """The frame that brought the name, while that may still grow."""
-        self.call: Call | None = None
+        self.call: TrackedCall | None = None
         self.after: Grammar | None = None
         """Reads what follows the arguments, once something does."""
-        self.inner: Call | None = None
+        self.inner: TrackedCall | None = None
         """The call that was found there, while it is open."""
         self.unread = ""
         """What was found beside such calls, as far as it is reported."""
@@ -51,7 +51,7 @@ class NativeCalls:
     """Tells which call each delta belongs to, and passes it on as soon as its name is certain."""
 
     def __init__(
-        self, desk: CallDesk, declared: Declared, after_arguments: Callable[[], Grammar] | None = None
+        self, desk: ToolCallTracker, declared: DeclaredTools, after_arguments: Callable[[], Grammar] | None = None
     ) -> None:
         self._desk = desk
         self._declared = declared
@@ -60,23 +60,23 @@ class NativeCalls:
         self._last: _Slot | None = None
         self._unsettled: dict[_Slot, None] = {}
         """Calls whose name may still come, or grow; only that of the last one can have begun to."""
-        self._open: dict[Call, None] = {}
-        self._awaited: dict[Call, None] = {}
+        self._open: dict[TrackedCall, None] = {}
+        self._awaited: dict[TrackedCall, None] = {}
         """Calls that frames wait for."""
-        self._empty: dict[Call, bool] = {}
+        self._empty: dict[TrackedCall, bool] = {}
         """Calls whose arguments are `{}` so far, and whether they are over if that is all.
 
         Some hosts send that for all calls, in one frame, before the real arguments.
         """
-        self._emptied: Slip | None = None
+        self._emptied: FrameOutput | None = None
         """The frame that the last of them came in."""
-        self._stopped: Call | None = None
+        self._stopped: TrackedCall | None = None
         """The host has said that it is whole, and it is not: it may be the last, and cut off."""
         self._after_arguments = after_arguments
         self._read_on: dict[_Slot, None] = {}
         """Those whose arguments are followed by something."""
 
-    def feed(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
+    def feed(self, piece: CallPiece, slip: FrameOutput, mended: str | None = None) -> None:
         slot = self._slot_for(piece, slip)
         if slot is not self._last:
             self.settle_names(slip, but=slot)
@@ -112,7 +112,7 @@ class NativeCalls:
             (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
         )
 
-    def flowing(self, index: int) -> Call | None:
+    def flowing(self, index: int) -> TrackedCall | None:
         """The call that this index continues, when all that can follow is more of its arguments."""
         slot = self._by_index.get(index)
         if slot is None or slot is not self._last or slot.call is None:
@@ -122,7 +122,7 @@ class NativeCalls:
             return None
         return call if call.block >= 0 and not call.ended and call.deltas is None else None
 
-    def adopt(self, said: str, share: int, slip: Slip) -> None:
+    def adopt(self, said: str, share: int, slip: FrameOutput) -> None:
         """A frame waits for so many characters of the arguments of the last call; the rest of it was read."""
         call = self._last.call if self._last is not None else None
         assert call is not None
@@ -132,7 +132,7 @@ class NativeCalls:
         call.parking.park(slip, share)
         self._awaited[call] = None
 
-    def close(self, index: int, slip: Slip, *, said: bool) -> None:
+    def close(self, index: int, slip: FrameOutput, *, said: bool) -> None:
         """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
         slot = self._by_index.get(index)
         if slot is None:
@@ -153,7 +153,7 @@ class NativeCalls:
         elif said and call in self._open:
             self._stopped = call
 
-    def finish(self, slip: Slip) -> None:
+    def finish(self, slip: FrameOutput) -> None:
         """No more deltas: every call is as whole as it will be."""
         self.settle_names(slip)
         for slot in [*self._read_on]:
@@ -182,14 +182,14 @@ class NativeCalls:
         self._awaited.clear()
 
     @staticmethod
-    def _tell(slot: _Slot, what: str, slip: Slip) -> None:
+    def _tell(slot: _Slot, what: str, slip: FrameOutput) -> None:
         if what not in slot.told:
             slot.told.add(what)
             slip.put(Repaired("tool_delta", what))
 
     # -- its arguments, and what follows them ----------------------------------------
 
-    def _grow(self, slot: _Slot, call: Call, text: str, slip: Slip, mended: str | None) -> None:
+    def _grow(self, slot: _Slot, call: TrackedCall, text: str, slip: FrameOutput, mended: str | None) -> None:
         """Where the model forgot to end a call, some hosts send the next one, in markers, as part of its arguments."""
         if slot.after is None:
             self._desk.grow(call, text, slip, mended)
@@ -202,34 +202,34 @@ class NativeCalls:
             self._read_on[slot] = None
         self._follow(slot, call, slot.after.feed(text), slip)
 
-    def _follow(self, slot: _Slot, call: Call, found: list[Found], slip: Slip) -> None:
+    def _follow(self, slot: _Slot, call: TrackedCall, found: list[GrammarEvent], slip: FrameOutput) -> None:
         for one in found:
             match one:
-                case Said(text=text):
+                case TextFound(text=text):
                     if call.ended:
                         slot.unread = (slot.unread + text)[:_REPORTED]
                     else:
                         call.arguments.add_trail(text)
-                case CallBegan():
+                case CallStarted():
                     self._end(call, slip, closed=True)
                     slot.inner = self._desk.begin_found(one, "native", slip)
                     self._open[slot.inner] = None
                     slip.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
-                case CallGrew(text=text):
+                case CallDelta(text=text):
                     assert slot.inner is not None
                     self._desk.grow(slot.inner, text, slip)
                 case CallEnded(closed=closed):
                     assert slot.inner is not None
                     self._end(slot.inner, slip, closed=closed)
-                case Noticed():
+                case Notice():
                     slip.put(Repaired(one.rule, one.detail))
 
-    def _end(self, call: Call, slip: Slip, *, closed: bool) -> None:
+    def _end(self, call: TrackedCall, slip: FrameOutput, *, closed: bool) -> None:
         if call in self._open:
             del self._open[call]
             self._desk.end(call, slip, closed=closed)
 
-    def _end_after(self, slot: _Slot, slip: Slip) -> None:
+    def _end_after(self, slot: _Slot, slip: FrameOutput) -> None:
         """Nothing more follows the arguments of this call."""
         if slot.after is None or slot.call is None:
             return
@@ -242,7 +242,7 @@ class NativeCalls:
 
     # -- which call ------------------------------------------------------------------
 
-    def _slot_for(self, piece: CallPiece, slip: Slip) -> _Slot:
+    def _slot_for(self, piece: CallPiece, slip: FrameOutput) -> _Slot:
         if piece.index is not None:
             slot = self._by_index.get(piece.index)
             if slot is None or (piece.id and slot.id and piece.id != slot.id) or self._is_another(slot, piece):
@@ -280,7 +280,7 @@ class NativeCalls:
 
     # -- its name --------------------------------------------------------------------
 
-    def _take_name(self, slot: _Slot, piece: CallPiece, slip: Slip) -> None:
+    def _take_name(self, slot: _Slot, piece: CallPiece, slip: FrameOutput) -> None:
         if not piece.name:
             return
         if slot.name:
@@ -297,7 +297,7 @@ class NativeCalls:
             # The identifier told another name, and the call has gone out under it.
             slip.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
 
-    def _name_late(self, slot: _Slot, slip: Slip) -> None:
+    def _name_late(self, slot: _Slot, slip: FrameOutput) -> None:
         """The arguments came before the name."""
         assert slot.call is not None
         self._tell(slot, "arguments before the name", slip)
@@ -305,11 +305,11 @@ class NativeCalls:
         del self._unsettled[slot]
         self._desk.named(slot.call, self._declared.fix(slot.name), slip)
 
-    def _begin(self, slot: _Slot, slip: Slip) -> None:
-        call = Call("native", "text", slot.id, slot.name or None)
+    def _begin(self, slot: _Slot, slip: FrameOutput) -> None:
+        call = TrackedCall("native", "text", slot.id, slot.name or None)
         call.extras, slot.extras = slot.extras, {}
         call.host_index = slot.index
-        call.parking = Parking()
+        call.parking = HeldFrames()
         call.deltas = self._desk.deltas()
         slot.call = call
         del self._unsettled[slot]
@@ -323,7 +323,7 @@ class NativeCalls:
             # The name may still come: until then the slot is not settled.
             self._unsettled[slot] = None
 
-    def settle(self, slip: Slip) -> None:
+    def settle(self, slip: FrameOutput) -> None:
         """Something else begins: names and empty objects are what they are, and held calls are whole."""
         if self._last is None and not self._unsettled and not self._open:
             return
@@ -331,7 +331,7 @@ class NativeCalls:
         self._settle_arguments(slip)
         self.end_whole(slip)
 
-    def _settle_arguments(self, slip: Slip) -> None:
+    def _settle_arguments(self, slip: FrameOutput) -> None:
         """Placeholders that nothing has replaced are the arguments."""
         empty, self._empty, self._emptied = self._empty, {}, None
         for call, over in empty.items():
@@ -340,7 +340,7 @@ class NativeCalls:
                 del self._open[call]
                 self._desk.end(call, slip, closed=False)
 
-    def end_whole(self, slip: Slip) -> None:
+    def end_whole(self, slip: FrameOutput) -> None:
         """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None and stopped in self._open:
@@ -351,7 +351,7 @@ class NativeCalls:
             self._desk.end(last, slip, closed=False)
             del self._open[last]
 
-    def settle_names(self, slip: Slip, *, but: _Slot | None = None) -> None:
+    def settle_names(self, slip: FrameOutput, *, but: _Slot | None = None) -> None:
         """Something else came: a name that could have grown has not."""
         slot = self._last
         if slot is None or slot is but or slot not in self._unsettled:

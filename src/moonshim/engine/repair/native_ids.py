@@ -5,11 +5,11 @@ from __future__ import annotations
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import PlainArguments
-from moonshim.engine.repair.blocks import Blocks
-from moonshim.engine.repair.frame_output import Observer, Slip
+from moonshim.engine.repair.blocks import BlockTracker
+from moonshim.engine.repair.frame_output import FrameOutput, Observer
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Repaired
 
-__all__ = ["NativeWatch"]
+__all__ = ["NativeIdWatcher"]
 
 
 class _Watched:
@@ -24,10 +24,10 @@ class _Watched:
         """Whether it takes any text: then only its host knows where that ends."""
 
 
-class NativeWatch:
+class NativeIdWatcher:
     """Follows native calls by their index, and tells which identifier each delta should carry."""
 
-    def __init__(self, ids: IdRepairer, blocks: Blocks, observe: Observer | None, *, mends: bool) -> None:
+    def __init__(self, ids: IdRepairer, blocks: BlockTracker, observe: Observer | None, *, mends: bool) -> None:
         self._ids = ids
         self._mends = mends
         self._blocks = blocks
@@ -42,7 +42,7 @@ class NativeWatch:
     def cut_off(self) -> bool:
         return any(not call.arguments.complete and not call.is_free for call in self._calls.values())
 
-    def feed(self, piece: CallPiece, slip: Slip) -> str | None:
+    def feed(self, piece: CallPiece, slip: FrameOutput) -> str | None:
         """The identifier to write in place of the one that came; None leaves the entry alone."""
         index = piece.index or 0
         call = self._calls.get(index)

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Grammar, Noticed, Said
+from moonshim.engine.grammar.protocol import (
+    CallDelta,
+    CallEnded,
+    CallStarted,
+    Channel,
+    Grammar,
+    GrammarEvent,
+    Notice,
+    TextFound,
+)
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.blocks import BlockTracker
 from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
-from moonshim.engine.repair.frame_output import Listener, Observer, Parking, Slip
+from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, Listener, Observer
 from moonshim.engine.repair.native import NativeCalls
-from moonshim.engine.repair.native_ids import NativeWatch
-from moonshim.engine.repair.tool_calls import Call, CallDesk
-from moonshim.engine.repair.tool_names import Declared
-from moonshim.engine.upstream_events import Signed
+from moonshim.engine.repair.native_ids import NativeIdWatcher
+from moonshim.engine.repair.tool_calls import ToolCallTracker, TrackedCall
+from moonshim.engine.repair.tool_names import DeclaredTools
+from moonshim.engine.upstream_events import SignatureReported
 from moonshim.engine.values.events import BlockDelta, CallPiece, Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
 
-__all__ = ["UNREAD", "Answer", "Fed", "named_part"]
+__all__ = ["NOT_PARSED", "ParsedText", "ResponseRepairer", "named_part"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
@@ -26,12 +35,12 @@ _SURELY_MARKERS: Final = ("<｜", "</｜", "<tool_", "</tool_", "<function=", "<
 """Beginnings of markers after which it is worth waiting for the rest across an interruption; `<|t`, too."""
 
 
-class Fed:
+class ParsedText:
     """What a grammar found in a text that turned out to need more than a glance."""
 
     __slots__ = ("before", "found", "mended")
 
-    def __init__(self, found: list[Found], mended: str | None = None) -> None:
+    def __init__(self, found: list[GrammarEvent], mended: str | None = None) -> None:
         self.found = found
         self.before = ""
         """What was held back before."""
@@ -39,16 +48,16 @@ class Fed:
         """What became of the arguments, when they were all that was found."""
 
 
-UNREAD: Final = Fed([])
+NOT_PARSED: Final = ParsedText([])
 """The text has not been looked at."""
 
 
-class Answer:
+class ResponseRepairer:
     """Applies every rule to one choice. It is told what came, in order, and ends exactly once."""
 
     def __init__(
         self,
-        declared: Declared,
+        declared: DeclaredTools,
         options: KimiOptions,
         ids: IdRepairer,
         grammars: dict[Channel, Grammar],
@@ -59,23 +68,25 @@ class Answer:
         """`after_arguments` makes the grammar that reads what follows the arguments of a native call."""
         self._options = options
         self._grammars = grammars
-        self._blocks = Blocks()
-        self._desk = CallDesk(declared, options, ids, self._blocks)
+        self._blocks = BlockTracker()
+        self._desk = ToolCallTracker(declared, options, ids, self._blocks)
         self._native = NativeCalls(self._desk, declared, after_arguments)
         self.watch = (
             None
             if options.repair_deltas
-            else NativeWatch(ids, self._blocks, observe, mends=options.repair_on_mismatch or options.id_normalization)
+            else NativeIdWatcher(
+                ids, self._blocks, observe, mends=options.repair_on_mismatch or options.id_normalization
+            )
         )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
         self._hear = hear
-        self._parking: dict[Channel, Parking] = {"reasoning": Parking(), "text": Parking()}
-        self._open: dict[Channel, Call] = {}
+        self._parking: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
+        self._open: dict[Channel, TrackedCall] = {}
         self.ending: Finished | Failed | None = None
         self.growing = -1
         self._moved = False
 
-    def say(self, channel: Channel, text: str, slip: Slip, fed: Fed | None = None) -> None:
+    def say(self, channel: Channel, text: str, slip: FrameOutput, fed: ParsedText | None = None) -> None:
         """The host sent text in this field; `fed` is what has already become of it, if anything has."""
         if fed is not None:
             self._handle(channel, fed.before, fed.found, self._grammars[channel].held, slip, fed.mended)
@@ -92,16 +103,16 @@ class Answer:
         found = grammar.feed(text)
         self._handle(channel, before, found, grammar.held, slip)
 
-    def call(self, piece: CallPiece, slip: Slip, mended: str | None = None) -> None:
+    def call(self, piece: CallPiece, slip: FrameOutput, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
         self._interrupt(None, slip)
         self._native.feed(piece, slip, mended)
 
-    def close_call(self, index: int, slip: Slip, *, said: bool = True) -> None:
+    def close_call(self, index: int, slip: FrameOutput, *, said: bool = True) -> None:
         """The host said that the native call with this index is whole, or has gone on to another."""
         self._native.close(index, slip, said=said)
 
-    def pause(self, slip: Slip) -> None:
+    def pause(self, slip: FrameOutput) -> None:
         """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
         held = [(channel, grammar) for channel, grammar in self._grammars.items() if grammar.held]
         if self._open or any(_is_surely_a_marker(grammar.held) for _, grammar in held):
@@ -111,7 +122,7 @@ class Answer:
             self._handle(channel, before, grammar.flush(), "", slip)
         self._blocks.hush(slip)
 
-    def sign(self, signed: Signed, slip: Slip) -> None:
+    def sign(self, signed: SignatureReported, slip: FrameOutput) -> None:
         """The host said what it wants back beside the reasoning that it has just told."""
         grammar = self._grammars.get("reasoning")
         if grammar is not None and grammar.held:
@@ -127,35 +138,35 @@ class Answer:
             return False
         return not any(grammar.held for grammar in self._grammars.values())
 
-    def glance_at_text(self, channel: Channel, text: str) -> Fed | str | None:
+    def glance_at_text(self, channel: Channel, text: str) -> ParsedText | str | None:
         """Read text while calm. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
         grammar = self._grammars.get(channel)
         if grammar is None:
             if self._blocks.speaking != channel:
-                return UNREAD
+                return NOT_PARSED
             self._heard(channel, text)
             return None
         found = grammar.feed(text)
         if len(found) != 1:
-            return Fed(found)
+            return ParsedText(found)
         one = found[0]
-        if type(one) is Said:
+        if type(one) is TextFound:
             if one.text != text or one.channel != channel or self._blocks.speaking != channel:
-                return Fed(found)
+                return ParsedText(found)
             self._heard(channel, text)
             return None
-        if type(one) is CallGrew:
+        if type(one) is CallDelta:
             call = self._open[channel]
             if call.block < 0:
-                return Fed(found)
+                return ParsedText(found)
             mended = call.arguments.feed(one.text)
             if mended != text:
-                return Fed(found, mended)
+                return ParsedText(found, mended)
             if self._hear is not None:
                 self._hear(call.block, mended)
             self.growing = call.block
             return mended
-        return Fed(found)
+        return ParsedText(found)
 
     @property
     def speaking(self) -> int:
@@ -166,19 +177,24 @@ class Answer:
         """What is held back of this field's text."""
         return self._grammars[channel].held
 
-    def said_only(self, channel: Channel, fed: Fed) -> str | None:
+    def said_only(self, channel: Channel, fed: ParsedText) -> str | None:
         """What a text gave that was read and that no frame waits for, if it is speech; None when it is more."""
         if not fed.found:
             return ""
         one = fed.found[0]
-        if type(one) is not Said or len(fed.found) > 1 or one.channel != channel or self._blocks.speaking != channel:
+        if (
+            type(one) is not TextFound
+            or len(fed.found) > 1
+            or one.channel != channel
+            or self._blocks.speaking != channel
+        ):
             return None
         self._heard(channel, one.text)
         return one.text
 
-    def read(self, channel: Channel, text: str) -> Fed:
+    def read(self, channel: Channel, text: str) -> ParsedText:
         """Read text while some is held back: what the grammar found, and nothing done with it yet."""
-        return Fed(self._grammars[channel].feed(text))
+        return ParsedText(self._grammars[channel].feed(text))
 
     def _heard(self, channel: Channel, text: str) -> None:
         """Text goes out with its own frame."""
@@ -187,14 +203,14 @@ class Answer:
         if self._hear is not None:
             self._hear(self._blocks.current, text)
 
-    def held_ordinary(self, channel: Channel, before: str, fed: Fed, text: str) -> str | None:
+    def held_ordinary(self, channel: Channel, before: str, fed: ParsedText, text: str) -> str | None:
         """What is held back now, if so far all is ordinary speech; None when it is not."""
         if self._blocks.speaking != channel or len(fed.found) > 1:
             return None
         said = ""
         if fed.found:
             one = fed.found[0]
-            if type(one) is not Said or one.channel != channel:
+            if type(one) is not TextFound or one.channel != channel:
                 return None
             said = one.text
         held = self._grammars[channel].held
@@ -205,7 +221,7 @@ class Answer:
             self._heard(channel, said)
         return held
 
-    def adopt(self, channel: Channel | None, said: str, share: int, slip: Slip) -> None:
+    def adopt(self, channel: Channel | None, said: str, share: int, slip: FrameOutput) -> None:
         """A frame that was read at a glance waits, after all: of its text, `share` characters are held back.
 
         Without a channel, its text is arguments of the native call that came last.
@@ -217,11 +233,11 @@ class Answer:
             slip.events.append(BlockDelta(self._blocks.current, said))
         self._parking[channel].park(slip, share)
 
-    def flowing(self, index: int) -> Call | None:
+    def flowing(self, index: int) -> TrackedCall | None:
         """The native call that an entry with this index, and only arguments, continues."""
         return self._native.flowing(index)
 
-    def glance_at_arguments(self, call: Call, text: str) -> str | None:
+    def glance_at_arguments(self, call: TrackedCall, text: str) -> str | None:
         """Read native arguments while calm. None: they stay as they are; else what became of them."""
         mended = call.arguments.feed(text)
         if mended != text or call.arguments.held:
@@ -230,7 +246,7 @@ class Answer:
             self._hear(call.block, text)
         return None
 
-    def is_only_late(self, call: Call, before: str, text: str, mended: str) -> bool:
+    def is_only_late(self, call: TrackedCall, before: str, text: str, mended: str) -> bool:
         """Whether nothing changed but that the end waits, or waited (`before`): then what is decided is heard."""
         if mended + call.arguments.held != before + text or (mended and not mended.startswith(before)):
             return False
@@ -238,7 +254,7 @@ class Answer:
             self._hear(call.block, mended)
         return True
 
-    def finish(self, raw: str | None, slip: Slip) -> None:
+    def finish(self, raw: str | None, slip: FrameOutput) -> None:
         """The host said that the answer is over, and why (or only that it is: None)."""
         self._desk.cut = raw in CUT_SHORT or is_error(raw)
         self._desk.over = raw == "tool_calls"
@@ -254,7 +270,7 @@ class Answer:
         )
         self._end(ending, slip)
 
-    def break_off(self, slip: Slip) -> None:
+    def break_off(self, slip: FrameOutput) -> None:
         """The stream ended, and nobody said that the answer is over."""
         self._desk.cut = True
         self._drain(slip)
@@ -276,12 +292,12 @@ class Answer:
         """Whether all that was said so far is reasoning."""
         return self._blocks.reasoned and not self._blocks.spoke and not self.calls
 
-    def drain_late(self, slip: Slip) -> None:
+    def drain_late(self, slip: FrameOutput) -> None:
         """Text that came behind the end, and was held back, goes out all the same."""
         self._drain(slip)
         self._blocks.hush(slip)
 
-    def abandon(self, failed: Failed, slip: Slip) -> None:
+    def abandon(self, failed: Failed, slip: FrameOutput) -> None:
         """The host told an error itself: what is held back goes out before it, and nothing comes after."""
         self._desk.cut = True
         self.drain_late(slip)
@@ -302,7 +318,7 @@ class Answer:
 
     # -- the end ---------------------------------------------------------------------
 
-    def _drain(self, slip: Slip) -> None:
+    def _drain(self, slip: FrameOutput) -> None:
         # What frames wait for goes out with them, before what only this frame can carry.
         self._native.settle_names(slip)
         for channel in sorted(_CHANNELS, key=lambda one: not self._parking[one].is_awaited):
@@ -315,7 +331,7 @@ class Answer:
         if self.watch is not None:
             self.watch.finish()
 
-    def _end(self, ending: Finished | Failed, slip: Slip) -> None:
+    def _end(self, ending: Finished | Failed, slip: FrameOutput) -> None:
         self._blocks.hush(slip)
         if isinstance(ending, Finished):
             if ending.reason == "stop" and self.only_reasoned:
@@ -333,9 +349,9 @@ class Answer:
         self,
         channel: Channel,
         before: str,
-        found: list[Found],
+        found: list[GrammarEvent],
         after: str,
-        slip: Slip,
+        slip: FrameOutput,
         mended: str | None = None,
     ) -> None:
         self._tell_move(channel, found, slip)
@@ -352,31 +368,33 @@ class Answer:
             return
         self._follow(channel, found, slip, mended)
 
-    def _tell_move(self, channel: Channel, found: list[Found], slip: Slip) -> None:
+    def _tell_move(self, channel: Channel, found: list[GrammarEvent], slip: FrameOutput) -> None:
         """Tags, not the field, say which channel it is: worth telling, once."""
-        if self._moved or not any(isinstance(one, Said) and one.channel != channel for one in found):
+        if self._moved or not any(isinstance(one, TextFound) and one.channel != channel for one in found):
             return
         self._moved = True
         slip.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
 
-    def _speaker(self, channel: Channel) -> Callable[[str, Slip], None]:
+    def _speaker(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
         return lambda text, slip: self._blocks.say(channel, text, slip)
 
-    def _follow(self, channel: Channel, found: list[Found], slip: Slip, mended: str | None = None) -> None:
+    def _follow(
+        self, channel: Channel, found: list[GrammarEvent], slip: FrameOutput, mended: str | None = None
+    ) -> None:
         for one in found:
             match one:
-                case Said():
+                case TextFound():
                     self._blocks.say(one.channel, one.text, slip)
-                case CallBegan():
+                case CallStarted():
                     self._open[channel] = self._desk.begin_found(one, "markers", slip)
-                case CallGrew():
+                case CallDelta():
                     self._desk.grow(self._open[channel], one.text, slip, mended)
                 case CallEnded():
                     self._desk.end(self._open.pop(channel), slip, closed=one.closed)
-                case Noticed():
+                case Notice():
                     slip.put(Repaired(one.rule, one.detail))
 
-    def _interrupt(self, channel: Channel | None, slip: Slip) -> None:
+    def _interrupt(self, channel: Channel | None, slip: FrameOutput) -> None:
         """Something else begins: the start of what might have been a marker was only text."""
         if channel is not None:
             self._native.settle(slip)
@@ -406,11 +424,11 @@ def named_part(held: str) -> int:
     return len(held) if held.startswith(("<|open|>", "<|close|>")) else 0
 
 
-def _leading_speech(channel: Channel, found: list[Found]) -> tuple[Channel, str, list[Found]]:
+def _leading_speech(channel: Channel, found: list[GrammarEvent]) -> tuple[Channel, str, list[GrammarEvent]]:
     """What is said first, in one channel and without a break; and the rest."""
     said_in, lead = channel, list[str]()
     for one in found:
-        if not isinstance(one, Said) or (lead and one.channel != said_in):
+        if not isinstance(one, TextFound) or (lead and one.channel != said_in):
             break
         said_in = one.channel
         lead.append(one.text)

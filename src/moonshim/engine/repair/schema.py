@@ -22,9 +22,9 @@ from moonshim.engine.repair.schema_reader import (
     KIND_OF_WORD,
     NUMBER,
     OBJECT,
-    Inside,
     Node,
     Schema,
+    SchemaPosition,
 )
 from moonshim.engine.values.events import Repaired
 from moonshim.engine.values.options import DEFAULT_BUFFER_LIMIT
@@ -61,7 +61,7 @@ class _Frame:
 
     __slots__ = ("_inside", "child", "step")
 
-    def __init__(self, inside: Inside, step: str | int) -> None:
+    def __init__(self, inside: SchemaPosition, step: str | int) -> None:
         self._inside = inside
         self.move_to(step)
 

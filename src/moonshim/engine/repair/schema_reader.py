@@ -10,7 +10,17 @@ from functools import reduce
 from operator import and_, ge, gt, le, lt, or_
 from typing import Any, Final, TypeAlias
 
-__all__ = ["ARRAY", "FRACTION", "KIND_OF_BRACKET", "KIND_OF_WORD", "NUMBER", "OBJECT", "Inside", "Node", "Schema"]
+__all__ = [
+    "ARRAY",
+    "FRACTION",
+    "KIND_OF_BRACKET",
+    "KIND_OF_WORD",
+    "NUMBER",
+    "OBJECT",
+    "Node",
+    "Schema",
+    "SchemaPosition",
+]
 
 _BITS: Final = tuple(1 << bit for bit in range(7))
 _NULL, _BOOLEAN, _INTEGER, FRACTION, _STRING, ARRAY, OBJECT = _BITS
@@ -96,7 +106,7 @@ class Node:
         """Those that were declared by name, and so stay what they are."""
         self._schema = schema
         self._alternatives = alternatives
-        self._inside: dict[int, Inside] = {}
+        self._inside: dict[int, SchemaPosition] = {}
 
     def accepts(self, value: Any, depth: int = 0) -> bool:
         """Whether the schema, as far as it is understood, accepts this value here."""
@@ -110,15 +120,15 @@ class Node:
         steps = value.items() if isinstance(value, dict) else enumerate(value)
         return not inside.has_opinion or all(inside.at(step).accepts(one, depth + 1) for step, one in steps)
 
-    def inside(self, kind: int) -> Inside:
+    def inside(self, kind: int) -> SchemaPosition:
         """What is said about the inside of an object, or of an array, in this place."""
         if kind not in self._inside:
             fitting = [leaves for leaves in self._alternatives if _common(leaves) & kind]
-            self._inside[kind] = Inside(self._schema, fitting, kind)
+            self._inside[kind] = SchemaPosition(self._schema, fitting, kind)
         return self._inside[kind]
 
 
-class Inside:
+class SchemaPosition:
     """What the schema says about the properties of an object, by name, or the items of an array, by place."""
 
     def __init__(self, schema: Schema, alternatives: list[_Leaves], kind: int) -> None:

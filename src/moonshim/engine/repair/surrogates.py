@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable
 from typing import Final
 
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.values.events import Repaired
 
 __all__ = ["SurrogateJoiner"]
@@ -27,7 +27,7 @@ class SurrogateJoiner:
     def is_empty(self) -> bool:
         return not self._carried
 
-    def join(self, field: Hashable, text: str, slip: Slip) -> str:
+    def join(self, field: Hashable, text: str, slip: FrameOutput) -> str:
         if not self._carried and (text.isascii() or _HALF.search(text) is None):
             return text
         if not text:
@@ -42,7 +42,7 @@ class SurrogateJoiner:
             slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
         return mended
 
-    def flush(self, slip: Slip) -> list[tuple[Hashable, str]]:
+    def flush(self, slip: FrameOutput) -> list[tuple[Hashable, str]]:
         """The end: what takes the place of halves in speech. (Half a character in arguments is only told.)"""
         for _ in self._carried:
             slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from moonshim.engine.grammar.protocol import CallBegan, Channel
+from moonshim.engine.grammar.protocol import CallStarted, Channel
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import Arguments, PlainArguments, SafeArguments
-from moonshim.engine.repair.blocks import Blocks
+from moonshim.engine.repair.blocks import BlockTracker
 from moonshim.engine.repair.cumulative import CumulativeDeltas, is_placeholder
 from moonshim.engine.repair.duplicates import DuplicateWatch, Source
-from moonshim.engine.repair.frame_output import Parking, Slip, grow_block
-from moonshim.engine.repair.tool_names import Declared, unwrap
+from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, grow_block
+from moonshim.engine.repair.tool_names import DeclaredTools, unwrap
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Repaired
 from moonshim.engine.values.options import KimiOptions
@@ -28,7 +28,7 @@ from moonshim.engine.values.text_pieces import TextPieces
 if TYPE_CHECKING:
     from moonshim.engine.repair.schema_reader import Schema
 
-__all__ = ["Call", "CallDesk", "Source"]
+__all__ = ["Source", "ToolCallTracker", "TrackedCall"]
 
 _PLAIN_KEYS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "$schema"}
@@ -38,7 +38,7 @@ _STRING_KEYS: Final = frozenset(
 )
 
 
-class Call:
+class TrackedCall:
     """One call on its way. `block` is its place in the answer once it has gone out."""
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Call:
         """What was held back of the arguments before the last text was read at a glance."""
         self.ended = False
         self.complete = False
-        self.parking: Parking | None = None
+        self.parking: HeldFrames | None = None
         """Set for native calls: the frames that wait for arguments held back."""
 
     @property
@@ -101,10 +101,10 @@ class Call:
         return parked or (self.deltas is not None and self.deltas.waits)
 
 
-class CallDesk:
+class ToolCallTracker:
     """Delivers the calls of one choice, in order, each once."""
 
-    def __init__(self, declared: Declared, options: KimiOptions, ids: IdRepairer, blocks: Blocks) -> None:
+    def __init__(self, declared: DeclaredTools, options: KimiOptions, ids: IdRepairer, blocks: BlockTracker) -> None:
         self._declared = declared
         self._options = options
         self._ids = ids
@@ -123,7 +123,7 @@ class CallDesk:
         self.over = False
         """Set when the host said that the answer ends in its calls: then native ones are over, too."""
 
-    def begin(self, call: Call, slip: Slip, *, opened: bool = True) -> None:
+    def begin(self, call: TrackedCall, slip: FrameOutput, *, opened: bool = True) -> None:
         """A call begins; its header goes out at once if nothing speaks against it."""
         if call.name is None and call.wire_id:
             found = self._declared.name_in(call.wire_id)
@@ -146,9 +146,9 @@ class CallDesk:
         if not call.whole:
             self._deliver(call, slip)
 
-    def begin_found(self, found: CallBegan, source: Source, slip: Slip) -> Call:
+    def begin_found(self, found: CallStarted, source: Source, slip: FrameOutput) -> TrackedCall:
         """A grammar found the header of a call."""
-        call = Call(source, found.channel, found.header or None, found.name)
+        call = TrackedCall(source, found.channel, found.header or None, found.name)
         self.begin(call, slip, opened=found.opened)
         if not found.opened and call.name is not None:
             slip.put(Repaired("arguments_empty", found.header))
@@ -160,7 +160,7 @@ class CallDesk:
         options = self._options
         return None if options.repair_arguments == "off" else CumulativeDeltas(options.buffer_limit)
 
-    def grow(self, call: Call, text: str, slip: Slip, mended: str | None = None) -> None:
+    def grow(self, call: TrackedCall, text: str, slip: FrameOutput, mended: str | None = None) -> None:
         """The arguments grow; `mended` is what has already become of this text, if anything has."""
         if call.deltas is None:
             self._grow(call, text, slip, mended)
@@ -170,7 +170,7 @@ class CallDesk:
         if call.deltas.settled or (call.deltas.begun and call.arguments.complete):
             call.deltas = None
 
-    def _grow(self, call: Call, text: str, slip: Slip, mended: str | None = None) -> None:
+    def _grow(self, call: TrackedCall, text: str, slip: FrameOutput, mended: str | None = None) -> None:
         if call.spilled:
             self._blocks.say(call.channel, text, slip)
             return
@@ -191,11 +191,11 @@ class CallDesk:
         self._tell(call, slip)
         self._pass_on(call, before, mended, slip)
 
-    def _tell(self, call: Call, slip: Slip) -> None:
+    def _tell(self, call: TrackedCall, slip: FrameOutput) -> None:
         for repair in call.arguments.drain():
             slip.put(repair)
 
-    def _pass_on(self, call: Call, before: str, mended: str, slip: Slip) -> None:
+    def _pass_on(self, call: TrackedCall, before: str, mended: str, slip: FrameOutput) -> None:
         """Mended arguments go out, or are held with the rest of the call."""
         if call.block >= 0 and call.parking is not None:
             call.parking.claim(before, mended, call.arguments.held, grow_block(call.block), slip)
@@ -207,7 +207,7 @@ class CallDesk:
             call.held.append(mended)
             self._hold(call, len(mended), slip)
 
-    def settle(self, call: Call, slip: Slip) -> None:
+    def settle(self, call: TrackedCall, slip: FrameOutput) -> None:
         """Something else comes: an empty object that might have been followed by the real one is the real one."""
         if call.ended or call.raw is not None or call.spilled:
             return
@@ -215,7 +215,7 @@ class CallDesk:
         if before:
             self._pass_on(call, before, call.arguments.settle(), slip)
 
-    def end(self, call: Call, slip: Slip, *, closed: bool) -> None:
+    def end(self, call: TrackedCall, slip: FrameOutput, *, closed: bool) -> None:
         """The call is over; `closed` when the host or a marker said so."""
         if call.ended:
             return
@@ -253,7 +253,7 @@ class CallDesk:
         else:
             self._close(call, slip)
 
-    def finish(self, slip: Slip) -> None:
+    def finish(self, slip: FrameOutput) -> None:
         """No more calls will come: those that waited for a twin go out."""
         for call in self._duplicates.release():
             self._deliver(call, slip)
@@ -261,7 +261,7 @@ class CallDesk:
 
     # -- names -----------------------------------------------------------------------
 
-    def _beyond_doubt(self, call: Call) -> bool:
+    def _beyond_doubt(self, call: TrackedCall) -> bool:
         """Without arguments, a header is a call if its name is declared, or spelled out in full."""
         if call.name is None:
             return False
@@ -269,7 +269,7 @@ class CallDesk:
             return (call.wire_id or "").partition(":")[0] == f"functions.{call.name}"
         return self._declared.knows(call.name)
 
-    def _name_whole(self, call: Call, raw: str, slip: Slip, *, closed: bool) -> bool:
+    def _name_whole(self, call: TrackedCall, raw: str, slip: FrameOutput, *, closed: bool) -> bool:
         """The call is whole and has no name yet: find it, or let the call go out as the text that it is."""
         name = call.name
         if name is None and raw:
@@ -299,7 +299,7 @@ class CallDesk:
             call.held.append(mended)
         return True
 
-    def named(self, call: Call, name: str, slip: Slip) -> None:
+    def named(self, call: TrackedCall, name: str, slip: FrameOutput) -> None:
         """A call that was begun without a name got one: what was held goes on its way."""
         raw, call.raw, call.name = call.raw or TextPieces(), None, name
         call.arguments = self._arguments_for(name)
@@ -335,7 +335,7 @@ class CallDesk:
 
     # -- holding and delivering ------------------------------------------------------
 
-    def _hold(self, call: Call, size: int, slip: Slip) -> None:
+    def _hold(self, call: TrackedCall, size: int, slip: FrameOutput) -> None:
         call.held_size += size
         if call.held_size <= self._options.buffer_limit:
             return
@@ -348,7 +348,7 @@ class CallDesk:
             self._blocks.say(call.channel, (call.wire_id or "") + "".join(call.raw), slip)
             call.raw = None
 
-    def _deliver(self, call: Call, slip: Slip) -> None:
+    def _deliver(self, call: TrackedCall, slip: FrameOutput) -> None:
         assert call.name is not None
         if self._declared.names and not self._declared.knows(call.name):
             slip.put(Repaired("undeclared_tool", call.name))
@@ -372,7 +372,7 @@ class CallDesk:
 
     # -- the same call twice ---------------------------------------------------------
 
-    def _deliver_whole(self, call: Call, slip: Slip) -> None:
+    def _deliver_whole(self, call: TrackedCall, slip: FrameOutput) -> None:
         """A call that was held has ended: it goes out, unless it is a copy, or may still prove to be one."""
         if self._duplicates.is_copy(call):
             self._drop_copy(call, slip)
@@ -380,7 +380,7 @@ class CallDesk:
             self._deliver(call, slip)
             self._close(call, slip)
 
-    def _close(self, call: Call, slip: Slip) -> None:
+    def _close(self, call: TrackedCall, slip: FrameOutput) -> None:
         slip.put(BlockClosed(call.block, call.complete))
         copy, free = self._duplicates.end(call)
         if copy is not None:
@@ -389,7 +389,7 @@ class CallDesk:
             self._deliver_whole(one, slip)
 
     @staticmethod
-    def _drop_copy(call: Call, slip: Slip) -> None:
+    def _drop_copy(call: TrackedCall, slip: FrameOutput) -> None:
         slip.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from moonshim.engine.values.conversation import Tool
 
-__all__ = ["Declared", "NamedArguments", "unwrap"]
+__all__ = ["DeclaredTools", "NamedArguments", "unwrap"]
 
 _SPACES: Final = re.compile(r"\s*[\r\n]+\s*")
 _PREFIX: Final = re.compile(r"(?:call_)?functions?(?:[.:_ ]|\s)*")
@@ -36,7 +36,7 @@ _NO_NAME: Final = re.compile(
 )
 
 
-class Declared:
+class DeclaredTools:
     """The tools that the request declared; `names` is None when nobody knows."""
 
     __slots__ = ("_sorted", "by_name", "names")

@@ -14,9 +14,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.leftovers import CHAT
-from moonshim.engine.request.located import Placed, back_in, placed
+from moonshim.engine.request.located import LocatedMessage, back_in, placed
 from moonshim.engine.request.messages.call_order import legal
 from moonshim.engine.request.messages.called_tools import Mend, condition_calls
 from moonshim.engine.request.messages.chat_shapes import condition_shapes
@@ -28,18 +28,18 @@ from moonshim.engine.request.messages.reasoning import condition_reasoning
 from moonshim.engine.request.messages.system_prompts import condition_roles, strip_billing, system_as_text
 from moonshim.engine.request.messages.tool_results import check_results, mend_results, say_failures
 from moonshim.engine.request.parameters import condition_parameters
-from moonshim.engine.request.tools.declared import ToolDesk
+from moonshim.engine.request.tools.declared import ToolAdapter
 from moonshim.engine.request.tools.dynamic_tools import declare_in_messages
 from moonshim.engine.values.conversation import Change, Message, Request, Text, Tool, ToolCall, ToolResult
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
 
-__all__ = ["Conditioned", "condition", "condition_foreign"]
+__all__ = ["AdaptedRequest", "adapt_request", "condition_foreign"]
 
 OPENING = "[The conversation begins with the assistant]"
 
 
-class Conditioned(Struct, frozen=True):
+class AdaptedRequest(Struct, frozen=True):
     """What to send, what was changed, and how to read the names in the answer."""
 
     request: Request
@@ -48,13 +48,13 @@ class Conditioned(Struct, frozen=True):
     """The client's tools by the names under which the host knows them."""
 
 
-def condition(
+def adapt_request(
     request: Request,
-    needs: Needs,
+    needs: HostProfile,
     options: KimiOptions,
     *,
     mend_arguments: Mend | None = None,
-) -> Conditioned:
+) -> AdaptedRequest:
     """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
 
     >>> from moonshim.engine.hosts.detect import needs_for
@@ -69,7 +69,7 @@ def condition(
         check_results(messages)
     else:
         messages = mend_results(messages, changes)
-    desk = ToolDesk(needs, changes)
+    desk = ToolAdapter(needs, changes)
     tools = None if request.tools is None else desk.declare(request.tools)
     messages, more = declare_in_messages(messages, desk, changes, accepted=needs.dynamic_tools)
     messages = _conditioned(messages, needs, desk, mend_arguments, options, changes)
@@ -91,10 +91,10 @@ def condition(
     if default != options.tool_choice_default:
         options = replace(options, tool_choice_default=default)
     made, found = condition_parameters(made, needs, options)
-    return Conditioned(made, changes + found, desk.by_name)
+    return AdaptedRequest(made, changes + found, desk.by_name)
 
 
-def condition_foreign(request: Request, needs: Needs) -> Conditioned:
+def condition_foreign(request: Request, needs: HostProfile) -> AdaptedRequest:
     """Only what another model may have left in the history: its identifiers and its reasoning.
 
     For a host and a model of which nothing is known, and whose client may know better in everything else.
@@ -104,17 +104,17 @@ def condition_foreign(request: Request, needs: Needs) -> Conditioned:
     if needs.reasoning_in is None or needs.signed_reasoning:
         messages = condition_reasoning(messages, needs, changes)
     messages = condition_ids(messages, needs.history_ids, changes)
-    return Conditioned(back_in(request, messages) if changes else request, changes, {})
+    return AdaptedRequest(back_in(request, messages) if changes else request, changes, {})
 
 
 def _conditioned(
-    messages: list[Placed],
-    needs: Needs,
-    desk: ToolDesk,
+    messages: list[LocatedMessage],
+    needs: HostProfile,
+    desk: ToolAdapter,
     mend: Mend | None,
     options: KimiOptions,
     changes: list[Change],
-) -> list[Placed]:
+) -> list[LocatedMessage]:
     messages = condition_functions(messages, changes)
     # Much is about calls alone: nobody else has to wait for it.
     calls = any(isinstance(part, (ToolCall, ToolResult)) for one in messages for part in one.message.parts)
@@ -141,7 +141,7 @@ def _conditioned(
     return join_roles(_opened(messages, changes), changes) if needs.merges_roles else messages
 
 
-def _opened(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def _opened(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """A conversation that begins with the model gets a first word of the user: Messages wants that."""
     first = next((number for number, one in enumerate(messages) if one.message.speaker != "system"), None)
     if first is None or messages[first].message.speaker != "ai":

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from moonshim.engine.values.conversation import Change, Message, Part, Request
 
-__all__ = ["Placed", "Tally", "back_in", "placed"]
+__all__ = ["ChangeCounter", "LocatedMessage", "back_in", "placed"]
 
 
-class Placed(Struct, frozen=True):
+class LocatedMessage(Struct, frozen=True):
     """A message on its way to a host."""
 
     message: Message
@@ -22,16 +22,16 @@ class Placed(Struct, frozen=True):
     place: str | None = None
     """Where it stood in the client's body."""
 
-    def saying(self, *parts: Part) -> Placed:
+    def saying(self, *parts: Part) -> LocatedMessage:
         """The same with other parts."""
         return replace(self, message=replace(self.message, parts=parts))
 
-    def as_message(self, message: Message) -> Placed:
+    def as_message(self, message: Message) -> LocatedMessage:
         """Another message in its place; itself when that is no other."""
         return self if message is self.message else replace(self, message=message)
 
 
-class Tally:
+class ChangeCounter:
     """Counts what happens to many messages in the same way, and tells it once for each rule."""
 
     def __init__(self) -> None:
@@ -47,18 +47,18 @@ class Tally:
             yield Change(rule, detail + count, places[0])
 
 
-def placed(request: Request) -> list[Placed]:
+def placed(request: Request) -> list[LocatedMessage]:
     """The messages of a request, in order."""
-    out, turn, before = list[Placed](), 0, ""
+    out, turn, before = list[LocatedMessage](), 0, ""
     places = request.places
     for position, message in enumerate(request.messages):
         turn += message.speaker == "ai" and before != "ai"
         before = message.speaker
-        out.append(Placed(message, turn, places[position] if position < len(places) else None))
+        out.append(LocatedMessage(message, turn, places[position] if position < len(places) else None))
     return out
 
 
-def back_in(request: Request, messages: list[Placed]) -> Request:
+def back_in(request: Request, messages: list[LocatedMessage]) -> Request:
     """The request with these messages; the very same when they are those that it has."""
     came = request.messages
     if len(came) == len(messages) and all(one is other.message for one, other in zip(came, messages, strict=True)):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.sampling import fit_sampling
 from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.engine.request.thinking import spell_thinking, thinks
@@ -33,7 +33,7 @@ _SCHEMA_FIELDS: Final = {
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
 
 
-def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -> tuple[Request, list[Change]]:
+def condition_parameters(request: Request, needs: HostProfile, options: KimiOptions) -> tuple[Request, list[Change]]:
     """A request that the host accepts. One that is right already comes back as it is, with no changes.
 
     A model that is not a Kimi, at a host of which nothing is known, gets what the client sent; only what the
@@ -70,7 +70,7 @@ def condition_parameters(request: Request, needs: Needs, options: KimiOptions) -
     return request, changes
 
 
-def _fit_stream(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+def _fit_stream(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
     """A stream or a whole answer, as the host can; the reply is gathered, or cut up, for the client."""
     streams = {"both": request.stream, "only": True, "never": False}[needs.streaming]
     if bool(streams) == bool(request.stream):
@@ -83,7 +83,7 @@ def _fit_stream(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
     return fitted, [Change("streaming", why, "stream")]
 
 
-def _fit_format(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+def _fit_format(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
     """KIMI 3: text, json_object and json_schema are taken, the last one with its schema, in Moonshot's flavour."""
     wanted = request.response_format
     if wanted is None or wanted.kind != "json_schema":
@@ -105,7 +105,7 @@ def _fit_format(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
     return fitted, [Change("response_format", detail, place) for detail in told]
 
 
-def _name_tokens(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+def _name_tokens(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
     """The limit of tokens under a name that the host knows. Of two, the one that counts: the other may be refused."""
     tokens = request.sampling.max_tokens
     if tokens is None or needs.dialect != "openai_chat":
@@ -125,7 +125,7 @@ def _name_tokens(request: Request, needs: Needs) -> tuple[Request, list[Change]]
     return replace(request, put=request.put | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens}), []
 
 
-def _ask_for_usage(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+def _ask_for_usage(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
     if not request.stream or needs.dialect != "openai_chat" or request.include_usage:
         return request, []
     # A Chat client of a host that nobody knows gets what it asked for; any other dialect has to tell the usage.

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Sampling
 
 __all__ = ["fit_sampling"]
@@ -26,7 +26,7 @@ _GREEDY: Final = 0.01
 _HUGE: Final = 10**15
 
 
-def fit_sampling(sampling: Sampling, needs: Needs, *, thinking: bool) -> tuple[Sampling, list[Change]]:
+def fit_sampling(sampling: Sampling, needs: HostProfile, *, thinking: bool) -> tuple[Sampling, list[Change]]:
     """The sampling that is sent, and each change. Of a model that is not a Kimi only the limit of tokens is kept.
 
     >>> from moonshim.engine.hosts.detect import needs_for
@@ -70,7 +70,7 @@ def _shown(value: float) -> str:
     return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
 
 
-def _fit_tokens(tokens: int | None, needs: Needs, change: Note) -> None:
+def _fit_tokens(tokens: int | None, needs: HostProfile, change: Note) -> None:
     window, limit, usual = needs.context_window, needs.output_limit, needs.default_max_tokens
     if limit is not None and usual is not None:
         usual = min(limit, usual)
@@ -86,7 +86,7 @@ def _fit_tokens(tokens: int | None, needs: Needs, change: Note) -> None:
         change("max_tokens", fitting, "max_tokens", f"{_shown(tokens)} is over the limit of {limit}")
 
 
-def _fit_stop(stop: tuple[str, ...], needs: Needs, change: Note) -> None:
+def _fit_stop(stop: tuple[str, ...], needs: HostProfile, change: Note) -> None:
     if needs.stop_limit is None or not stop:
         return
     count, size = needs.stop_limit

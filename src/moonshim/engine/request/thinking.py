@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, Thinking
 
 __all__ = ["spell_thinking", "thinks"]
@@ -30,7 +30,7 @@ _MESSAGES_STYLES: Final = ("anthropic", "output_config")
 """Messages has no word for keeping the reasoning of former turns."""
 
 
-class Wanted(Struct, frozen=True):
+class RequestedThinking(Struct, frozen=True):
     """What is left of the client's wish when everything that the host cannot do is taken out."""
 
     enabled: bool | None
@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True):
     keep: bool
 
 
-def thinks(request: Request, needs: Needs) -> bool:
+def thinks(request: Request, needs: HostProfile) -> bool:
     """Whether the model will think, before and after the request was conditioned for its host.
 
     >>> from moonshim.engine.hosts.detect import needs_for
@@ -71,7 +71,7 @@ def _put_off(put: Json) -> bool:
     return False
 
 
-def spell_thinking(request: Request, needs: Needs) -> tuple[Request, list[Change]]:
+def spell_thinking(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
     """The request in the host's own spelling, through `Request.put`; what was right already stays as it came."""
     if needs.thinking == "passed":
         return request, []
@@ -93,7 +93,7 @@ def spell_thinking(request: Request, needs: Needs) -> tuple[Request, list[Change
     return replace(request, thinking=left, put=request.put | put), changes
 
 
-def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
+def _wanted(thinking: Thinking, needs: HostProfile, changes: list[Change]) -> RequestedThinking:
     def cannot(what: str) -> None:
         changes.append(Change("thinking", what, _PLACE))
 
@@ -105,7 +105,7 @@ def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
             cannot(f"effort {effort!r} is left out: thinking is switched off")
             effort = None
         if needs.thinking is None and needs.thinking_default != "on":
-            return Wanted(None, None, None, False)
+            return RequestedThinking(None, None, None, False)
         if not needs.can_disable or needs.thinking is None:
             enabled = None if needs.thinking is None else True
             effort = "none" if "none" in needs.efforts else None
@@ -113,7 +113,7 @@ def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
             cannot(f"thinking cannot be switched off for this model here: {instead}")
     elif enabled and needs.thinking is None and needs.thinking_default == "off":
         cannot("this model does not think")
-        return Wanted(None, None, None, False)
+        return RequestedThinking(None, None, None, False)
     word = needs.efforts.get(effort) if effort is not None else None
     if effort is not None and word is None:
         cannot(f"effort {effort!r} cannot be said to this host: left out")
@@ -127,10 +127,10 @@ def _wanted(thinking: Thinking, needs: Needs, changes: list[Change]) -> Wanted:
     budget = thinking.budget if enabled is not False else None
     if budget is not None and needs.thinking != "anthropic":
         cannot("a budget of tokens cannot be said to this host: left out")
-    return Wanted(enabled, word, budget, keep)
+    return RequestedThinking(enabled, word, budget, keep)
 
 
-def _said(request: Request, needs: Needs) -> Json:
+def _said(request: Request, needs: HostProfile) -> Json:
     """The client's own fields, when it speaks the dialect of the host, less those that were put right already."""
     kept = request.extras.get(needs.dialect)
     fields = kept.get("fields") if isinstance(kept, dict) else None
@@ -138,7 +138,7 @@ def _said(request: Request, needs: Needs) -> Json:
     return {key: came[key] for key in _SPELLINGS[needs.dialect] if came.get(key) is not None and key not in request.put}
 
 
-def _without_accepted(said: Json, needs: Needs) -> Json:
+def _without_accepted(said: Json, needs: HostProfile) -> Json:
     """The client's fields, less a thinking object that does no harm."""
     if needs.thinking == "reasoning_effort" and needs.keep_all and said.get("thinking") in _ACCEPTED:
         return {key: value for key, value in said.items() if key != "thinking"}
@@ -148,20 +148,20 @@ def _without_accepted(said: Json, needs: Needs) -> Json:
 # --- one function for each spelling: what is wanted, and the client's own fields -> fields of the body ----------------
 
 
-def _thinking_object(wanted: Wanted, said: Json) -> Json:
+def _thinking_object(wanted: RequestedThinking, said: Json) -> Json:
     if wanted.enabled is None and not wanted.keep:
         return {}
     kind = "disabled" if wanted.enabled is False else "enabled"
     return {"thinking": {"type": kind} | ({"keep": "all"} if wanted.keep else {})}
 
 
-def _reasoning_effort(wanted: Wanted, said: Json) -> Json:
+def _reasoning_effort(wanted: RequestedThinking, said: Json) -> Json:
     if wanted.enabled is False:
         return {"reasoning_effort": "none"}
     return {} if wanted.effort is None else {"reasoning_effort": wanted.effort}
 
 
-def _template_kwargs(wanted: Wanted, said: Json) -> Json:
+def _template_kwargs(wanted: RequestedThinking, said: Json) -> Json:
     words: Json = {} if wanted.enabled is None else {"thinking": wanted.enabled}
     if wanted.keep:
         words["preserve_thinking"] = True
@@ -171,7 +171,7 @@ def _template_kwargs(wanted: Wanted, said: Json) -> Json:
     return {"chat_template_kwargs": words} if words else {}
 
 
-def _openrouter(wanted: Wanted, said: Json) -> Json:
+def _openrouter(wanted: RequestedThinking, said: Json) -> Json:
     words: Json = {}
     if wanted.effort is not None:
         words = {"effort": wanted.effort}
@@ -181,11 +181,11 @@ def _openrouter(wanted: Wanted, said: Json) -> Json:
     return {"reasoning": words} if words else {}
 
 
-def _enable_thinking(wanted: Wanted, said: Json) -> Json:
+def _enable_thinking(wanted: RequestedThinking, said: Json) -> Json:
     return {} if wanted.enabled is None else {"enable_thinking": wanted.enabled}
 
 
-def _anthropic(wanted: Wanted, said: Json) -> Json:
+def _anthropic(wanted: RequestedThinking, said: Json) -> Json:
     if wanted.enabled is None:
         return {}
     if wanted.enabled is False:
@@ -194,7 +194,7 @@ def _anthropic(wanted: Wanted, said: Json) -> Json:
     return {"thinking": {"type": "enabled"} | budget}
 
 
-def _output_config(wanted: Wanted, said: Json) -> Json:
+def _output_config(wanted: RequestedThinking, said: Json) -> Json:
     """The dialect writes the effort itself, beside what else `output_config` says; there is no thinking field."""
     return {}
 
@@ -204,7 +204,7 @@ def _beside(given: Any, words: frozenset[str]) -> Json:
     return {key: value for key, value in given.items() if key not in words} if isinstance(given, dict) else {}
 
 
-_STYLES: Final[dict[str, Callable[[Wanted, Json], Json]]] = {
+_STYLES: Final[dict[str, Callable[[RequestedThinking, Json], Json]]] = {
     "thinking_object": _thinking_object,
     "reasoning_effort": _reasoning_effort,
     "template_kwargs": _template_kwargs,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_chat.decode import read_usage
 from moonshim.engine.dialects.openai_chat.delta import (
-    Speech,
+    DeltaText,
     read_pieces,
     read_speech,
     reasoning_fields,
@@ -22,11 +22,11 @@ from moonshim.engine.dialects.openai_chat.segments import Segment
 from moonshim.engine.dialects.openai_chat.usage import UsageKeeper
 from moonshim.engine.grammar.protocol import Channel
 from moonshim.engine.plan import Plan, Tools, plan_for
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.response.chunk_mender import Choice, named_for_client
 from moonshim.engine.response.frame_matcher import keep_fields
-from moonshim.engine.response.pipeline import EventCollector, Translator
+from moonshim.engine.response.pipeline import EventCollector, ResponsePipeline
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import CallPiece, Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
@@ -100,7 +100,7 @@ def mend_response(
 
 def _translated(body: dict[str, Any], plan: Plan) -> Mended:
     collector = EventCollector()
-    translator: Translator[None] = Translator(plan, encoder=collector)
+    translator: ResponsePipeline[None] = ResponsePipeline(plan, encoder=collector)
     translator.whole(body)
     translator.end()
     assert plan.client is not None
@@ -136,7 +136,7 @@ class _WholeChoice:
         self.message, self.ending, self.reasoning_field = state.message, state.answer.ending, state.reader.field
 
     def _mend(self, choice: dict[str, Any], message: dict[str, Any], state: Choice, *, mends_deltas: bool) -> None:
-        slip = Slip(state.observe)
+        slip = FrameOutput(state.observe)
         said, pieces = read_speech(message), read_pieces(message.get("tool_calls"))
         conflicts = said.conflicts if mends_deltas else ()
         for field, text in conflicts:
@@ -168,7 +168,7 @@ class _WholeChoice:
             self.choice |= {"message": _patched_message(message, went), "finish_reason": reason}
 
 
-def _tell(state: Choice, said: Speech, pieces: list[CallPiece], slip: Slip) -> dict[int, str]:
+def _tell(state: Choice, said: DeltaText, pieces: list[CallPiece], slip: FrameOutput) -> dict[int, str]:
     """Tell the answer what the message says; the identifiers to write where calls are only watched."""
     answer, halves, new_ids = state.answer, state.carry, dict[int, str]()
     channels: tuple[tuple[Channel, str], ...] = (("reasoning", said.reasoning), ("text", said.content))

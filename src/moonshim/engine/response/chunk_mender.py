@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
-from moonshim.engine.dialects.openai_chat.continuation import Sequel
+from moonshim.engine.dialects.openai_chat.continuation import Continuation
 from moonshim.engine.dialects.openai_chat.decode import ReasoningReader, read_usage
 from moonshim.engine.dialects.openai_chat.delta import (
     REASONING_FIELDS,
-    Speech,
+    DeltaText,
     has_index,
     read_index,
     read_pieces,
@@ -36,9 +36,9 @@ from moonshim.engine.dialects.openai_chat.usage import UsageKeeper
 from moonshim.engine.grammar.protocol import Channel
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.repair.repairer import Answer, Fed
+from moonshim.engine.repair.repairer import ParsedText, ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
 from moonshim.engine.values.conversation import Message, Reasoning, Usage
 from moonshim.engine.values.events import BlockDelta, BlockOpened, CallPiece, Event, Failed, Finished, Repaired
@@ -67,8 +67,8 @@ class _Part:
     def __init__(self, choice: Mapping[str, Any], state: Choice) -> None:
         self.choice = choice
         self.state = state
-        self.slip = Slip(state.observe)
-        self.said = Speech()
+        self.slip = FrameOutput(state.observe)
+        self.said = DeltaText()
         self.pieces: list[CallPiece] = []
         self.entries: list[Any] | None = None
         self.patched_entries = False
@@ -136,7 +136,9 @@ class Choice:
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
         self.names = plan.names
         self.observe = _Listener(index, log, self.assembler, plan.names).observe
-        self.answer: Answer = plan.answer(self.observe, None if self.assembler is None else self.assembler.grow)
+        self.answer: ResponseRepairer = plan.answer(
+            self.observe, None if self.assembler is None else self.assembler.grow
+        )
         self.builder = SegmentBuilder(self.answer.numbers, plan.names)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
@@ -173,7 +175,7 @@ class Choice:
         if self.assembler is not None:
             self.reader.feed(told, text)
 
-    def sign(self, slip: Slip) -> None:
+    def sign(self, slip: FrameOutput) -> None:
         """Something else begins: the message is to hold what the host wants back of its reasoning."""
         for signed in self.reader.close():
             if signed.details:
@@ -243,9 +245,9 @@ class ChunkMender(Generic[Origin]):
         """Whether the host has said of every answer how it ends."""
         return self._failed or (bool(self._choices) and all(one.answer.ending for one in self._choices.values()))
 
-    def sequel(self) -> Sequel:
+    def sequel(self) -> Continuation:
         """What makes the chunks of another answer read like more of this one."""
-        return Sequel({**(self._last_chunk or {}), **(self._first_chunk or {})}, self.usage)
+        return Continuation({**(self._last_chunk or {}), **(self._first_chunk or {})}, self.usage)
 
     def calm_choice(self) -> Choice | None:
         """The only choice so far, when no frame waits and nothing is held back."""
@@ -267,7 +269,9 @@ class ChunkMender(Generic[Origin]):
 
     # -- what comes ------------------------------------------------------------------
 
-    def feed(self, chunk: Mapping[str, Any], origin: Origin, fed: Fed | str | None = None) -> list[Released[Origin]]:
+    def feed(
+        self, chunk: Mapping[str, Any], origin: Origin, fed: ParsedText | str | None = None
+    ) -> list[Released[Origin]]:
         """A chunk came. What is not a chunk passes unchanged, and is told.
 
         `fed` is what a glance has already made of its only text.
@@ -384,7 +388,9 @@ class ChunkMender(Generic[Origin]):
 
     # -- one choice of a chunk -------------------------------------------------------
 
-    def _read(self, choice: Mapping[str, Any], place: int, frame: _Frame[Origin], fed: Fed | str | None) -> _Part:
+    def _read(
+        self, choice: Mapping[str, Any], place: int, frame: _Frame[Origin], fed: ParsedText | str | None
+    ) -> _Part:
         index = read_index(choice.get("index"))
         state = self.choice(place if index is None else index)
         delta = choice.get("delta")
@@ -418,7 +424,7 @@ class ChunkMender(Generic[Origin]):
             part.choice = {**choice, "delta": {"role": "assistant", **_without_role(delta)}}
             part.slip.put(Repaired("role_missing", "assistant"))
         part.said = read_speech(delta)
-        self._speak(part, delta, frame, fed if isinstance(fed, Fed) else None)
+        self._speak(part, delta, frame, fed if isinstance(fed, ParsedText) else None)
         if delta.get("tool_calls"):
             self._call(part, delta["tool_calls"], frame, fed if isinstance(fed, str) else None)
         if part.raw_finish is not None:
@@ -430,7 +436,7 @@ class ChunkMender(Generic[Origin]):
             part.summary = self._summary(part)
         return part
 
-    def _speak(self, part: _Part, delta: Mapping[str, Any], frame: _Frame[Origin], fed: Fed | None) -> None:
+    def _speak(self, part: _Part, delta: Mapping[str, Any], frame: _Frame[Origin], fed: ParsedText | None) -> None:
         said = part.said
         if said.reasoning:
             part.state.reasoning = reasoning_fields(delta)
@@ -446,7 +452,7 @@ class ChunkMender(Generic[Origin]):
             self._say(part, "text", said.content, fed)
         frame.size += len(said.reasoning) + len(said.content)
 
-    def _say(self, part: _Part, channel: Any, text: str, fed: Fed | None = None) -> None:
+    def _say(self, part: _Part, channel: Any, text: str, fed: ParsedText | None = None) -> None:
         text = part.state.carry.join(channel, text, part.slip)
         if text:
             part.state.answer.say(channel, text, part.slip, fed)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, overload
 
 from moonshim.engine.plan import Plan, Tools, plan_for
 from moonshim.engine.response.chunk_mender import ChunkMender, Released, named_for_client
-from moonshim.engine.response.pipeline import Translator
+from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
@@ -15,7 +15,7 @@ from moonshim.errors import InvalidInput
 __all__ = ["mend_chunks"]
 
 Chunk: TypeAlias = dict[str, Any]
-AnyMender: TypeAlias = ChunkMender[Chunk] | Translator[Chunk]
+AnyMender: TypeAlias = ChunkMender[Chunk] | ResponsePipeline[Chunk]
 
 
 @overload
@@ -64,7 +64,7 @@ def mend_chunks(
     True
     """
     plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
-    mender: AnyMender = Translator(plan, collect=False) if plan.translates else ChunkMender(plan, collect=False)
+    mender: AnyMender = ResponsePipeline(plan, collect=False) if plan.translates else ChunkMender(plan, collect=False)
     if isinstance(chunks, AsyncIterable):
         return _mend_async(mender, chunks, plan)
     if isinstance(chunks, Iterable) and not isinstance(chunks, (str, bytes, Mapping)):

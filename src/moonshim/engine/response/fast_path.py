@@ -13,15 +13,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from moonshim.engine.dialects.protocol import NUMBER, TEXT, Template
-from moonshim.engine.repair.repairer import UNREAD, Fed, named_part
-from moonshim.engine.repair.tool_calls import Call
+from moonshim.engine.repair.repairer import NOT_PARSED, ParsedText, named_part
+from moonshim.engine.repair.tool_calls import TrackedCall
 from moonshim.engine.response.chunk_mender import PARKED_LIMIT, Choice, ChunkMender, Released
-from moonshim.engine.response.frame_templates import PlainShape, Shape, learn_shape, plain_shape
-from moonshim.engine.response.pipeline import Translator
+from moonshim.engine.response.frame_templates import FrameTemplate, PlainFrameTemplate, learn_shape, plain_shape
+from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import Frame, event_line
 
-__all__ = ["ShortCrossing", "ShortWay"]
+__all__ = ["FastPath", "TranslatingFastPath"]
 
 Taken: TypeAlias = bytes | list[Released[Frame]] | None
 
@@ -34,7 +34,7 @@ _TEXT: Final = encode(TEXT)
 _NUMBER: Final = encode(NUMBER)
 
 
-class ShortWay:
+class FastPath:
     """Takes frames while all is ordinary. `shape` is None when the next frame must go the long way."""
 
     __slots__ = ("_chunks", "_known", "_misses", "_render", "_tail", "_waiting", "shape")
@@ -42,14 +42,14 @@ class ShortWay:
     def __init__(self, chunks: ChunkMender[Frame], render: Callable[[bytes], bytes]) -> None:
         self._chunks = chunks
         self._render = render
-        self.shape: Shape | None = None
-        self._known: Shape | None = None
+        self.shape: FrameTemplate | None = None
+        self._known: FrameTemplate | None = None
         self._misses = 0
         self._waiting: list[tuple[bytes, int, int]] = []
         """Frames whose last characters are held back: bytes, length of their text, how much of it is held."""
         self._tail = ""
 
-    def take(self, shape: Shape, raw: bytes) -> Taken:
+    def take(self, shape: FrameTemplate, raw: bytes) -> Taken:
         """A frame that begins and ends like the shape: what leaves, or None when nothing was done with it."""
         try:
             text = _decode_string(raw[len(shape.head) - 1 : len(raw) - len(shape.tail) + 1])
@@ -75,11 +75,11 @@ class ShortWay:
         if isinstance(result, str):
             before, after = shape.grown(answer.numbers[answer.growing])
             return self._render(before + _encode_string(result) + after)
-        if result is UNREAD:
+        if result is NOT_PARSED:
             return None
         return self._held_back(shape, raw, text, result)
 
-    def _late_arguments(self, shape: Shape, raw: bytes, text: str, call: Call, mended: str) -> Taken:
+    def _late_arguments(self, shape: FrameTemplate, raw: bytes, text: str, call: TrackedCall, mended: str) -> Taken:
         """A comma, say, waits for what follows it: the frame waits here, and leaves as it came."""
         held = call.arguments.held
         parked = 0 if mended else sum(size for _, size, _ in self._waiting)
@@ -100,7 +100,7 @@ class ShortWay:
         self._waiting.append((raw, len(text), min(len(held), len(text))))
         return out
 
-    def _held_back(self, shape: Shape, raw: bytes, text: str, fed: Fed) -> bytes | list[Released[Frame]]:
+    def _held_back(self, shape: FrameTemplate, raw: bytes, text: str, fed: ParsedText) -> bytes | list[Released[Frame]]:
         """Something is held back: as long as that is ordinary text, frames wait and leave as they came."""
         assert shape.channel is not None
         fed.before = self._tail
@@ -121,7 +121,7 @@ class ShortWay:
             return [Released(Frame(out, None)), *self._chunks.part()]
         return out
 
-    def _go_on(self, shape: Shape, raw: bytes, fed: Fed | str) -> list[Released[Frame]]:
+    def _go_on(self, shape: FrameTemplate, raw: bytes, fed: ParsedText | str) -> list[Released[Frame]]:
         """The long way for a frame whose text has already been read."""
         self.hand_over()
         payload = shape.payload(raw)
@@ -163,7 +163,7 @@ class ShortWay:
             self._misses += 1
             self._known = self._shape(frame, sent or frame, chunk, state) or known
 
-    def _shape(self, frame: Frame, sent: Frame, chunk: Mapping[str, Any], state: Choice) -> Shape | None:
+    def _shape(self, frame: Frame, sent: Frame, chunk: Mapping[str, Any], state: Choice) -> FrameTemplate | None:
         assert sent.data is not None
         shape = learn_shape(sent.raw, sent.data, chunk, state)
         if shape is None or self._chunks.has_own_role(chunk):
@@ -187,7 +187,7 @@ class _Pattern:
         self.between, _, self.behind = rest.partition(_NUMBER)
 
 
-class ShortCrossing:
+class TranslatingFastPath:
     """The short way of an answer that is written anew. `shape` is None when the next frame must go the long way.
 
     It is open behind a frame of the known shape that went the long way: whatever that changed
@@ -210,14 +210,14 @@ class ShortCrossing:
     )
 
     def __init__(
-        self, translator: Translator[Frame], render: Callable[[bytes, bytes], bytes], *, names_events: bool
+        self, translator: ResponsePipeline[Frame], render: Callable[[bytes, bytes], bytes], *, names_events: bool
     ) -> None:
         self._translator = translator
         self._answer = translator.answer
         self._render = render
         self._names_events = names_events
-        self.shape: PlainShape | None = None
-        self._known: PlainShape | None = None
+        self.shape: PlainFrameTemplate | None = None
+        self._known: PlainFrameTemplate | None = None
         self._fresh = False
         """Whether the payload that came last has the known shape."""
         self._misses = 0
@@ -227,7 +227,7 @@ class ShortCrossing:
         """Whether frames that need nothing leave as they came."""
         self._pattern: _Pattern | None = None
 
-    def take(self, shape: PlainShape, raw: bytes) -> Taken:
+    def take(self, shape: PlainFrameTemplate, raw: bytes) -> Taken:
         """A frame that begins and ends like the shape: what leaves, or None when nothing was done with it."""
         said = raw[shape.start : shape.stop]
         try:
@@ -254,7 +254,7 @@ class ShortCrossing:
                 block = answer.speaking
             elif isinstance(result, str):
                 block = answer.growing
-            elif result is UNREAD:
+            elif result is NOT_PARSED:
                 return None
             else:
                 return self._held_back(shape, raw, text, result)
@@ -267,7 +267,9 @@ class ShortCrossing:
             return pattern.before + said + pattern.between
         return b"%b%b%b%d%b" % (pattern.before, said, pattern.between, pattern.count(text), pattern.behind)
 
-    def _late_arguments(self, shape: PlainShape, raw: bytes, text: str, call: Call, before: str, mended: str) -> Taken:
+    def _late_arguments(
+        self, shape: PlainFrameTemplate, raw: bytes, text: str, call: TrackedCall, before: str, mended: str
+    ) -> Taken:
         """A comma, say, waits for what follows it: what is decided leaves at once."""
         if self._translator.same_dialect or not self._answer.is_only_late(call, before, text, mended):
             call.glanced = before
@@ -286,7 +288,7 @@ class ShortCrossing:
         number = b"" if pattern.count is None else b"%d" % pattern.count(text)
         return pattern.before + said + pattern.between + number + pattern.behind
 
-    def _held_back(self, shape: PlainShape, raw: bytes, text: str, fed: Fed) -> Taken:
+    def _held_back(self, shape: PlainFrameTemplate, raw: bytes, text: str, fed: ParsedText) -> Taken:
         """Something is or was held back: what is speech leaves at once, and whatever else the long way."""
         fed.before = self._before
         assert shape.channel is not None
@@ -296,7 +298,7 @@ class ShortCrossing:
         self._before = self._answer.held(shape.channel)
         return self._first(self._answer.speaking, said, _encode_string(said)) if said else b""
 
-    def _go_on(self, shape: PlainShape, raw: bytes, text: str, fed: Fed | str) -> list[Released[Frame]]:
+    def _go_on(self, shape: PlainFrameTemplate, raw: bytes, text: str, fed: ParsedText | str) -> list[Released[Frame]]:
         """The long way for a frame whose text has already been read."""
         payload, frame = {}, None
         if self._translator.same_dialect:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.response.chunk_mender import Released
 
-__all__ = ["HostFrame", "Twins", "keep_fields"]
+__all__ = ["FrameMatcher", "HostFrame", "keep_fields"]
 
 Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
@@ -31,7 +31,7 @@ class HostFrame(Generic[Origin]):
 
     __slots__ = ("origin", "passes", "payload", "size", "slip")
 
-    def __init__(self, origin: Origin | None, payload: Body, slip: Slip) -> None:
+    def __init__(self, origin: Origin | None, payload: Body, slip: FrameOutput) -> None:
         self.origin = origin
         self.payload = payload
         self.slip = slip
@@ -40,7 +40,7 @@ class HostFrame(Generic[Origin]):
         """It says nothing that we have a word for, and leaves as it came."""
 
 
-class Twins(Generic[Origin]):
+class FrameMatcher(Generic[Origin]):
     """Where both sides speak the same dialect: what goes out leaves as the host's own frame that says it.
 
     A payload may be told later than it came (a block is opened by its first word), so

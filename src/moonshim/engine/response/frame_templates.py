@@ -25,7 +25,7 @@ from moonshim.engine.values.events import CallPiece
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import Frame
 
-__all__ = ["PlainShape", "Renamer", "Shape", "learn_shape", "plain_shape"]
+__all__ = ["FrameTemplate", "PlainFrameTemplate", "Renamer", "learn_shape", "plain_shape"]
 
 _PROBE: Final = "\u2400moonshim\u2400"
 _PROBE_TEXT: Final = msgspec.json.encode(_PROBE)
@@ -37,7 +37,7 @@ _NAME: Final = b'"model"'
 _NAMED: Final = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*(?=("(?:[^"\\]++|\\.)*+"))')
 
 
-class Shape:
+class FrameTemplate:
     """One shape: `head`, a JSON string, `tail`. `channel` is None for the arguments of a native call."""
 
     __slots__ = (
@@ -108,19 +108,19 @@ class Shape:
         return known
 
 
-def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> Shape | None:
+def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> FrameTemplate | None:
     """The shape of this chunk, if all it tells is one text in one place."""
     only = only_text(chunk)
     around = None if only is None else _around(raw, data, chunk, only.path)
     if only is None or around is None or not has_index(chunk["choices"][0]):
         return None
     head, tail, frame = around
-    shape = Shape(head, tail, frame, chunk, state)
+    shape = FrameTemplate(head, tail, frame, chunk, state)
     shape.channel, shape.index = only.channel, only.index
     return shape
 
 
-class PlainShape:
+class PlainFrameTemplate:
     """A shape of which only the text is ever of use: the bytes before and behind it, and what it is."""
 
     __slots__ = ("_around", "_line", "channel", "head", "index", "only", "start", "stop", "tail")
@@ -143,10 +143,10 @@ class PlainShape:
         return Frame(raw, raw[before : len(raw) - behind], self._line)
 
 
-def plain_shape(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainShape | None:
+def plain_shape(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainFrameTemplate | None:
     """The shape of a frame, of whose payload somebody knows that it says `only` this text."""
     around = None if frame.data is None else _around(frame.raw, frame.data, payload, only.path)
-    return None if around is None else PlainShape(around[0], around[1], only, frame.head, around[2])
+    return None if around is None else PlainFrameTemplate(around[0], around[1], only, frame.head, around[2])
 
 
 def _around(

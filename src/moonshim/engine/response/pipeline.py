@@ -15,27 +15,27 @@ from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.dialects.protocol import Dialect, Encoder, Template
-from moonshim.engine.grammar.protocol import Noticed
+from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import mended_finish
-from moonshim.engine.repair.frame_output import Slip
+from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.repair.repairer import Answer, Fed
+from moonshim.engine.repair.repairer import ParsedText, ResponseRepairer
 from moonshim.engine.response.chunk_mender import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
-from moonshim.engine.response.frame_matcher import HostFrame, Twins
+from moonshim.engine.response.frame_matcher import FrameMatcher, HostFrame
 from moonshim.engine.upstream_events import (
-    Began,
-    Broke,
-    CallClosed,
-    Counted,
-    Ended,
-    Heard,
+    BlockEnded,
+    FinishReported,
     OnlyText,
-    Over,
-    Paused,
-    Signed,
-    Spoke,
-    Unread,
+    ResponseStarted,
+    SignatureReported,
+    StreamEnded,
+    TextDelta,
+    ToolCallEnded,
+    UnknownPayload,
+    UpstreamEvent,
+    UpstreamFailed,
+    UsageReported,
 )
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import (
@@ -53,7 +53,7 @@ from moonshim.engine.values.events import (
 )
 from moonshim.errors import InvalidInput
 
-__all__ = ["EventCollector", "Translator"]
+__all__ = ["EventCollector", "ResponsePipeline"]
 
 Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
@@ -79,7 +79,7 @@ class _Ending(Struct, Generic[Origin]):
     frame: HostFrame[Origin]
 
 
-class Translator(Generic[Origin]):
+class ResponsePipeline(Generic[Origin]):
     """Takes the host's payloads with their origin (the bytes they came in, say), and tells what may leave, in order.
 
     What can be decided leaves at once. The ending waits until the host says that the stream
@@ -102,7 +102,7 @@ class Translator(Generic[Origin]):
         self._stages = plan.stages() or None
         self._assembler = Assembler() if self._stages is not None and collect else None
         """Who hears what the stages made of the answer, which is what the client hears."""
-        self._twins: Twins[Origin] | None = Twins() if self.same_dialect else None
+        self._twins: FrameMatcher[Origin] | None = FrameMatcher() if self.same_dialect else None
         self._hold_empty = hold_empty
         self._said = Message("ai")
         self._spent: Usage | None = None
@@ -122,7 +122,7 @@ class Translator(Generic[Origin]):
         self._ending: _Ending[Origin] | None = None
         self._kept: HostFrame[Origin] | None = None
         """The frame whose ending is kept back."""
-        self._raw_reason: Ended | None = None
+        self._raw_reason: FinishReported | None = None
         self._thought_at: int | None = None
         """How many calls there were when the thought began that is being told."""
         self._calling: int | None = None
@@ -207,7 +207,7 @@ class Translator(Generic[Origin]):
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
         """The host said that the stream is over."""
-        return self._hear([*self._decoder.flush(), Over()], {}, origin)
+        return self._hear([*self._decoder.flush(), StreamEnded()], {}, origin)
 
     def end(self) -> list[Released[Origin]]:
         """The input ended."""
@@ -225,7 +225,7 @@ class Translator(Generic[Origin]):
         if self._closed:
             return []
         self.log.add(Repaired("failed", failed.code), 0)
-        return self._hear([*self._decoder.flush(), Broke(failed)], {}, None)
+        return self._hear([*self._decoder.flush(), UpstreamFailed(failed)], {}, None)
 
     def again(self) -> list[Released[Origin]]:
         """Another answer of the host follows in the same answer to the client. What there was of the first leaves."""
@@ -235,7 +235,7 @@ class Translator(Generic[Origin]):
         self._said, self._spent = self.message(), self.counted
         self._first_block = self._blocks
         if self._twins is not None:
-            self._twins = Twins(shifted=True)
+            self._twins = FrameMatcher(shifted=True)
         self._begin()
         self._begun = True
         return released
@@ -243,7 +243,7 @@ class Translator(Generic[Origin]):
     # -- at a glance: payloads whose text was read before they were parsed ---------------
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ResponseRepairer:
         """The answer that is being told."""
         return self._choice.answer
 
@@ -273,11 +273,11 @@ class Translator(Generic[Origin]):
         return [Released(None, payloads)] if payloads else []
 
     def resume(
-        self, only: OnlyText, text: str, fed: Fed | str, payload: Body, origin: Origin | None
+        self, only: OnlyText, text: str, fed: ParsedText | str, payload: Body, origin: Origin | None
     ) -> list[Released[Origin]]:
         """A payload whose only text was read at a glance, and is more than that: `fed` is what has become of it."""
         frame = self._frame(payload, origin)
-        if isinstance(fed, Fed):
+        if isinstance(fed, ParsedText):
             assert only.channel is not None
             frame.size = len(text)
             self._choice.answer.say(only.channel, text, frame.slip, fed)
@@ -300,9 +300,9 @@ class Translator(Generic[Origin]):
         return self._leave()
 
     def _frame(self, payload: Body, origin: Origin | None) -> HostFrame[Origin]:
-        return HostFrame(origin, payload, Slip(self._choice.observe))
+        return HostFrame(origin, payload, FrameOutput(self._choice.observe))
 
-    def _hear(self, heard: list[Heard], payload: Body, origin: Origin | None) -> list[Released[Origin]]:
+    def _hear(self, heard: list[UpstreamEvent], payload: Body, origin: Origin | None) -> list[Released[Origin]]:
         frame = self._frame(payload, origin)
         over = False
         for one in heard:
@@ -327,7 +327,7 @@ class Translator(Generic[Origin]):
         """Only a frame that may leave as it came is worth waiting for."""
         return not self.same_dialect or self._parked > PARKED_LIMIT or len(self._queue) > PARKED_FRAMES
 
-    def _take(self, heard: Heard, frame: HostFrame[Origin]) -> bool:
+    def _take(self, heard: UpstreamEvent, frame: HostFrame[Origin]) -> bool:
         """What the host says goes to the answer, with this frame's slip; whether the stream is over."""
         answer, slip = self._choice.answer, frame.slip
         if self._closed or self._kept is not None:
@@ -335,12 +335,12 @@ class Translator(Generic[Origin]):
                 self.log.add(Repaired("after_done", str(frame.payload)[:_SHOWN]), 0)
             return False
         match heard:
-            case Began():
+            case ResponseStarted():
                 self.saw_chunks = True
                 self._count(heard.usage)
                 if not self._begun:
                     slip.put(Started(heard.id, heard.model, heard.created, heard.usage))
-            case Spoke(channel=channel, text=text):
+            case TextDelta(channel=channel, text=text):
                 self.saw_chunks = True
                 if channel == "text":
                     self._thought_at = None
@@ -360,31 +360,31 @@ class Translator(Generic[Origin]):
                     self._calling = heard.index
                 joined = self._choice.carry.join(("arguments", heard.index), heard.arguments, slip)
                 answer.call(heard if joined is heard.arguments else replace(heard, arguments=joined), slip)
-            case Paused():
+            case BlockEnded():
                 self._thought_at = None
                 answer.pause(slip)
-            case CallClosed(index=index):
+            case ToolCallEnded(index=index):
                 answer.close_call(index, slip)
-            case Signed():
+            case SignatureReported():
                 self._sign(heard, slip)
-            case Counted(usage=usage):
+            case UsageReported(usage=usage):
                 self._count(usage)
-            case Ended():
+            case FinishReported():
                 self.saw_chunks = True
                 # What comes behind it still belongs to the answer, so that is judged when the stream is over.
                 self._raw_reason = self._raw_reason or heard
-            case Broke(failed=failed):
+            case UpstreamFailed(failed=failed):
                 answer.abandon(failed, slip)
                 self._ending = _Ending(failed, frame)
                 return True
-            case Over():
+            case StreamEnded():
                 self._flush_halves(frame)
                 if answer.ending is None:
                     self._over(frame)
                 return True
-            case Noticed(rule=rule, detail=detail):
+            case Notice(rule=rule, detail=detail):
                 slip.put(Repaired(rule, detail))
-            case Unread(payload=payload, known=known):
+            case UnknownPayload(payload=payload, known=known):
                 frame.passes = frame.passes or self.same_dialect
                 if not known:
                     self.log.add(
@@ -396,7 +396,7 @@ class Translator(Generic[Origin]):
                 assert_never(heard)
         return False
 
-    def _sign(self, signed: Signed, slip: Slip) -> None:
+    def _sign(self, signed: SignatureReported, slip: FrameOutput) -> None:
         """A signature says that a thought is as the host wrote it. One that had a call in it no longer is."""
         answer = self._choice.answer
         if signed.field is not None:

@@ -21,7 +21,7 @@ from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES, merge_comments
 from moonshim.errors import InvalidInput, Problem, ProblemKind
 
-__all__ = ["MAX_ANSWER_BYTES", "Form", "Reading", "form_of", "read_reply"]
+__all__ = ["MAX_ANSWER_BYTES", "Form", "ResponseStream", "form_of", "read_reply"]
 
 Form: TypeAlias = Literal["sse", "ndjson", "json"]
 
@@ -47,7 +47,7 @@ _STATUSES: Final[dict[ProblemKind, int]] = {
 _EVENTS: Final = (b"data:", b"event:", b":")
 
 
-class Reading(Protocol):
+class ResponseStream(Protocol):
     """One answer on its way to the client. One object for each response."""
 
     def feed(self, data: bytes) -> bytes:
@@ -117,7 +117,7 @@ def read_reply(
     limit: int = MAX_ANSWER_BYTES,
     encoder: Encoder | None = None,
     collect: bool = True,
-) -> Reading:
+) -> ResponseStream:
     """One way to read an answer: as a stream, as lines or whole, and to send it as any of these.
 
     `limit` bounds the bytes of an answer; one with more ends in an error. With `hold_empty`, `again` can follow an
@@ -127,9 +127,9 @@ def read_reply(
     if goes == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
     if comes == "json":
-        return _WholeReading(plan, goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
+        return _WholeResponse(plan, goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
     if goes == "json":
-        return _GatheredReading(plan, comes, hold_empty=hold_empty, limit=limit)
+        return _CollectedResponse(plan, comes, hold_empty=hold_empty, limit=limit)
     mender = Mender(
         plan=plan,
         framing=comes,
@@ -139,10 +139,10 @@ def read_reply(
         encoder=encoder,
         collect=collect,
     )
-    return _StreamReading(mender, limit, comes)
+    return _StreamedResponse(mender, limit, comes)
 
 
-class _StreamReading:
+class _StreamedResponse:
     """From stream to stream: the mender does it all, up to a number of bytes."""
 
     def __init__(self, mender: Mender, limit: int, comes: Framing) -> None:
@@ -203,7 +203,7 @@ class _StreamReading:
         return self._mender.problem or _problem_of(self._mender.ending, over=self._flushed)
 
 
-class _GatheredReading(_StreamReading):
+class _CollectedResponse(_StreamedResponse):
     """From stream to whole answer: nothing leaves before the end, and nothing at all if that is an error."""
 
     def __init__(self, plan: Plan, comes: Framing, *, hold_empty: bool, limit: int) -> None:
@@ -241,7 +241,7 @@ class _Outcome(Struct, frozen=True):
     reasoning_field: str | None = None
 
 
-class _WholeReading:
+class _WholeResponse:
     """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once."""
 
     def __init__(self, plan: Plan, goes: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None) -> None:
@@ -384,7 +384,7 @@ class _WholeReading:
         return self._problem or self._outcome.problem
 
 
-def _outcome(source: Reading | Mender | Mended, usage: Usage | None, problem: Problem | None) -> _Outcome:
+def _outcome(source: ResponseStream | Mender | Mended, usage: Usage | None, problem: Problem | None) -> _Outcome:
     return _Outcome(
         source.message, source.ending, usage, source.repair_counts, source.repairs, problem, source.reasoning_field
     )

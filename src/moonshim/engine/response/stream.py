@@ -8,15 +8,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_chat.continuation import Sequel, without_ending
+from moonshim.engine.dialects.openai_chat.continuation import Continuation, without_ending
 from moonshim.engine.dialects.openai_chat.decode import error_in
 from moonshim.engine.dialects.protocol import Dialect, Encoder
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.plan import Plan, Tools, plan_for
 from moonshim.engine.response.chunk_mender import ChunkMender, Released
-from moonshim.engine.response.fast_path import ShortCrossing, ShortWay
+from moonshim.engine.response.fast_path import FastPath, TranslatingFastPath
 from moonshim.engine.response.frame_templates import Renamer
-from moonshim.engine.response.pipeline import Translator
+from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import Failed, Finished, Repaired, failed_by
 from moonshim.engine.values.options import KimiOptions
@@ -83,20 +83,20 @@ class Mender:
         self._over = False
         self.problem: Problem | None = None
         """Why the answer was broken off, if it was, by `fail` or for its size: nothing comes after that."""
-        self._chunks: ChunkMender[Frame] | Translator[Frame]
-        self._short: ShortWay | ShortCrossing | None = None
+        self._chunks: ChunkMender[Frame] | ResponsePipeline[Frame]
+        self._short: FastPath | TranslatingFastPath | None = None
         self._renamer: Renamer | None = None
-        self._sequel: Sequel | None = None
+        self._sequel: Continuation | None = None
         if self._client is not None:
-            self._chunks = Translator(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
+            self._chunks = ResponsePipeline(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
             names_events = self._client.names_events
-            self._short = ShortCrossing(self._chunks, self._render_frame, names_events=names_events)
+            self._short = TranslatingFastPath(self._chunks, self._render_frame, names_events=names_events)
         else:
             self._chunks = ChunkMender(plan, collect=collect)
             if plan.client is not None:
                 self._renamer = Renamer(plan.reply.model, self._render_frame)
             if self._goes == framing:
-                self._short = ShortWay(self._chunks, self._render_frame)
+                self._short = FastPath(self._chunks, self._render_frame)
         self._begin()
 
     def _begin(self) -> None:
@@ -142,7 +142,7 @@ class Mender:
                 short.settle(calm=not self._done and self.problem is None)
         return bytes(out)
 
-    def _take_at_a_glance(self, short: ShortWay | ShortCrossing, frame: Frame, out: bytearray) -> bool:
+    def _take_at_a_glance(self, short: FastPath | TranslatingFastPath, frame: Frame, out: bytearray) -> bool:
         """A frame that did not come alone, or not in one piece: whether nothing more is to be done with it."""
         shape, raw = short.shape, frame.raw
         if shape is None or frame.fault is not None or not raw.startswith(shape.head) or not raw.endswith(shape.tail):
@@ -156,7 +156,7 @@ class Mender:
 
     def whole(self, body: dict[str, Any]) -> bytes:
         """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
-        if not isinstance(self._chunks, Translator):
+        if not isinstance(self._chunks, ResponsePipeline):
             raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
         out = self._out()
         self._send(self._chunks.whole(body), out)
@@ -196,9 +196,9 @@ class Mender:
             raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
         out = self._out()
         self._take_rest(out)
-        if isinstance(self._chunks, Translator):
+        if isinstance(self._chunks, ResponsePipeline):
             self._send(self._chunks.again(), out)
-            assert isinstance(self._short, ShortCrossing)
+            assert isinstance(self._short, TranslatingFastPath)
             self._short.restart()
         else:
             held, self._held = self._held, []
@@ -279,7 +279,7 @@ class Mender:
 
     def _end(self, out: bytearray) -> None:
         self._hold_empty = False
-        if isinstance(self._chunks, Translator):
+        if isinstance(self._chunks, ResponsePipeline):
             self._send(self._chunks.end(), out)
         else:
             self._send([], out)
@@ -333,7 +333,7 @@ class Mender:
         if self._done and data is not None and "after_done" not in self._faults:
             self._faults.add("after_done")
             self._chunks.log.add(Repaired("after_done", data[:200].decode("utf-8", "replace")), 0)
-        if isinstance(self._chunks, Translator):
+        if isinstance(self._chunks, ResponsePipeline):
             self._translate(self._chunks, frame, out)
         elif data is None or self._done:
             # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
@@ -388,10 +388,10 @@ class Mender:
         elif self._renamer is not None:
             sent = self._renamer.rename(sent, chunk)
         self._send(chunks.feed(chunk, sent), out)
-        if isinstance(self._short, ShortWay):
+        if isinstance(self._short, FastPath):
             self._short.learn(frame, chunk, sent)
 
-    def _translate(self, translator: Translator[Frame], frame: Frame, out: bytearray) -> None:
+    def _translate(self, translator: ResponsePipeline[Frame], frame: Frame, out: bytearray) -> None:
         data = frame.data
         if data is None:
             # A comment means the same in every dialect: that somebody is still there.
@@ -415,7 +415,7 @@ class Mender:
             line = event_line(payload.get("type"))
             frame = frame if event is not None and line == b"event: %b\n" % event else self._named(frame, payload, line)
         released = translator.feed(payload, frame)
-        if isinstance(self._short, ShortCrossing):
+        if isinstance(self._short, TranslatingFastPath):
             self._short.learn(frame, payload)
         self._send(released, out)
 
@@ -446,7 +446,7 @@ class Mender:
                     # Nested too deep to write again: as it came is the best there is.
                     out += one.origin.raw if one.origin is not None else b""
                 head = b""
-        if isinstance(self._chunks, Translator) and self._chunks.is_over and not self._ended:
+        if isinstance(self._chunks, ResponsePipeline) and self._chunks.is_over and not self._ended:
             self._ended = True
             if self._client is not None and self._client.done is not None and self._goes == "sse":
                 out += render_sse(self._client.done)

@@ -16,15 +16,15 @@ import msgspec
 __all__ = [
     "BYTE_ORDER_MARK",
     "BoundedFramer",
-    "Fault",
     "Frame",
+    "FrameFault",
     "SseFramer",
     "event_line",
     "merge_comments",
     "render_sse",
 ]
 
-Fault: TypeAlias = Literal[
+FrameFault: TypeAlias = Literal[
     "data_without_space", "line_endings", "multi_line_data", "unterminated", "byte_order_mark", "oversized"
 ]
 
@@ -50,8 +50,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """The payload, its lines joined by LF. None: a comment, a blank line, an event without data, an oversized piece."""
     head: bytes = b""
     """The other lines of the event (`event:`, `id:`, comments), each ended by LF."""
-    fault: Fault | None = None
-    """None when `raw` is byte for byte what came; else what was put right, the first in the order of `Fault`."""
+    fault: FrameFault | None = None
+    """None when `raw` is byte for byte what came; else what was put right, the first in the order of `FrameFault`."""
 
 
 def render_sse(data: bytes, head: bytes = b"") -> bytes:
@@ -303,7 +303,7 @@ class SseFramer(BoundedFramer):
         head = b"".join(others)
         payload = b"\n".join(data)
         folded = len(data) > 1 and _is_json_text(payload)
-        fault: Fault | None = "unterminated" if cut else None
+        fault: FrameFault | None = "unterminated" if cut else None
         if not spaced:
             fault = "data_without_space"
         elif self._cr:

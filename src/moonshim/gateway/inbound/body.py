@@ -14,7 +14,13 @@ from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import Problem, ProblemKind, Refused
 from moonshim.gateway.inbound.admission import Reservation
 from moonshim.gateway.inbound.call import LARGE_BYTES, ClientCall
-from moonshim.gateway.inbound.decompress import BadPacking, TooMuch, Unpacker, readable_codings, unpacker_for
+from moonshim.gateway.inbound.decompress import (
+    DecompressError,
+    Decompressor,
+    LimitExceeded,
+    readable_codings,
+    unpacker_for,
+)
 from moonshim.gateway.inbound.large_json import TooManyValues, parse_large_json
 
 __all__ = ["BodyGone", "decoded_object", "read_body", "read_json"]
@@ -71,9 +77,9 @@ async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
     except TimeoutError:
         message = f"the body of the request was not here after {limits.body_seconds:g} seconds"
         raise _refused(408, message, "timeout") from None
-    except TooMuch:
+    except LimitExceeded:
         raise _too_large(limits) from None
-    except BadPacking as error:
+    except DecompressError as error:
         coding = headers.get("content-encoding", "")[:40]
         raise _refused(400, f"the body cannot be unpacked as {coding}: {error}") from None
 
@@ -91,7 +97,7 @@ async def _gathered(receive: Receive, held: Reservation, most: int) -> list[byte
         piece = message.get("body", b"")
         size += len(piece)
         if size > most:
-            raise TooMuch
+            raise LimitExceeded
         await held.grow(len(piece))
         more = message.get("more_body", False)
         if last or len(piece) < _PIECE:
@@ -106,7 +112,7 @@ async def _gathered(receive: Receive, held: Reservation, most: int) -> list[byte
             await held.rest(len(piece))
 
 
-def _unpacked(unpacker: Unpacker, pieces: list[bytes], room: int) -> list[bytes]:
+def _unpacked(unpacker: Decompressor, pieces: list[bytes], room: int) -> list[bytes]:
     unpacked: list[bytes] = []
     pieces.reverse()
     while pieces:
@@ -117,7 +123,7 @@ def _unpacked(unpacker: Unpacker, pieces: list[bytes], room: int) -> list[bytes]
     return unpacked
 
 
-def _unpacker(headers: Mapping[str, str]) -> Unpacker | None:
+def _unpacker(headers: Mapping[str, str]) -> Decompressor | None:
     if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
         # What the server undoes is `chunked`; anything else below it would be read as if it were the body.
         raise _refused(400, "the only Transfer-Encoding that is read is chunked")

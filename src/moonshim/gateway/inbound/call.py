@@ -9,10 +9,10 @@ from moonshim.config import GatewayKey
 from moonshim.engine.dialects.protocol import Dialect
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import MoonshimError
-from moonshim.gateway.client_stream import Outlet
+from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.inbound.admission import LargeWork, Reservation, large_contents
 from moonshim.gateway.inbound.large_json import encode_large_json
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 
 __all__ = ["LARGE_BYTES", "ClientCall"]
 
@@ -47,8 +47,8 @@ class ClientCall:
         dialect: Dialect,
         headers: Mapping[str, str],
         query: Mapping[str, str],
-        record: Record,
-        outlet: Outlet,
+        record: RequestRecord,
+        outlet: ClientStream,
         key: GatewayKey | None,
         tenant: str,
         held: Reservation,

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-__all__ = ["BadPacking", "TooMuch", "Unpacker", "readable_codings", "unpacker_for"]
+__all__ = ["DecompressError", "Decompressor", "LimitExceeded", "readable_codings", "unpacker_for"]
 
 _WINDOW_LOG: Final = 23
 """zstd: 8 MiB, which is what RFC 9659 allows on the web; a frame may ask its reader for more memory than it fills."""
@@ -19,16 +19,16 @@ _ZSTD_SLICE: Final = 64
 """`zstandard` cannot stop in the middle. Of so few bytes it makes 2 MiB at most: four of them are 128 KiB at best."""
 
 
-class BadPacking(Exception):
+class DecompressError(Exception):
     """What came cannot be unpacked; the message says why."""
 
 
-class TooMuch(Exception):
+class LimitExceeded(Exception):
     """More came out than there was room for."""
 
 
-class Unpacker(Protocol):
-    """One body. `TooMuch` when a piece makes more than `room` bytes; `BadPacking` when it cannot be read to its end."""
+class Decompressor(Protocol):
+    """One body. `LimitExceeded` when a piece makes more than `room` bytes; `DecompressError` when it cannot be read to its end."""
 
     def feed(self, data: bytes, room: int) -> bytes: ...
 
@@ -48,16 +48,16 @@ class _Zlib:
         try:
             out = self._reader.decompress(data, room + 1)
         except zlib.error as error:
-            raise BadPacking(str(error)) from None
+            raise DecompressError(str(error)) from None
         if len(out) > room:
-            raise TooMuch
+            raise LimitExceeded
         if self._reader.unused_data:
-            raise BadPacking("there is something behind its end")
+            raise DecompressError("there is something behind its end")
         return out
 
     def flush(self) -> None:
         if self._reader is None or not self._reader.eof:
-            raise BadPacking("it ends in the middle")
+            raise DecompressError("it ends in the middle")
 
 
 class _Zstd:
@@ -71,16 +71,16 @@ class _Zstd:
         try:
             out: bytes = self._reader.decompress(data, room + 1)
         except (self._error, EOFError) as error:
-            raise BadPacking(str(error)) from None
+            raise DecompressError(str(error)) from None
         if len(out) > room:
-            raise TooMuch
+            raise LimitExceeded
         if self._reader.unused_data:
-            raise BadPacking("there is something behind its end")
+            raise DecompressError("there is something behind its end")
         return out
 
     def flush(self) -> None:
         if not self._reader.eof:
-            raise BadPacking("it ends in the middle")
+            raise DecompressError("it ends in the middle")
 
 
 class _Zstandard:
@@ -94,21 +94,21 @@ class _Zstandard:
         out = bytearray()
         for start in range(0, len(data), _ZSTD_SLICE):
             if self._reader.eof:
-                raise BadPacking("there is something behind its end")
+                raise DecompressError("there is something behind its end")
             try:
                 piece = self._reader.decompress(data[start : start + _ZSTD_SLICE])
             except self._error as error:
-                raise BadPacking(str(error)) from None
+                raise DecompressError(str(error)) from None
             if len(out) + len(piece) > room:
-                raise TooMuch
+                raise LimitExceeded
             out += piece
         if self._reader.unused_data:
-            raise BadPacking("there is something behind its end")
+            raise DecompressError("there is something behind its end")
         return bytes(out)
 
     def flush(self) -> None:
         if not self._reader.eof:
-            raise BadPacking("it ends in the middle")
+            raise DecompressError("it ends in the middle")
 
 
 class _Brotli:
@@ -121,17 +121,17 @@ class _Brotli:
         try:
             out: bytes = self._reader.process(data, output_buffer_limit=room + 1)
         except self._error as error:
-            raise BadPacking(str(error)) from None
+            raise DecompressError(str(error)) from None
         if len(out) > room:
-            raise TooMuch
+            raise LimitExceeded
         return out
 
     def flush(self) -> None:
         if not self._reader.is_finished():
-            raise BadPacking("it ends in the middle")
+            raise DecompressError("it ends in the middle")
 
 
-def _zstd() -> Unpacker | None:
+def _zstd() -> Decompressor | None:
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # Python 3.14
     except ImportError:
@@ -145,7 +145,7 @@ def _zstd() -> Unpacker | None:
     return _Zstandard(zstandard)
 
 
-def _br() -> Unpacker | None:
+def _br() -> Decompressor | None:
     try:
         import brotli  # type: ignore[import-not-found, import-untyped, unused-ignore]  # not a dependency: used when there
     except ImportError:
@@ -153,7 +153,7 @@ def _br() -> Unpacker | None:
     return _Brotli(brotli) if hasattr(brotli.Decompressor, "can_accept_more_data") else None
 
 
-_Make: TypeAlias = Callable[[], Unpacker | None]
+_Make: TypeAlias = Callable[[], Decompressor | None]
 
 _UNPACKERS: Final[dict[str, _Make]] = {
     "gzip": lambda: _Zlib(16 + zlib.MAX_WBITS),
@@ -164,7 +164,7 @@ _UNPACKERS: Final[dict[str, _Make]] = {
 }
 
 
-def unpacker_for(coding: str) -> Unpacker | None:
+def unpacker_for(coding: str) -> Decompressor | None:
     """What reads a `Content-Encoding`; None when nothing here does."""
     make = _UNPACKERS.get(coding)
     return None if make is None else make()

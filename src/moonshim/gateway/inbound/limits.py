@@ -23,7 +23,7 @@ from moonshim.engine.tokens import estimate_text, estimate_tokens
 from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.memory.reasoning import key_space
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 
 __all__ = ["LEASE_SECONDS", "Limiter", "Used", "tokens_of"]
@@ -82,7 +82,7 @@ class Limiter:
         self._last_minutes: dict[tuple[Counted, str], tuple[int, int]] = {}
         """How much each key used in the last minute, which no longer changes: asked of the store once."""
 
-    async def admit(self, key: GatewayKey, request_id: str, *, record: Record) -> list[tuple[bytes, bytes]]:
+    async def admit(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> list[tuple[bytes, bytes]]:
         """Count a request. Returns headers that tell how much is left; raises `Refused` (429) when nothing is."""
         try:
             return await self._admit(key, request_id, record)
@@ -90,7 +90,7 @@ class Limiter:
             _tell_lost(record)
             return []
 
-    async def _admit(self, key: GatewayKey, request_id: str, record: Record) -> list[tuple[bytes, bytes]]:
+    async def _admit(self, key: GatewayKey, request_id: str, record: RequestRecord) -> list[tuple[bytes, bytes]]:
         headers: list[tuple[bytes, bytes]] = []
         if key.tokens_per_minute is not None:
             used = await self._count("tokens", key, 0)
@@ -115,7 +115,7 @@ class Limiter:
                 raise _too_many_streams(key)
         return headers
 
-    async def spend(self, key: GatewayKey, tokens: int, *, record: Record) -> None:
+    async def spend(self, key: GatewayKey, tokens: int, *, record: RequestRecord) -> None:
         """Count the tokens of an answer. They are known when it is over, so that one answer may go over the limit."""
         if key.tokens_per_minute is not None and tokens > 0:
             try:
@@ -123,7 +123,7 @@ class Limiter:
             except StoreUnavailable:
                 _tell_lost(record)
 
-    async def renew(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
+    async def renew(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> None:
         """An answer is still running. One that lost its place meanwhile is not cut off."""
         holder = self._streams.get(id(record))
         if holder is not None and key.concurrent_streams is not None:
@@ -132,7 +132,7 @@ class Limiter:
             except StoreUnavailable:
                 _tell_lost(record)
 
-    async def release(self, key: GatewayKey, request_id: str, *, record: Record) -> None:
+    async def release(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> None:
         """A request is over. Harmless where it held no place, and when it is said twice."""
         holder = self._streams.pop(id(record), None)
         if holder is not None:
@@ -191,7 +191,7 @@ def _space(key: GatewayKey) -> str:
     return key_space(f"key:{key.name}")
 
 
-def _tell_lost(record: Record) -> None:
+def _tell_lost(record: RequestRecord) -> None:
     if _LOST not in record.lost:
         record.lost.append(_LOST)
 

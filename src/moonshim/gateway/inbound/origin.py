@@ -30,7 +30,7 @@ __all__ = ["check_origin", "cors_headers", "preflight_headers"]
 
 Headers: TypeAlias = Mapping[str, str]
 """By lower-case names; several of one name have commas between them."""
-Answer: TypeAlias = list[tuple[bytes, bytes]]
+GuardHeaders: TypeAlias = list[tuple[bytes, bytes]]
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::([0-9]{0,5}))?", re.ASCII)
 _PORTS: Final = {"http": "80", "https": "443"}
@@ -106,7 +106,7 @@ def _check_not_forwarded(headers: Headers) -> None:
         )
 
 
-def cors_headers(config: Config, headers: Headers) -> Answer:
+def cors_headers(config: Config, headers: Headers) -> GuardHeaders:
     """What every answer to a listed page carries, errors too: without it the browser keeps them from the page."""
     origin = headers.get("origin")
     if origin is None or not _is_listed(origin, config):
@@ -118,7 +118,7 @@ def cors_headers(config: Config, headers: Headers) -> Answer:
     ]
 
 
-def preflight_headers(config: Config, headers: Headers) -> Answer | None:
+def preflight_headers(config: Config, headers: Headers) -> GuardHeaders | None:
     """The answer (204, no body) to a browser that asks before it sends (OPTIONS); None when it does not ask.
 
     It comes after `check_origin` and before the check of keys, since browsers ask without them. Raises `Refused` for

@@ -6,14 +6,14 @@ import asyncio
 from hashlib import blake2b
 from typing import Final
 
-from moonshim.engine.prepare import Asked
-from moonshim.engine.reasoning_cache import LostTurn, Turns, recalled, turn_filing
+from moonshim.engine.prepare import ParsedRequest
+from moonshim.engine.reasoning_cache import ConversationIndex, LostTurn, cache_entry, lookup
 from moonshim.engine.values.conversation import Message, Reasoning, Request
 from moonshim.errors import MoonshimError
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 
-__all__ = ["Recollections", "key_space"]
+__all__ = ["ReasoningMemory", "key_space"]
 
 _MOST: Final = 1000
 """How many lost turns of one conversation are asked for at most, the newest."""
@@ -27,7 +27,7 @@ def key_space(tenant: str) -> str:
     return blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-class Recollections:
+class ReasoningMemory:
     """Files the reasoning of answers, and finds it again. A store that fails costs the reasoning, never the request.
 
     What is being filed in this process is waited for when it is asked for: a client may send
@@ -39,7 +39,7 @@ class Recollections:
         self._ttl = ttl
         self._filing: dict[str, asyncio.Future[None]] = {}
 
-    async def recall(self, tenant: str, asked: Asked, record: Record) -> dict[int, Reasoning]:
+    async def recall(self, tenant: str, asked: ParsedRequest, record: RequestRecord) -> dict[int, Reasoning]:
         """The reasoning that the turns of this request have lost, by the index of their message."""
         lost = _bounded(asked.lost_turns())
         if not lost:
@@ -55,13 +55,15 @@ class Recollections:
             record.lost.append("recall")
             return {}
         kept = dict(zip(names, (entries for batch in found for entries in batch), strict=True))
-        thoughts = ((turn.index, recalled(turn, kept[_name(space, turn.key)])) for turn in lost)
+        thoughts = ((turn.index, lookup(turn, kept[_name(space, turn.key)])) for turn in lost)
         return {index: thought for index, thought in thoughts if thought is not None}
 
-    async def remember(self, tenant: str, asked: Request | Turns, message: Message, record: Record) -> None:
+    async def remember(
+        self, tenant: str, asked: Request | ConversationIndex, message: Message, record: RequestRecord
+    ) -> None:
         """File what was thought in the answer to a request, both as the client knows them. Never raises."""
         try:
-            filing = turn_filing(asked, message)
+            filing = cache_entry(asked, message)
             if filing is None:
                 return
             name = _name(key_space(tenant), filing.key)

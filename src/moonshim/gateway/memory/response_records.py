@@ -29,8 +29,8 @@ __all__ = [
     "BodyWork",
     "ChainBroken",
     "ChainTooLong",
-    "KeptResponses",
-    "Turn",
+    "StoredResponses",
+    "StoredTurn",
     "response_of",
 ]
 
@@ -50,7 +50,7 @@ _ID: Final = re.compile(r"resp_[a-zA-Z0-9_-]{1,250}")
 _ITEM: Final = re.compile(r"[a-z]+_([a-zA-Z0-9_-]{1,250})_i?[0-9]{1,9}")
 
 
-class Turn(Struct, frozen=True, array_like=True):
+class StoredTurn(Struct, frozen=True, array_like=True):
     """What one response added to its conversation."""
 
     input: list[dict[str, Any]]
@@ -71,7 +71,7 @@ class ChainTooLong(Exception):
     """More responses, or more bytes, than one request may have."""
 
 
-_TURN: Final = msgspec.json.Decoder(Turn)
+_TURN: Final = msgspec.json.Decoder(StoredTurn)
 
 
 def response_of(item_id: str) -> str | None:
@@ -107,7 +107,7 @@ class _Here:
 HERE: Final[BodyWork] = _Here()
 
 
-class KeptResponses:
+class StoredResponses:
     """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`.
 
     What cannot be read (another version has kept it, or nobody knows what it is) is not there.
@@ -123,7 +123,7 @@ class KeptResponses:
         self,
         tenant: str,
         id: str,
-        turn: Turn,
+        turn: StoredTurn,
         about: dict[str, Any],
         rests_on: Sequence[str] = (),
         work: BodyWork = HERE,
@@ -143,7 +143,7 @@ class KeptResponses:
         )
         return True
 
-    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> tuple[Turn, dict[str, Any]] | None:
+    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> tuple[StoredTurn, dict[str, Any]] | None:
         """A response: its own items, and everything else that was said of it."""
         if _ID.fullmatch(id) is None:
             return None
@@ -153,10 +153,10 @@ class KeptResponses:
         turn, about = await work.worked(_turn, said), decode_object(answered or b"")
         return None if turn is None or about is None else (turn, about)
 
-    async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, Turn]:
+    async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, StoredTurn]:
         """Those of some responses that are there."""
         names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
-        turns, size = dict[str, Turn](), 0
+        turns, size = dict[str, StoredTurn](), 0
         if len(names) > LONGEST_CHAIN:
             raise ChainTooLong
         for start in range(0, len(names), LINKS):
@@ -171,9 +171,9 @@ class KeptResponses:
             turns |= {id: turn for id, turn in read if turn is not None}
         return turns
 
-    async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, Turn]:
+    async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, StoredTurn]:
         """A response and all that it goes on from, the newest first."""
-        space, chain, size, items = key_space(tenant), dict[str, Turn](), 0, 0
+        space, chain, size, items = key_space(tenant), dict[str, StoredTurn](), 0, 0
         asked = [id] if _ID.fullmatch(id) is not None else []
         if not asked:
             raise ChainBroken
@@ -202,16 +202,16 @@ class KeptResponses:
         return any(gone)
 
 
-def _turns(found: Sequence[bytes | None]) -> list[Turn | None]:
+def _turns(found: Sequence[bytes | None]) -> list[StoredTurn | None]:
     return list(map(_turn, found))
 
 
-def _turn(said: bytes | None) -> Turn | None:
+def _turn(said: bytes | None) -> StoredTurn | None:
     try:
         if said is None or len(said) <= LARGE_BYTES:
             return None if said is None else _TURN.decode(said)
         # The lists are what this program wrote; checking all of them again would take the time that this saves.
-        return Turn(*parse_large_json([said], _MOST_VALUES))
+        return StoredTurn(*parse_large_json([said], _MOST_VALUES))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
         return None
 

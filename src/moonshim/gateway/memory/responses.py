@@ -28,11 +28,11 @@ from moonshim.gateway.memory.response_records import (
     BodyWork,
     ChainBroken,
     ChainTooLong,
-    KeptResponses,
-    Turn,
+    StoredResponses,
+    StoredTurn,
     response_of,
 )
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 
 __all__ = ["ResponsesState"]
@@ -57,12 +57,12 @@ class ResponsesState:
     """
 
     def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
-        self._kept = KeptResponses(store, ttl, limit)
+        self._kept = StoredResponses(store, ttl, limit)
         self._limit = limit
 
     # --- a request ---------------------------------------------------------------------------------------------
 
-    async def resolve(self, tenant: str, body: Json, record: Record, work: BodyWork = HERE) -> Json:
+    async def resolve(self, tenant: str, body: Json, record: RequestRecord, work: BodyWork = HERE) -> Json:
         """The body that says everything itself: the items before it, and those that it only names.
 
         `instructions` of earlier requests are not carried over, as in OpenAI's API.
@@ -88,7 +88,7 @@ class ResponsesState:
             raise refused_size(self._limit) from None
         return await work.worked(_resolved_body, body, chain, turns, self._limit)
 
-    async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, Turn]:
+    async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, StoredTurn]:
         try:
             return await self._kept.chain(tenant, previous, work)
         except ChainBroken:
@@ -105,15 +105,15 @@ class ResponsesState:
             ) from None
 
     async def _with_named(
-        self, tenant: str, chain: dict[str, Turn], named: Iterable[str], work: BodyWork
-    ) -> dict[str, Turn]:
+        self, tenant: str, chain: dict[str, StoredTurn], named: Iterable[str], work: BodyWork
+    ) -> dict[str, StoredTurn]:
         """The chain, and the responses that items are named from: by the request, or by those before it."""
         more = await work.worked(_missing, chain, named)
         return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
 
     # --- an answer ---------------------------------------------------------------------------------------------
 
-    async def keep(self, tenant: str, body: Json, response: Json, record: Record, work: BodyWork = HERE) -> None:
+    async def keep(self, tenant: str, body: Json, response: Json, record: RequestRecord, work: BodyWork = HERE) -> None:
         """Keep the answer to a body that was resolved, unless its client wants nothing kept."""
         id, output = response.get("id"), response.get("output")
         if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
@@ -183,7 +183,7 @@ class ResponsesState:
             "has_more": start + limit < len(items),
         }
 
-    async def _found(self, tenant: str, id: str, work: BodyWork) -> tuple[Turn, Json]:
+    async def _found(self, tenant: str, id: str, work: BodyWork) -> tuple[StoredTurn, Json]:
         try:
             found = await self._kept.get(tenant, id, work)
         except StoreUnavailable:
@@ -193,14 +193,14 @@ class ResponsesState:
         return found
 
 
-def _missing(chain: Mapping[str, Turn], named: Iterable[str]) -> list[str]:
+def _missing(chain: Mapping[str, StoredTurn], named: Iterable[str]) -> list[str]:
     """The responses outside a chain that items are named from."""
     wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
     wanted |= {response_of(id) for id in named}
     return [id for id in wanted if id is not None and id not in chain]
 
 
-def _turn(body: Json, id: str, output: list[Json]) -> Turn:
+def _turn(body: Json, id: str, output: list[Json]) -> StoredTurn:
     """What a response adds to the conversation that its request continues."""
     beside = body.get(CONTINUES) or {}
     given = body.get("input")
@@ -208,10 +208,10 @@ def _turn(body: Json, id: str, output: list[Json]) -> Turn:
     own = [] if not isinstance(items, list) else items[len(items) - beside.get("own", len(items)) :]
     for place, named in beside.get("references", {}).items():
         own[int(place)] = {"type": _REFERENCE, "id": named}  # what is kept once is enough
-    return Turn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
+    return StoredTurn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
 
 
-def _resolved_body(body: Json, chain: dict[str, Turn], turns: dict[str, Turn], limit: int) -> Json:
+def _resolved_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, StoredTurn], limit: int) -> Json:
     """The body with everything that it refers to in it."""
     known = _known(turns)
     _check_known(_references(body.get("input")), known)
@@ -250,7 +250,7 @@ def _references(items: Any) -> list[str]:
     return [id for _, id in _places(items)]
 
 
-def _known(turns: Mapping[str, Turn]) -> dict[str, Json]:
+def _known(turns: Mapping[str, StoredTurn]) -> dict[str, Json]:
     return {
         item["id"]: item
         for turn in turns.values()
@@ -271,7 +271,7 @@ def _check_known(named: Iterable[str], known: Mapping[str, Json]) -> None:
             )
 
 
-def _unresolved(chain: Mapping[str, Turn]) -> list[Json]:
+def _unresolved(chain: Mapping[str, StoredTurn]) -> list[Json]:
     """All that was said in a chain (the newest first), in the order in which it was said, as it is kept."""
     return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *said_items(turn.output))]
 
@@ -304,7 +304,7 @@ def _size(item: Any) -> int:
         raise refused("input is nested too deeply.", param="input") from None
 
 
-def _listed_items(turn: Turn, chain: Mapping[str, Turn], turns: Mapping[str, Turn]) -> list[Json]:
+def _listed_items(turn: StoredTurn, chain: Mapping[str, StoredTurn], turns: Mapping[str, StoredTurn]) -> list[Json]:
     return _each_once(_resolved([*_unresolved(chain), *turn.input], _known(turns)))
 
 

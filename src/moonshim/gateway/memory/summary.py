@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from moonshim.engine.dialects.openai_responses.compaction import write_compaction
-from moonshim.engine.signing import Sealer
+from moonshim.engine.signing import Signer
 from moonshim.errors import Problem, Refused
 
 __all__ = ["compacted", "summary_request"]
@@ -53,7 +53,7 @@ def summary_request(body: Json) -> Json:
     return asked | {"input": [*_items(body), question], "tool_choice": "none", "store": False, "stream": False}
 
 
-def compacted(body: Json, response: Json, sealer: Sealer) -> Json:
+def compacted(body: Json, response: Json, sealer: Signer) -> Json:
     """What the client is answered, from the model's summary; an answer without one is an error of the host."""
     summary = _text(response)
     if not summary or response.get("status") != "completed":

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server import log_lines as plain_lines
 from moonshim.http_server.log_lines import painter, safe, seconds_shown
 
@@ -89,7 +89,7 @@ WORDS: Final = {
 _ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
 
 
-def fields_of(record: Record) -> dict[str, Any]:
+def fields_of(record: RequestRecord) -> dict[str, Any]:
     """What the log says of a request; what is not known is not there.
 
     >>> record = Record(request_id="r1", path="/v1/messages", dialect="anthropic", status=200, seconds=3.21875)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO, Final
 
 from moonshim.gateway.observe.log_lines import REQUEST, fields_of, human_line
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server import logs
 from moonshim.http_server.logs import close, event
 
@@ -26,16 +26,16 @@ def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int
     logs.configure(level, stream, worker=worker, human=human_line)
 
 
-def tell(record: Record) -> None:
+def tell(record: RequestRecord) -> None:
     """A request is over."""
     logs.event(REQUEST, level=_LOUDNESS.get(record.outcome, "info"), **fields_of(record))
 
 
-def concerns(record: Record) -> None:
+def concerns(record: RequestRecord) -> None:
     """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
     logs.concerns(record.request_id)
 
 
-def fault(record: Record, error: BaseException) -> None:
+def fault(record: RequestRecord, error: BaseException) -> None:
     """Something of ours failed: where, for whoever mends it. The request's own line follows."""
     logs.fault(error, request_id=record.request_id, path=record.path)

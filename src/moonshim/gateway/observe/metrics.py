@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moonshim.engine.formats import is_kimi_model, kimi_generation
 from moonshim.gateway.observe import logs
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 
 __all__ = ["Metrics", "model_family"]
 
@@ -68,12 +68,12 @@ class Metrics:
         self._children: dict[tuple[Any, ...], Any] = {}
         self._failed = False
 
-    def begun(self, record: Record) -> None:
+    def begun(self, record: RequestRecord) -> None:
         """A request has come; `observe` is told when it is over."""
         if record.path not in _PROBES:
             self._open.inc()
 
-    def observe(self, record: Record) -> None:
+    def observe(self, record: RequestRecord) -> None:
         """A request is over. Never raises: what cannot be counted is left out."""
         if record.path in _PROBES:
             return
@@ -85,7 +85,7 @@ class Metrics:
                 self._failed = True
                 logs.fault(record, error)
 
-    def _count(self, record: Record) -> None:
+    def _count(self, record: RequestRecord) -> None:
         provider, dialect = record.provider or _NOBODY, record.dialect
         model = model_family(record.model or record.asked_model)
         self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()

@@ -6,14 +6,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-__all__ = ["Outcome", "Record"]
+__all__ = ["Outcome", "RequestRecord"]
 
 Outcome: TypeAlias = Literal["ok", "refused", "upstream_error", "broken", "client_gone", "failed"]
 """`refused`: an error before any host was asked; `upstream_error`: a host's error reached the client; `broken`: an
 answer that had begun did not end well; `failed`: a fault of ours."""
 
 
-class Record(Struct, kw_only=True):
+class RequestRecord(Struct, kw_only=True):
     """Filled in while the request runs. Nothing in it is secret, and no text of a conversation."""
 
     request_id: str

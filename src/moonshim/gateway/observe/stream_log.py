@@ -21,7 +21,7 @@ import msgspec
 from moonshim.engine.response.reply import Form
 from moonshim.engine.values.conversation import Change
 from moonshim.gateway.observe.echoed_keys import EchoMasker
-from moonshim.gateway.observe.record import Record
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_header import (
     OUTCOME_AT,
     StreamHeader,
@@ -86,7 +86,13 @@ class StreamLogs:
         """Bytes that were handed over, and those that were written or given up: the rest waits."""
 
     def open(
-        self, record: Record, sent: Sent, *, comes: Form = "sse", goes: Form = "sse", secrets: Collection[str] = ()
+        self,
+        record: RequestRecord,
+        sent: Sent,
+        *,
+        comes: Form = "sse",
+        goes: Form = "sse",
+        secrets: Collection[str] = (),
     ) -> StreamLog:
         """A log for the answer that begins now. `comes`: what it is read as; `goes`: what the client is sent.
 
@@ -186,7 +192,12 @@ class StreamLog:
     )
 
     def __init__(
-        self, owner: StreamLogs, record: Record, sent: Sent, forms: tuple[Form, Form], secrets: Collection[str] = ()
+        self,
+        owner: StreamLogs,
+        record: RequestRecord,
+        sent: Sent,
+        forms: tuple[Form, Form],
+        secrets: Collection[str] = (),
     ) -> None:
         self._owner, self._echoes = owner, EchoMasker(secrets)
         self._header = (record, sent, forms, time.time())

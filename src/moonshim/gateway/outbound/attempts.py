@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from moonshim.config import Retries, Target
 from moonshim.errors import Problem, ProblemKind
-from moonshim.http_client.retry import pause_before, verdict_on
+from moonshim.http_client.retry import classify, pause_before
 
 __all__ = ["Attempt", "Attempts", "Breakers", "RetryBudget"]
 
@@ -226,7 +226,7 @@ class Attempts:
         if self._tries > 1 and self._problems:
             self._problems.pop()
         self._problems.append(problem)
-        verdict = verdict_on(problem)
+        verdict = classify(problem)
         if verdict == "stop":
             self._at = len(self._targets)
         elif another_key and verdict == "next" and self._tries < self._retries.attempts:

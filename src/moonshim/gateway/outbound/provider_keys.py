@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-from moonshim.config import Provider, Secret
+from moonshim.config import ProviderConfig, Secret
 from moonshim.errors import Problem, ProblemKind
 
 __all__ = ["ProviderKeys"]
@@ -29,7 +29,7 @@ class ProviderKeys:
         self._rests: dict[bytes, float] = {}
         """By digest of provider and key: until when it rests."""
 
-    def key_for(self, provider: Provider, conversation: str) -> Secret | None:
+    def key_for(self, provider: ProviderConfig, conversation: str) -> Secret | None:
         """The key for a conversation, which is named by a hash of its beginning or the like."""
         keys = provider.keys
         if len(keys) < 2:
@@ -38,7 +38,7 @@ class ProviderKeys:
         # Rendezvous hashing: each key bids for the conversation, and the highest bid has it.
         return max(usable, key=lambda key: _digest(conversation, key.reveal()))
 
-    def failed(self, provider: Provider, key: Secret | None, problem: Problem) -> bool:
+    def failed(self, provider: ProviderConfig, key: Secret | None, problem: Problem) -> bool:
         """Tell how a host refused; whether it is worth asking again at once, with another key."""
         seconds = _REST_SECONDS.get(problem.kind)
         if key is None or seconds is None:
@@ -46,7 +46,7 @@ class ProviderKeys:
         self._rests[_digest(provider.name, key.reveal())] = self._clock() + seconds
         return any(not self._resting(provider, other) for other in provider.keys)
 
-    def _resting(self, provider: Provider, key: Secret) -> bool:
+    def _resting(self, provider: ProviderConfig, key: Secret) -> bool:
         place = _digest(provider.name, key.reveal())
         until = self._rests.get(place)
         if until is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from moonshim.config import Provider, Secret, Target
+from moonshim.config import ProviderConfig, Secret, Target
 from moonshim.gateway.inbound.auth import client_key
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.outbound.response_headers import to_host
@@ -22,7 +22,9 @@ def headers_for_host(call: ClientCall, target: Target, key: Secret | None, *, st
     return host_headers(provider, key, to_host(call.headers, provider.dialect), accept=accept)
 
 
-def host_headers(provider: Provider, key: Secret | None, said: Mapping[str, str], *, accept: str) -> dict[str, str]:
+def host_headers(
+    provider: ProviderConfig, key: Secret | None, said: Mapping[str, str], *, accept: str
+) -> dict[str, str]:
     """What somebody says, then what we say, then what the configuration says."""
     revealed = key.reveal() if key is not None else None
     return headers_for(provider.dialect, revealed, said, provider.headers, accept=accept)

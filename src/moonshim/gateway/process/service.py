@@ -16,7 +16,7 @@ from moonshim.gateway.app import build_app
 from moonshim.gateway.observe import logs
 from moonshim.gateway.process.reload import Reloader, keys_lost, watch
 from moonshim.gateway.process.settings import ServeSettings, refusal
-from moonshim.gateway.state import Gate
+from moonshim.gateway.state import GatewayState
 
 __all__ = ["GatewayService", "open_service"]
 
@@ -30,7 +30,7 @@ async def open_service(
     if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
         config = replace(config, require_keys=True)
         logs.event("configuration_kept", level="error", why="a worker started", problem=keys_lost(config, Config()))
-    gate = await Gate.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
+    gate = await GatewayState.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
     for warning in warnings_of(config) if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)
     return GatewayService(settings, gate, config, load)
@@ -39,7 +39,7 @@ async def open_service(
 class GatewayService:
     """A gate that is open, and its application. A change of the file reaches it within two seconds."""
 
-    def __init__(self, settings: ServeSettings, gate: Gate, config: Config, load: Callable[[], Config]) -> None:
+    def __init__(self, settings: ServeSettings, gate: GatewayState, config: Config, load: Callable[[], Config]) -> None:
         self._gate = gate
         self.app: Any = build_app(gate)
         self.limits: Limits = config.limits

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault, Speech
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -96,7 +96,7 @@ def _dumps(value: Any) -> str:
 
 
 def _each(change: Callable[[str], str], *, only_last: bool = False, finish: str | None = None) -> Speech:
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         if not answer.calls:
             return answer
         first = len(answer.calls) - 1 if only_last else 0

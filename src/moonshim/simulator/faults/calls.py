@@ -25,7 +25,7 @@ from moonshim.simulator.faults.parts import (
     with_delta,
 )
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer, NativeCall
+from moonshim.simulator.response import HostResponse, NativeCall
 
 __all__ = ["FAULTS"]
 
@@ -41,7 +41,7 @@ def _changing(change: Callable[[Spot], list[Json]]) -> Chunks:
 def _in_message(change: Callable[[Json], Json]) -> Whole:
     """A fault of the whole answer, from what it makes of one call."""
 
-    def changed(payload: Json, answer: Answer) -> Json:
+    def changed(payload: Json, answer: HostResponse) -> Json:
         message = delta_of(payload)
         if not entries_of(payload):
             return payload
@@ -97,7 +97,7 @@ def _whole_call(spot: Spot) -> list[Json]:
     return [_with_function(spot.entry, arguments=spot.arguments)] if spot.first else []
 
 
-def _objects(chunks: list[Json], answer: Answer) -> list[Json]:
+def _objects(chunks: list[Json], answer: HostResponse) -> list[Json]:
     known: dict[int, Json | None] = {}
 
     def change(spot: Spot) -> list[Json]:
@@ -154,7 +154,7 @@ def _object_in_message(entry: Json) -> Json:
 # -- several chunks --------------------------------------------------------------------------------------------
 
 
-def _interleaved(chunks: list[Json], answer: Answer) -> list[Json]:
+def _interleaved(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """A piece of each call in turn."""
     spots = [spot for found in spots_of(chunks) for spot in found]
     calls = [[spot.entry for spot in spots if spot.call == number] for number in sorted({spot.call for spot in spots})]
@@ -166,7 +166,7 @@ def _interleaved(chunks: list[Json], answer: Answer) -> list[Json]:
     return out
 
 
-def _at_once(chunks: list[Json], answer: Answer) -> list[Json]:
+def _at_once(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Every call, whole, in one list."""
     if len({spot.call for spots in spots_of(chunks) for spot in spots}) < 2:
         return chunks
@@ -180,7 +180,7 @@ def _at_once(chunks: list[Json], answer: Answer) -> list[Json]:
     return [*emptied[:at], first, *emptied[at:]]
 
 
-def _again_in_finish(chunks: list[Json], answer: Answer) -> list[Json]:
+def _again_in_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
     calls = {spot.call: spot for found in spots_of(chunks) for spot in found}
     entries = [
         {**_function(spot, name=spot.name, arguments=spot.arguments), "id": spot.id, "type": "function"}
@@ -192,7 +192,7 @@ def _again_in_finish(chunks: list[Json], answer: Answer) -> list[Json]:
     ]
 
 
-def _finish_with_last(chunks: list[Json], answer: Answer) -> list[Json]:
+def _finish_with_last(chunks: list[Json], answer: HostResponse) -> list[Json]:
     ends = next((at for at, chunk in enumerate(chunks) if says(chunk) == {"finish"}), None)
     last = max((at for at, chunk in enumerate(chunks) if entries_of(chunk)), default=None)
     if ends is None or last is None or last > ends:
@@ -210,16 +210,16 @@ def _filled(delta: Json, fields: Json) -> Json:
     return {**delta, **{key: value for key, value in fields.items() if not delta.get(key)}}
 
 
-def _null_content(payload: Json, answer: Answer) -> Json:
+def _null_content(payload: Json, answer: HostResponse) -> Json:
     return with_delta(payload, _filled(delta_of(payload), {"content": None}))
 
 
-def _no_content_key(payload: Json, answer: Answer) -> Json:
+def _no_content_key(payload: Json, answer: HostResponse) -> Json:
     message = delta_of(payload)
     return payload if message.get("content") else with_delta(payload, _without(message, "content"))
 
 
-def _calls_first(chunks: list[Json], answer: Answer) -> list[Json]:
+def _calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.question.wire == "anthropic":
         parts = read_blocks(chunks)
         order = sorted(parts.blocks, key=lambda block: of_block(block) == "text")
@@ -238,7 +238,7 @@ def _calls_first(chunks: list[Json], answer: Answer) -> list[Json]:
     return [*behind, entries, *plain, with_delta(chunks[last], {}), *tail]
 
 
-def _no_finish_key(chunks: list[Json], answer: Answer) -> list[Json]:
+def _no_finish_key(chunks: list[Json], answer: HostResponse) -> list[Json]:
     out: list[Json] = []
     for chunk in chunks:
         choice = choice_of(chunk)
@@ -257,7 +257,7 @@ def _null_arguments(spot: Spot) -> list[Json]:
 # -- which calls there are ---------------------------------------------------------------------------------------
 
 
-def _said_before(answer: Answer) -> Answer:
+def _said_before(answer: HostResponse) -> HostResponse:
     """The last call of the history once more, under an identifier of this answer."""
     if not answer.calls or not answer.question.history:
         return answer
@@ -265,7 +265,7 @@ def _said_before(answer: Answer) -> Answer:
     return replace(answer, calls=(NativeCall(answer.calls[0].id, last.name, last.arguments),))
 
 
-def _unasked(answer: Answer) -> Answer:
+def _unasked(answer: HostResponse) -> HostResponse:
     question = answer.question
     if question.tool_choice != "none" or not question.tools or answer.calls:
         return answer

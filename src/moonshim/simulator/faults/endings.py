@@ -19,7 +19,7 @@ from moonshim.simulator.faults.parts import (
     with_delta,
 )
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -33,7 +33,7 @@ _NONSENSE: Final = "!" * 200
 def _finishing(finish: str, *, calls: bool | None = None) -> Speech:
     """Another reason, for every answer or for those with or without calls."""
 
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         return replace(answer, finish=finish) if calls is None or bool(answer.calls) is calls else answer
 
     return speech
@@ -43,7 +43,7 @@ def _named_otherwise(names: dict[str, str]) -> Speech:
     return lambda answer: replace(answer, finish=names.get(answer.finish, answer.finish))
 
 
-def _no_reason(chunks: list[Json], answer: Answer) -> list[Json]:
+def _no_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """A chunk that did nothing but end the answer is not sent, nor is what it told of tokens."""
     out: list[Json] = []
     for chunk in chunks:
@@ -54,7 +54,7 @@ def _no_reason(chunks: list[Json], answer: Answer) -> list[Json]:
     return out
 
 
-def _no_stop_reason(chunks: list[Json], answer: Answer) -> list[Json]:
+def _no_stop_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [_without_reason(event) if event.get("type") == "message_delta" else event for event in chunks]
 
 
@@ -66,7 +66,7 @@ def _on_each_wire(chat: Chunks, messages: Chunks) -> Chunks:
     return lambda chunks, answer: (messages if answer.question.wire == "anthropic" else chat)(chunks, answer)
 
 
-def _reason_twice(chunks: list[Json], answer: Answer) -> list[Json]:
+def _reason_twice(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """As `tool_calls` and then `stop`, the second of which careless readers believe."""
     out: list[Json] = []
     for chunk in chunks:
@@ -76,7 +76,7 @@ def _reason_twice(chunks: list[Json], answer: Answer) -> list[Json]:
     return out
 
 
-def _empty_reason(chunks: list[Json], answer: Answer) -> list[Json]:
+def _empty_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [chunk if finish_of(chunk) is not None else with_choice(chunk, finish_reason="") for chunk in chunks]
 
 
@@ -86,7 +86,7 @@ def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
     return chunks[: max(end // 2, 1)]
 
 
-def _overloaded(chunks: list[Json], answer: Answer) -> list[Json]:
+def _overloaded(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.question.wire == "anthropic":
         half = _half(chunks, lambda event: event.get("type") == "message_delta")
         usage: Json = next((event.get("usage", {}) for event in chunks if event.get("type") == "message_delta"), {})
@@ -102,7 +102,7 @@ def _overloaded(chunks: list[Json], answer: Answer) -> list[Json]:
 def _usage_in(*places: str) -> Speech:
     """Where tokens are told; how they are told stays."""
 
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         shapes = tuple(one for one in answer.usage_in if one not in {"choice", "last"})
         return replace(answer, usage_in=(*places, *shapes))
 
@@ -122,16 +122,16 @@ def _without_usage(chunks: list[Json]) -> list[Json]:
     return [_uncounted(chunk) for chunk in chunks if choice_of(chunk) is not None or usage_of([chunk]) is None]
 
 
-def _no_usage(chunks: list[Json], answer: Answer) -> list[Json]:
+def _no_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return _without_usage(chunks)
 
 
-def _usage_with_finish(chunks: list[Json], answer: Answer) -> list[Json]:
+def _usage_with_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
     usage = usage_of(chunks)
     return [{**one, "usage": usage} if finish_of(one) is not None else one for one in _without_usage(chunks)]
 
 
-def _usage_everywhere(chunks: list[Json], answer: Answer) -> list[Json]:
+def _usage_everywhere(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Each chunk counts up to itself, the last counts all."""
     usage = usage_of(chunks)
     if usage is None:
@@ -144,11 +144,11 @@ def _usage_everywhere(chunks: list[Json], answer: Answer) -> list[Json]:
     return [{**chunk, "usage": told} for chunk, told in zip(plain, [*partial, usage], strict=True)]
 
 
-def _null_usage(chunks: list[Json], answer: Answer) -> list[Json]:
+def _null_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [{"usage": None, **chunk} for chunk in chunks]
 
 
-def _usage_without_choices(chunks: list[Json], answer: Answer) -> list[Json]:
+def _usage_without_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """The chunk of usage has no `choices`, not even empty ones."""
     return [
         {key: value for key, value in chunk.items() if key != "choices"} if choice_of(chunk) is None else chunk
@@ -159,11 +159,11 @@ def _usage_without_choices(chunks: list[Json], answer: Answer) -> list[Json]:
 # -- beginning and end of the stream -----------------------------------------------------------------------------
 
 
-def _no_choices_first(chunks: list[Json], answer: Answer) -> list[Json]:
+def _no_choices_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [{**carrier(chunks, {}), "choices": []}, *chunks]
 
 
-def _no_role(chunks: list[Json], answer: Answer) -> list[Json]:
+def _no_role(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Nobody says who speaks; a first chunk that says nothing else is not sent."""
     out: list[Json] = []
     for chunk in chunks:
@@ -182,7 +182,7 @@ def _is_done(frame: Piece) -> bool:
 def _done_frames(change: Callable[[bytes, bytes], list[bytes]]) -> Frames:
     """What comes in the place of the last frame, from it and the one before it."""
 
-    def frames(frames: list[bytes], answer: Answer) -> list[Piece]:
+    def frames(frames: list[bytes], answer: HostResponse) -> list[Piece]:
         out: list[Piece] = []
         for before, frame in zip([b"", *frames], frames, strict=False):
             out += change(frame, before) if _is_done(frame) else [frame]
@@ -194,15 +194,15 @@ def _done_frames(change: Callable[[bytes, bytes], list[bytes]]) -> Frames:
 # -- what is said ------------------------------------------------------------------------------------------------
 
 
-def _silent(answer: Answer) -> Answer:
+def _silent(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning="", text="", calls=(), finish="stop")
 
 
-def _nonsense(answer: Answer) -> Answer:
+def _nonsense(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning="", text=_NONSENSE, calls=(), finish="length")
 
 
-def _announced(answer: Answer) -> Answer:
+def _announced(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     return replace(answer, text=f"{answer.text}\nI'll call {answer.calls[0].name} now.", calls=(), finish="stop")

@@ -9,7 +9,7 @@ from moonshim.simulator.fault import CUT, Chunks, Fault, Frames, Piece, Stall, S
 from moonshim.simulator.faults.frames import FOREVER
 from moonshim.simulator.faults.parts import carrier, with_choice
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -62,7 +62,7 @@ def _in_the_middle(payload: Json, messages: Json) -> Chunks:
     return lambda chunks, answer: [*_half(chunks), messages if answer.question.wire == "anthropic" else payload]
 
 
-def _at_first(chunks: list[Json], answer: Answer) -> list[Json]:
+def _at_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.question.wire == "anthropic":
         return [_messages_error(_OVERLOADED, "overloaded_error")]
     return [_chat_error(_OVERLOADED, "engine_overloaded_error")]
@@ -72,13 +72,13 @@ def _half(chunks: list[Json]) -> list[Json]:
     return chunks[: max(len(chunks) // 2, 1)]
 
 
-def _in_a_chunk(chunks: list[Json], answer: Answer) -> list[Json]:
+def _in_a_chunk(chunks: list[Json], answer: HostResponse) -> list[Json]:
     error = {"code": 502, "message": "Provider disconnected unexpectedly", "metadata": {"provider_name": "Moonshot AI"}}
     last = with_choice(carrier(chunks, {"role": "assistant", "content": ""}), finish_reason="error")
     return [*_half(chunks), {**last, "error": error}]
 
 
-def _beside_no_choices(chunks: list[Json], answer: Answer) -> list[Json]:
+def _beside_no_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
     error = {"code": 502, "message": "Worker local total request limit reached (33/32)"}
     return [*_half(chunks), {**carrier(chunks, {}), "choices": [], "error": error}]
 
@@ -91,31 +91,31 @@ def _raw(data: bytes) -> Frames:
 # -- silence -----------------------------------------------------------------------------------------------------
 
 
-def _cut_before(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _cut_before(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [CUT]
 
 
-def _cut_between(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _cut_between(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[: max(len(frames) // 2, 1)], CUT]
 
 
-def _cut_inside(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _cut_inside(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """In the middle of a frame, or of the only one."""
     at = len(frames) // 2
     return [*frames[:at], frames[at][: max(len(frames[at]) // 2, 1)], CUT]
 
 
-def _ends_early(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _ends_early(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """The same, and the connection is closed as if all was said."""
     return _cut_inside(frames, answer)[:-1]
 
 
-def _ends_between(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _ends_between(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[: max(len(frames) // 2, 1)]]
 
 
 def _silent(seconds: float, *, first: bool = False) -> Frames:
-    def frames(frames: list[bytes], answer: Answer) -> list[Piece]:
+    def frames(frames: list[bytes], answer: HostResponse) -> list[Piece]:
         at = 0 if first else max(len(frames) // 2, 1)
         return [*frames[:at], Stall(seconds), *frames[at:]]
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.simulator.fault import Fault, Frames, Piece, Speech, Stall
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer, Cut
+from moonshim.simulator.response import Cut, HostResponse
 from moonshim.simulator.wire.chat import chat_whole
 from moonshim.simulator.wire.messages import messages_whole
 
@@ -42,7 +42,7 @@ def _each_line(change: Callable[[bytes], bytes]) -> Frames:
     return _each(lambda frame: b"\n".join(change(line) if line else line for line in frame.split(b"\n")))
 
 
-def _numbered(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _numbered(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     heads = (b"id: %d\nretry: 3000\n" % at for at in range(len(frames)))
     named = [frame if frame.startswith(b"event:") else b"event: message\n" + frame for frame in frames]
     return [head + frame for head, frame in zip(heads, named, strict=True)]
@@ -53,19 +53,19 @@ def _folded(frame: bytes) -> bytes:
     return frame.replace(b'"choices":', b'\ndata: "choices":', 1).replace(b',"index":', b',\ndata: "index":', 1)
 
 
-def _no_names(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _no_names(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [frame[frame.index(b"data:") :] if b"data:" in frame else frame for frame in frames]
 
 
-def _unended(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _unended(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[:-1], *(frame.rstrip(b"\r\n") for frame in frames[-1:])]
 
 
-def _marked(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _marked(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*(_MARK + frame for frame in frames[:1]), *frames[1:]]
 
 
-def _huge(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _huge(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """One frame has a field that nobody knows, and that is large."""
     middle = len(frames) // 2
     payload = frames[middle].partition(b"data: ")[2]
@@ -76,34 +76,34 @@ def _huge(frames: list[bytes], answer: Answer) -> list[Piece]:
     return [*frames[:middle], frames[middle].replace(payload, encode(grown) + b"\n\n"), *frames[middle + 1 :]]
 
 
-def _as_lines(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _as_lines(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """A JSON text in each line, and no `[DONE]`."""
     payloads = (frame.partition(b"data: ")[2].strip() for frame in frames)
     return [payload + b"\n" for payload in payloads if payload.startswith(b"{")]
 
 
-def _at_once(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _at_once(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """The whole answer, though a stream was asked for."""
     whole = messages_whole if answer.question.wire == "anthropic" else chat_whole
     return [encode(whole(answer))]
 
 
-def _stays_open(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _stays_open(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames, Stall(FOREVER)]
 
 
 # -- where writes end --------------------------------------------------------------------------------------------
 
 
-def _one_write(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _one_write(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [b"".join(frames)]
 
 
-def _by_byte(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _by_byte(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [bytes((byte,)) for frame in frames for byte in frame]
 
 
-def _unevenly(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _unevenly(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     data = b"".join(frames)
     return [*_pieces(data)]
 
@@ -117,7 +117,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         at += size
 
 
-def _in_characters(frames: list[bytes], answer: Answer) -> list[Piece]:
+def _in_characters(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """Writes that end behind the first byte of each character that has several."""
     out: list[Piece] = []
     for frame in frames:

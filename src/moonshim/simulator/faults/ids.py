@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.host.ids import ID_PROFILES, IdPlace
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer, NativeCall
+from moonshim.simulator.response import HostResponse, NativeCall
 
 __all__ = ["FAULTS"]
 
@@ -18,7 +18,7 @@ __all__ = ["FAULTS"]
 # --- what an identifier is instead -------------------------------------------------------------------------------
 
 
-def _places(answer: Answer) -> list[IdPlace]:
+def _places(answer: HostResponse) -> list[IdPlace]:
     first = len(answer.question.history)
     return [
         IdPlace(name=call.name, number=first + at, position=at, answer_id=answer.id)
@@ -27,21 +27,21 @@ def _places(answer: Answer) -> list[IdPlace]:
 
 
 def _under(profile: Callable[[IdPlace], str]) -> Speech:
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         named = zip(answer.calls, _places(answer), strict=True)
         return replace(answer, calls=tuple(replace(call, id=profile(place)) for call, place in named))
 
     return speech
 
 
-def _said_again(answer: Answer) -> Answer:
+def _said_again(answer: HostResponse) -> HostResponse:
     """The count was wound back: identifiers that the history has already come again, the oldest first."""
     used = list(dict.fromkeys(call.id for call in answer.question.history if call.id))
     again = tuple(replace(call, id=id_) for call, id_ in zip(answer.calls, used, strict=False))
     return replace(answer, calls=(*again, *answer.calls[len(again) :]))
 
 
-def _same(answer: Answer) -> Answer:
+def _same(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=tuple(replace(call, id=answer.calls[0].id) for call in answer.calls))
 
 
@@ -52,7 +52,7 @@ def _named(name: Callable[[NativeCall], str]) -> Speech:
     return lambda answer: replace(answer, calls=tuple(replace(call, name=name(call)) for call in answer.calls))
 
 
-def _name_in_id(answer: Answer) -> Answer:
+def _name_in_id(answer: HostResponse) -> HostResponse:
     """The parser has left the whole of it in the identifier."""
     canonical = _under(ID_PROFILES["k2"])(answer)
     return _named(lambda call: "")(canonical)
@@ -61,7 +61,7 @@ def _name_in_id(answer: Answer) -> Answer:
 # --- identifiers that are not there at all -----------------------------------------------------------------------
 
 
-def _without_ids(payload: Json, answer: Answer) -> Json:
+def _without_ids(payload: Json, answer: HostResponse) -> Json:
     """Wherever a call is told, in either dialect: `tool_calls` of a message or delta, `tool_use` of a block."""
     return {key: _bare(key, value) for key, value in payload.items()}
 

@@ -9,40 +9,40 @@ from msgspec.structs import replace
 
 from moonshim.simulator.fault import Speech
 from moonshim.simulator.host.slots import Place, Slot, canonical
-from moonshim.simulator.request import Call, Json
-from moonshim.simulator.response import Answer, Cut, NativeCall
+from moonshim.simulator.request import Json, SimCall
+from moonshim.simulator.response import Cut, HostResponse, NativeCall
 
 __all__ = ["Channel", "Write", "empty_list", "empty_lists", "ending", "leak", "leak_half", "leaked", "raw_calls"]
 
 Channel: TypeAlias = Literal["text", "reasoning"]
-Write: TypeAlias = Callable[[Sequence[Call]], str]
+Write: TypeAlias = Callable[[Sequence[SimCall]], str]
 """Calls -> the raw text in which the model wrote them."""
 
 
-def raw_calls(answer: Answer, slot: Slot = canonical) -> tuple[Call, ...]:
+def raw_calls(answer: HostResponse, slot: Slot = canonical) -> tuple[SimCall, ...]:
     """The calls as the model wrote them, before any parser: the number goes on from the history."""
     first = len(answer.question.history)
     names = [_name(answer, at, call) for at, call in enumerate(answer.calls)]
     places = [Place(name, first + at, answer.id) for at, name in enumerate(names)]
     return tuple(
-        Call(slot(place), place.name, call.arguments) for place, call in zip(places, answer.calls, strict=True)
+        SimCall(slot(place), place.name, call.arguments) for place, call in zip(places, answer.calls, strict=True)
     )
 
 
-def ending(answer: Answer, finish: str) -> str:
+def ending(answer: HostResponse, finish: str) -> str:
     """How an answer ends whose calls are not told; one that was over its limit still is."""
     return answer.finish if answer.finish == "length" else finish
 
 
 def leaked(
-    answer: Answer,
+    answer: HostResponse,
     raw: str,
     *,
     into: Channel = "text",
     finish: str = "stop",
     calls: tuple[NativeCall, ...] = (),
     cut: Cut | None = None,
-) -> Answer:
+) -> HostResponse:
     """The raw text behind what is in the channel already; `calls` are those that the parser did find."""
     told = replace(answer, calls=calls, finish=ending(answer, finish), cut=cut or answer.cut)
     if into == "text":
@@ -61,7 +61,7 @@ def leak(
 ) -> Speech:
     """Every call leaks. `native`: the parser found them as well, so that each comes twice."""
 
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         if not answer.calls:
             return answer
         kept = answer.calls if native else ()
@@ -73,7 +73,7 @@ def leak(
 def leak_half(write: Write, *, into: Channel = "text") -> Speech:
     """The first half leaks, the others are found: so they still come in their order."""
 
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         half = len(answer.calls) // 2
         if not half:
             return answer
@@ -83,22 +83,22 @@ def leak_half(write: Write, *, into: Channel = "text") -> Speech:
     return speech
 
 
-def _name(answer: Answer, at: int, call: NativeCall) -> str:
+def _name(answer: HostResponse, at: int, call: NativeCall) -> str:
     """The model has written a name, even where the host has lost it."""
     return call.name or (answer.meant.calls[at].name if at < len(answer.meant.calls) else "")
 
 
-def empty_lists(chunks: list[Json], answer: Answer) -> list[Json]:
+def empty_lists(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Chat: the last delta has a list of calls, and none in it."""
     return [_told(chunk, "delta", answer) for chunk in chunks]
 
 
-def empty_list(payload: Json, answer: Answer) -> Json:
+def empty_list(payload: Json, answer: HostResponse) -> Json:
     """The same in an answer that comes at once."""
     return _told(payload, "message", answer)
 
 
-def _told(payload: Json, field: str, answer: Answer) -> Json:
+def _told(payload: Json, field: str, answer: HostResponse) -> Json:
     choices = payload.get("choices")
     if answer.calls or not answer.meant.calls or not choices or not choices[0].get("finish_reason"):
         return payload

@@ -28,8 +28,8 @@ from moonshim.simulator.host.markers import (
     k2_section,
 )
 from moonshim.simulator.host.slots import SLOTS
-from moonshim.simulator.request import Call
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -40,37 +40,37 @@ _SINGULAR: Final = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 # --- how a section is written ------------------------------------------------------------------------------------
 
 
-def _bare(calls: Sequence[Call]) -> str:
+def _bare(calls: Sequence[SimCall]) -> str:
     return "".join(k2_call(call) for call in calls)
 
 
-def _unended(calls: Sequence[Call]) -> str:
+def _unended(calls: Sequence[SimCall]) -> str:
     return SECTION_BEGIN + _bare(calls)
 
 
-def _half(calls: Sequence[Call]) -> str:
+def _half(calls: Sequence[SimCall]) -> str:
     """Neither the last call nor the section ends."""
     return _unended(calls).removesuffix(CALL_END)
 
 
-def _no_call_ends(calls: Sequence[Call]) -> str:
+def _no_call_ends(calls: Sequence[SimCall]) -> str:
     return "".join(k2_call(call).removesuffix(CALL_END) for call in calls)
 
 
-def _singular(calls: Sequence[Call]) -> str:
+def _singular(calls: Sequence[SimCall]) -> str:
     return _SINGULAR[0] + _bare(calls) + _SINGULAR[1]
 
 
-def _spaced(calls: Sequence[Call]) -> str:
+def _spaced(calls: Sequence[SimCall]) -> str:
     written = "\n".join(f"{CALL_BEGIN} {call.id} {ARGUMENT_BEGIN}\n{call.arguments}\n{CALL_END}" for call in calls)
     return f"\n{SECTION_BEGIN}\n{written}\n{SECTION_END}\n"
 
 
-def _sections(calls: Sequence[Call]) -> str:
+def _sections(calls: Sequence[SimCall]) -> str:
     return "".join(k2_section([call]) for call in calls)
 
 
-def _wrapped(calls: Sequence[Call]) -> str:
+def _wrapped(calls: Sequence[SimCall]) -> str:
     """The name is in the arguments, which are one level deeper."""
     return k2_section(
         replace(call, arguments=f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}')
@@ -78,12 +78,12 @@ def _wrapped(calls: Sequence[Call]) -> str:
     )
 
 
-def _beside(calls: Sequence[Call]) -> str:
+def _beside(calls: Sequence[SimCall]) -> str:
     """The name is in the arguments, beside the others; where one of them has that key already, the call is wrapped."""
     return SECTION_BEGIN + "".join(_with_name(call) for call in calls) + SECTION_END
 
 
-def _with_name(call: Call) -> str:
+def _with_name(call: SimCall) -> str:
     try:
         given = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -98,13 +98,13 @@ def _with_name(call: Call) -> str:
 # --- answers whose text does not just come before the section ----------------------------------------------------
 
 
-def _behind(answer: Answer) -> Answer:
+def _behind(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     return replace(leaked(answer, ""), text=k2_section(raw_calls(answer)) + answer.text)
 
 
-def _among(answer: Answer) -> Answer:
+def _among(answer: HostResponse) -> HostResponse:
     """The text comes in pieces: before the section, in it before each call, and behind it."""
     calls = raw_calls(answer)
     if not calls:
@@ -126,7 +126,7 @@ def _pieces(text: str, count: int) -> list[str]:
     return ["".join(words[first:last]) for first, last in zip([0, *ends], [*ends, None], strict=True)]
 
 
-def _swallowed(answer: Answer) -> Answer:
+def _swallowed(answer: HostResponse) -> HostResponse:
     """`</think>` never came: everything is a thought."""
     if not answer.calls:
         return answer
@@ -134,7 +134,7 @@ def _swallowed(answer: Answer) -> Answer:
     return replace(leaked(answer, raw, into="reasoning"), text="")
 
 
-def _cut_off(answer: Answer) -> Answer:
+def _cut_off(answer: HostResponse) -> HostResponse:
     """The last call stops in the middle of its arguments."""
     calls = raw_calls(answer)
     if not calls:
@@ -144,7 +144,7 @@ def _cut_off(answer: Answer) -> Answer:
     return leaked(answer, raw, finish="length")
 
 
-def _cut_off_in_slot(answer: Answer) -> Answer:
+def _cut_off_in_slot(answer: HostResponse) -> HostResponse:
     """The last call stops before it is known what it calls."""
     calls = raw_calls(answer)
     if not calls:
@@ -156,11 +156,11 @@ def _cut_off_in_slot(answer: Answer) -> Answer:
 # --- thoughts ----------------------------------------------------------------------------------------------------
 
 
-def _think_end(answer: Answer) -> Answer:
+def _think_end(answer: HostResponse) -> HostResponse:
     return replace(answer, text="</think>" + answer.text) if answer.reasoning else answer
 
 
-def _think_tags(answer: Answer) -> Answer:
+def _think_tags(answer: HostResponse) -> HostResponse:
     if not answer.reasoning:
         return answer
     return replace(answer, text=f"<think>{answer.reasoning}</think>{answer.text}", reasoning="")

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.faults.leaking import empty_list, empty_lists, ending, leak, leak_half, leaked, raw_calls
 from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
-from moonshim.simulator.request import Call
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -23,7 +23,7 @@ _TAG: Final = re.compile(r"(<\|(?:open|close)\|>)(?=(?:think|response|tools|call
 # --- how calls are written ---------------------------------------------------------------------------------------
 
 
-def _as_json(calls: Sequence[Call]) -> str:
+def _as_json(calls: Sequence[SimCall]) -> str:
     """The arguments of each call as one piece of JSON."""
     written = (
         k3_open("call", tool=call.name, index=str(at))
@@ -36,19 +36,19 @@ def _as_json(calls: Sequence[Call]) -> str:
     return k3_open("tools") + "".join(written) + k3_close("tools")
 
 
-def _unended(calls: Sequence[Call]) -> str:
+def _unended(calls: Sequence[SimCall]) -> str:
     return k3_tools(calls).removesuffix(k3_close("tools"))
 
 
-def _after_response(calls: Sequence[Call]) -> str:
+def _after_response(calls: Sequence[SimCall]) -> str:
     return k3_close("response") + k3_tools(calls)
 
 
-def _to_the_end(calls: Sequence[Call]) -> str:
+def _to_the_end(calls: Sequence[SimCall]) -> str:
     return k3_tools(calls) + _MESSAGE_END
 
 
-def _in_think(calls: Sequence[Call]) -> str:
+def _in_think(calls: Sequence[SimCall]) -> str:
     """The thought is closed behind them, when it is too late."""
     return k3_tools(calls) + k3_close("think") + k3_close("message")
 
@@ -56,14 +56,14 @@ def _in_think(calls: Sequence[Call]) -> str:
 # --- answers that come in one channel, from the thought to the last call -----------------------------------------
 
 
-def _tools(answer: Answer) -> str:
+def _tools(answer: HostResponse) -> str:
     return k3_tools(raw_calls(answer)) if answer.calls else ""
 
 
-def _everything(write: Callable[[Answer], str]) -> Speech:
+def _everything(write: Callable[[HostResponse], str]) -> Speech:
     """All that the model wrote stands in the reasoning."""
 
-    def speech(answer: Answer) -> Answer:
+    def speech(answer: HostResponse) -> HostResponse:
         if not answer.reasoning:
             return answer
         return replace(answer, reasoning=write(answer), text="", calls=(), finish=ending(answer, "stop"))
@@ -71,12 +71,12 @@ def _everything(write: Callable[[Answer], str]) -> Speech:
     return speech
 
 
-def _sep_elided(answer: Answer) -> str:
+def _sep_elided(answer: HostResponse) -> str:
     response = k3_open("response") + answer.text + k3_close("response")
     return f"{answer.reasoning}<|close|>think{response}{_tools(answer)}"
 
 
-def _spaced(answer: Answer) -> str:
+def _spaced(answer: HostResponse) -> str:
     """`<|close|> think<|sep|>`. What the model says is left alone: only its own tags are spaced."""
     response = _space(k3_open("response")) + answer.text + _space(k3_close("response"))
     return answer.reasoning + _space(k3_close("think")) + response + _space(_tools(answer))
@@ -86,7 +86,7 @@ def _space(marks: str) -> str:
     return _TAG.sub(r"\1 ", marks)
 
 
-def _never_closed(answer: Answer) -> Answer:
+def _never_closed(answer: HostResponse) -> HostResponse:
     """The thought goes over into the text, whose end is an orphan."""
     if not answer.calls:
         return answer
@@ -97,25 +97,25 @@ def _never_closed(answer: Answer) -> Answer:
 # --- answers with marks around the text --------------------------------------------------------------------------
 
 
-def _message_end(answer: Answer) -> Answer:
+def _message_end(answer: HostResponse) -> HostResponse:
     return replace(answer, text=answer.text + _MESSAGE_END)
 
 
-def _wrapper(answer: Answer) -> Answer:
+def _wrapper(answer: HostResponse) -> HostResponse:
     text = k3_open("response") + answer.text + k3_close("response") + _tools(answer)
     return replace(answer, text=text, calls=(), finish=ending(answer, "stop"))
 
 
-def _wrapper_begun(answer: Answer) -> Answer:
+def _wrapper_begun(answer: HostResponse) -> HostResponse:
     """The wrapper begins, and does not end before the calls that were found."""
     return replace(answer, text=k3_open("response") + answer.text)
 
 
-def _orphan_end(answer: Answer) -> Answer:
+def _orphan_end(answer: HostResponse) -> HostResponse:
     return replace(answer, text=answer.text + k3_close("response"))
 
 
-def _inline(answer: Answer) -> Answer:
+def _inline(answer: HostResponse) -> HostResponse:
     if not answer.reasoning:
         return answer
     return replace(answer, text="\n\n".join(filter(None, (answer.reasoning, answer.text))), reasoning="")
@@ -124,7 +124,7 @@ def _inline(answer: Answer) -> Answer:
 # --- calls that are cut, lost, or not asked for ------------------------------------------------------------------
 
 
-def _cut_off(answer: Answer) -> Answer:
+def _cut_off(answer: HostResponse) -> HostResponse:
     """The last call stops in the middle of its last argument, or right behind its begin where it has none."""
     if not answer.calls:
         return answer
@@ -134,7 +134,7 @@ def _cut_off(answer: Answer) -> Answer:
     return leaked(answer, whole[: (value + len(whole)) // 2], finish="length")
 
 
-def _cut_off_in_tag(answer: Answer) -> Answer:
+def _cut_off_in_tag(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     *others, last = raw_calls(answer)
@@ -142,11 +142,11 @@ def _cut_off_in_tag(answer: Answer) -> Answer:
     return leaked(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish="length")
 
 
-def _dropped(answer: Answer) -> Answer:
+def _dropped(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=answer.calls[:-1], finish="length") if answer.calls else answer
 
 
-def _undeclared(answer: Answer) -> Answer:
+def _undeclared(answer: HostResponse) -> HostResponse:
     """Where no tool is declared no parser runs; the model goes on as its history did."""
     if answer.calls:
         return leak(k3_tools)(answer)

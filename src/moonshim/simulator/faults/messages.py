@@ -8,9 +8,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.simulator.fault import Chunks, Fault
-from moonshim.simulator.faults.parts import Blocks, object_of, of_block, read_blocks
+from moonshim.simulator.faults.parts import BlockEdits, object_of, of_block, read_blocks
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -22,10 +22,10 @@ _SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
 def _each_block(change: Callable[[list[Json]], list[Json]], *kinds: str) -> Chunks:
     """What becomes of the blocks of these kinds, or of all."""
 
-    def changed(events: list[Json], answer: Answer) -> list[Json]:
+    def changed(events: list[Json], answer: HostResponse) -> list[Json]:
         parts = read_blocks(events)
         blocks = [change(block) if not kinds or of_block(block) in kinds else block for block in parts.blocks]
-        return Blocks(parts.head, blocks, parts.tail).events()
+        return BlockEdits(parts.head, blocks, parts.tail).events()
 
     return changed
 
@@ -49,13 +49,13 @@ def _stopped_twice(block: list[Json]) -> list[Json]:
     ]
 
 
-def _started_again(events: list[Json], answer: Answer) -> list[Json]:
+def _started_again(events: list[Json], answer: HostResponse) -> list[Json]:
     starts = [event for event in events if _is(event, "message_start")]
     at = next((at for at, event in enumerate(events) if _is(event, "message_stop")), len(events))
     return [*events[:at], *(starts * _STARTS), *events[at:]]
 
 
-def _pings(events: list[Json], answer: Answer) -> list[Json]:
+def _pings(events: list[Json], answer: HostResponse) -> list[Json]:
     return [one for event in events for one in ({"type": "ping"}, {"type": "ping"}, event)]
 
 
@@ -91,7 +91,7 @@ def _input_as_text(block: list[Json]) -> list[Json]:
     return [event for event in _with_input(block, _arguments(block)) if not _is(event, "content_block_delta")]
 
 
-def _input_as_text_whole(payload: Json, answer: Answer) -> Json:
+def _input_as_text_whole(payload: Json, answer: HostResponse) -> Json:
     texts = iter(call.arguments for call in answer.calls)
     blocks = [{**one, "input": next(texts)} if one.get("type") == "tool_use" else one for one in payload["content"]]
     return {**payload, "content": blocks}
@@ -100,11 +100,11 @@ def _input_as_text_whole(payload: Json, answer: Answer) -> Json:
 # -- how blocks follow one another -------------------------------------------------------------------------------
 
 
-def _gaps(events: list[Json], answer: Answer) -> list[Json]:
+def _gaps(events: list[Json], answer: HostResponse) -> list[Json]:
     return [{**event, "index": event["index"] * 2} if "index" in event else event for event in events]
 
 
-def _overlapping(events: list[Json], answer: Answer) -> list[Json]:
+def _overlapping(events: list[Json], answer: HostResponse) -> list[Json]:
     """A block ends only behind the first event of the next."""
     stops = [at for at, event in enumerate(events) if _is(event, "content_block_stop")]
     out = list(events)
@@ -114,11 +114,11 @@ def _overlapping(events: list[Json], answer: Answer) -> list[Json]:
     return out
 
 
-def _signed(answer: Answer) -> Answer:
+def _signed(answer: HostResponse) -> HostResponse:
     return replace(answer, signature=answer.signature or _SIGNATURE)
 
 
-def _unsigned(answer: Answer) -> Answer:
+def _unsigned(answer: HostResponse) -> HostResponse:
     return replace(answer, signature="")
 
 
@@ -134,7 +134,7 @@ def _no_signature_field(block: list[Json]) -> list[Json]:
     return out
 
 
-def _no_signature_whole(payload: Json, answer: Answer) -> Json:
+def _no_signature_whole(payload: Json, answer: HostResponse) -> Json:
     blocks = [{key: value for key, value in one.items() if key != "signature"} for one in payload["content"]]
     return {**payload, "content": blocks}
 
@@ -151,7 +151,7 @@ def _empty_signature_delta(block: list[Json]) -> list[Json]:
 
 
 def _no_usage_in(kind: str) -> Chunks:
-    def changed(events: list[Json], answer: Answer) -> list[Json]:
+    def changed(events: list[Json], answer: HostResponse) -> list[Json]:
         return [_uncounted(event) if _is(event, kind) else event for event in events]
 
     return changed

@@ -13,7 +13,7 @@ from moonshim.simulator.request import Json
 
 __all__ = [
     "REASONING_FIELDS",
-    "Blocks",
+    "BlockEdits",
     "Spot",
     "carrier",
     "choice_of",
@@ -225,7 +225,7 @@ def object_of(text: str) -> Json | None:
 # -- Messages --------------------------------------------------------------------------------------------------
 
 
-class Blocks(Struct, frozen=True):
+class BlockEdits(Struct, frozen=True):
     """The events of an answer: what comes before its blocks, the blocks, and what ends it."""
 
     head: list[Json]
@@ -238,7 +238,7 @@ class Blocks(Struct, frozen=True):
         return [*self.head, *numbered, *self.tail]
 
 
-def read_blocks(events: Iterable[Json]) -> Blocks:
+def read_blocks(events: Iterable[Json]) -> BlockEdits:
     head: list[Json] = []
     tail: list[Json] = []
     inside: list[Json] = []
@@ -249,7 +249,7 @@ def read_blocks(events: Iterable[Json]) -> Blocks:
             tail.append(event)
         else:
             head.append(event)
-    return Blocks(head, [list(block) for _, block in groupby(inside, lambda event: event["index"])], tail)
+    return BlockEdits(head, [list(block) for _, block in groupby(inside, lambda event: event["index"])], tail)
 
 
 def of_block(block: list[Json]) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moonshim.simulator.fault import Chunks, Fault, Speech, Whole
 from moonshim.simulator.faults.parts import (
     REASONING_FIELDS,
-    Blocks,
+    BlockEdits,
     carrier,
     delta_of,
     of_block,
@@ -21,7 +21,7 @@ from moonshim.simulator.faults.parts import (
     with_delta,
 )
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
@@ -34,7 +34,7 @@ def _in_field(field: str) -> Speech:
     return lambda answer: replace(answer, reasoning_field=field)
 
 
-def _summed_up(answer: Answer) -> Answer:
+def _summed_up(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning_field="reasoning_summary", signature=answer.signature or _SIGNATURE)
 
 
@@ -69,7 +69,7 @@ def _empty(value: Any) -> Any:
 # -- the order of things -----------------------------------------------------------------------------------------
 
 
-def _after_text(chunks: list[Json], answer: Answer) -> list[Json]:
+def _after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.question.wire == "anthropic":
         return _thinking_later(read_blocks(chunks)).events()
     thoughts = [chunk for chunk in chunks if says(chunk) == {"reasoning"}]
@@ -80,12 +80,12 @@ def _after_text(chunks: list[Json], answer: Answer) -> list[Json]:
     return [*rest, *thoughts, *(chunk for chunk in chunks[last + 1 :] if chunk not in thoughts)]
 
 
-def _thinking_later(parts: Blocks) -> Blocks:
+def _thinking_later(parts: BlockEdits) -> BlockEdits:
     order = {"text": 0, "thinking": 1}
-    return Blocks(parts.head, sorted(parts.blocks, key=lambda block: order.get(of_block(block), 2)), parts.tail)
+    return BlockEdits(parts.head, sorted(parts.blocks, key=lambda block: order.get(of_block(block), 2)), parts.tail)
 
 
-def _with_text(chunks: list[Json], answer: Answer) -> list[Json]:
+def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """The last thought and the first text in one delta, as at the change from one to the other."""
     last = max((at for at, chunk in enumerate(chunks) if says(chunk) == {"reasoning"}), default=None)
     first = next((at for at, chunk in enumerate(chunks) if says(chunk) == {"text"}), None)
@@ -95,7 +95,7 @@ def _with_text(chunks: list[Json], answer: Answer) -> list[Json]:
     return [*chunks[:last], both, *chunks[first + 1 :]]
 
 
-def _blank_thinking(chunks: list[Json], answer: Answer) -> list[Json]:
+def _blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """An empty block of thinking, or an empty field."""
     if answer.question.wire == "anthropic":
         kept = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
@@ -103,7 +103,7 @@ def _blank_thinking(chunks: list[Json], answer: Answer) -> list[Json]:
     return _each_delta(_emptied)(chunks, answer)
 
 
-def _blank_thinking_whole(payload: Json, answer: Answer) -> Json:
+def _blank_thinking_whole(payload: Json, answer: HostResponse) -> Json:
     if answer.question.wire == "anthropic":
         blocks = [{**one, "thinking": ""} if one.get("type") == "thinking" else one for one in payload["content"]]
         return {**payload, "content": blocks}
@@ -113,15 +113,15 @@ def _blank_thinking_whole(payload: Json, answer: Answer) -> Json:
 # -- what is thought ---------------------------------------------------------------------------------------------
 
 
-def _thinks_only(answer: Answer) -> Answer:
+def _thinks_only(answer: HostResponse) -> HostResponse:
     return replace(answer, text="", calls=(), finish="stop") if answer.reasoning else answer
 
 
-def _thinks_too_long(answer: Answer) -> Answer:
+def _thinks_too_long(answer: HostResponse) -> HostResponse:
     return replace(answer, text="", calls=(), finish="length") if answer.reasoning else answer
 
 
-def _foreign(answer: Answer) -> Answer:
+def _foreign(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning=_FOREIGN + answer.reasoning) if answer.reasoning else answer
 
 

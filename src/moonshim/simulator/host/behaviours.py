@@ -10,18 +10,18 @@ from msgspec import Struct
 from moonshim.errors import MoonshimError
 from moonshim.simulator.request import Wire
 
-__all__ = ["NATURES", "ErrorShape", "Nature", "UnknownNature", "nature_of"]
+__all__ = ["BEHAVIOURS", "ErrorShape", "HostBehaviour", "UnknownBehaviour", "nature_of"]
 
 ErrorShape: TypeAlias = Literal["moonshot", "kimi-coding", "siliconflow", "openrouter", "vllm"]
 
 
-class UnknownNature(MoonshimError):
+class UnknownBehaviour(MoonshimError):
     """No host of this name is imitated; the message lists those that are."""
 
     code = "unknown_nature"
 
 
-class Nature(Struct, frozen=True, kw_only=True):
+class HostBehaviour(Struct, frozen=True, kw_only=True):
     """How one host behaves, on both of its wires, to each family of models."""
 
     name: str
@@ -73,7 +73,7 @@ def _everywhere(field: str) -> dict[str, str]:
 
 
 _ROWS: Final = (
-    Nature(
+    HostBehaviour(
         name="moonshot",
         about="Moonshot's platform: names calls `ls:0` (K2) and `ls_0` (K3), renames the ids of the history",
         chat_contract="moonshot",
@@ -85,7 +85,7 @@ _ROWS: Final = (
         usage_in=_MOONSHOT_USAGE,
         trace_header="x-trace-id",
     ),
-    Nature(
+    HostBehaviour(
         name="kimi-coding",
         about="Kimi Code: Moonshot's rules, for agents that it knows, with signed thoughts",
         chat_contract="kimi-coding",
@@ -100,7 +100,7 @@ _ROWS: Final = (
         agents=_AGENTS,
         trace_header="x-trace-id",
     ),
-    Nature(
+    HostBehaviour(
         name="selfhost",
         about="a model on one's own machines: it reads the ids of the history as they are, and imitates wrong ones",
         chat_contract="generic",
@@ -111,7 +111,7 @@ _ROWS: Final = (
         messages_ids=_VERBATIM_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_content"),
     ),
-    Nature(
+    HostBehaviour(
         name="vllm",
         about="vLLM: thoughts in `reasoning`, and `chatcmpl-tool-` ids for K3",
         chat_contract="vllm",
@@ -122,7 +122,7 @@ _ROWS: Final = (
         messages_ids=_VERBATIM_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning"),
     ),
-    Nature(
+    HostBehaviour(
         name="sglang",
         about="SGLang: thoughts in `reasoning_content`",
         chat_contract="sglang",
@@ -133,7 +133,7 @@ _ROWS: Final = (
         messages_ids=_VERBATIM_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_content"),
     ),
-    Nature(
+    HostBehaviour(
         name="fireworks",
         about="Fireworks: K3's calls are counted anew in each answer, so that ids come again",
         chat_contract="fireworks",
@@ -142,7 +142,7 @@ _ROWS: Final = (
         messages_ids=_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_content"),
     ),
-    Nature(
+    HostBehaviour(
         name="together",
         about="Together: thoughts in `reasoning`, random ids",
         chat_contract="together",
@@ -151,7 +151,7 @@ _ROWS: Final = (
         messages_ids=_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning"),
     ),
-    Nature(
+    HostBehaviour(
         name="openrouter",
         about="OpenRouter before Moonshot: thoughts in `reasoning` and `reasoning_details`, errors wrapped in its own",
         chat_contract="openrouter",
@@ -162,7 +162,7 @@ _ROWS: Final = (
         messages_ids=_MESSAGES_IDS,
         reasoning_field=_everywhere("reasoning_details"),
     ),
-    Nature(
+    HostBehaviour(
         name="siliconflow",
         about="SiliconFlow: errors with a number of its own",
         chat_contract="siliconflow",
@@ -175,10 +175,10 @@ _ROWS: Final = (
     ),
 )
 
-NATURES: Final[dict[str, Nature]] = {row.name: row for row in _ROWS}
+BEHAVIOURS: Final[dict[str, HostBehaviour]] = {row.name: row for row in _ROWS}
 
 
-def nature_of(name: str) -> Nature:
+def nature_of(name: str) -> HostBehaviour:
     """
     >>> nature_of("moonshot").id_profile("openai_chat", "k3")
     'moonshot-k3'
@@ -188,6 +188,6 @@ def nature_of(name: str) -> Nature:
     moonshim.simulator.host.behaviours.UnknownNature: there is no nature mars; there are moonshot, kimi-coding,
     selfhost, vllm, sglang, fireworks, together, openrouter, siliconflow
     """
-    if name not in NATURES:
-        raise UnknownNature(f"there is no nature {name}; there are {', '.join(NATURES)}")
-    return NATURES[name]
+    if name not in BEHAVIOURS:
+        raise UnknownBehaviour(f"there is no nature {name}; there are {', '.join(BEHAVIOURS)}")
+    return BEHAVIOURS[name]

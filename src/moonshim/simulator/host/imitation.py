@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from moonshim.simulator.faults.leaking import leaked
 from moonshim.simulator.host.markers import k2_section
 from moonshim.simulator.host.slots import SLOTS, Place, canonical
-from moonshim.simulator.request import Call, Question
-from moonshim.simulator.response import Answer
+from moonshim.simulator.request import SimCall, SimRequest
+from moonshim.simulator.response import HostResponse
 
 __all__ = ["ROUNDS_THAT_WORK", "imitate", "imitated_by"]
 
@@ -41,7 +41,7 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
-def imitated_by(answer: Answer) -> Call | None:
+def imitated_by(answer: HostResponse) -> SimCall | None:
     """The call of the history that the model writes its own after; None: it writes them as it should."""
     wrong = _wrong_calls(answer.question)
     if answer.question.family != "k2" or not answer.calls or len(wrong) < ROUNDS_THAT_WORK:
@@ -49,7 +49,7 @@ def imitated_by(answer: Answer) -> Call | None:
     return wrong[-1]
 
 
-def imitate(answer: Answer) -> Answer:
+def imitate(answer: HostResponse) -> HostResponse:
     """The answer, or what becomes of it where the history has more wrong identifiers than the model bears."""
     shown = imitated_by(answer)
     if shown is None:
@@ -61,12 +61,13 @@ def imitate(answer: Answer) -> Answer:
         calls = zip(answer.calls, places, strict=True)
         return replace(answer, calls=tuple(replace(call, id=canonical(place)) for call, place in calls))
     written = [
-        Call(SLOTS[kind](place), place.name, call.arguments) for place, call in zip(places, answer.calls, strict=True)
+        SimCall(SLOTS[kind](place), place.name, call.arguments)
+        for place, call in zip(places, answer.calls, strict=True)
     ]
     return leaked(answer, k2_section(written))
 
 
-def _wrong_calls(question: Question) -> list[Call]:
+def _wrong_calls(question: SimRequest) -> list[SimCall]:
     """Of each round that has wrong identifiers the last call that has one."""
     wrong, number = [], 0
     for turn in question.turns:
@@ -76,13 +77,13 @@ def _wrong_calls(question: Question) -> list[Call]:
     return wrong
 
 
-def _kind(shown: Call) -> str:
+def _kind(shown: SimCall) -> str:
     name = re.escape(shown.name)
     fits = (kind for pattern, kind in _KINDS if re.fullmatch(pattern.replace("NAME", name), shown.id, re.DOTALL))
     return next(fits, "call-hex")
 
 
-def _places(answer: Answer, shown: Call) -> list[Place]:
+def _places(answer: HostResponse, shown: SimCall) -> list[Place]:
     """The model counts on from the last number that it was shown."""
     number = _NUMBER.search(shown.id)
     first = int(number.group()) + 1 if number else len(answer.question.history)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from moonshim.simulator.request import Call
+from moonshim.simulator.request import SimCall
 
 __all__ = [
     "ARGUMENT_BEGIN",
@@ -32,7 +32,7 @@ ARGUMENT_BEGIN: Final = "<|tool_call_argument_begin|>"
 _KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
 
 
-def k2_call(call: Call) -> str:
+def k2_call(call: SimCall) -> str:
     """
     >>> k2_call(Call("functions.ls:0", "ls", "{}"))
     '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>'
@@ -40,7 +40,7 @@ def k2_call(call: Call) -> str:
     return f"{CALL_BEGIN}{call.id}{ARGUMENT_BEGIN}{call.arguments}{CALL_END}"
 
 
-def k2_section(calls: Iterable[Call]) -> str:
+def k2_section(calls: Iterable[SimCall]) -> str:
     """A section as K2 writes it: the id is the only place of the name."""
     return SECTION_BEGIN + "".join(k2_call(call) for call in calls) + SECTION_END
 
@@ -66,7 +66,7 @@ def k3_close(tag: str) -> str:
     return f"<|close|>{tag}<|sep|>"
 
 
-def k3_call(call: Call, index: int) -> str:
+def k3_call(call: SimCall, index: int) -> str:
     """`index` counts from 1 in each message. Arguments that are no JSON object stand as they are."""
     try:
         values = json.loads(call.arguments) if call.arguments.strip() else {}
@@ -76,7 +76,7 @@ def k3_call(call: Call, index: int) -> str:
     return k3_open("call", tool=call.name, index=str(index)) + inside + k3_close("call")
 
 
-def k3_tools(calls: Iterable[Call]) -> str:
+def k3_tools(calls: Iterable[SimCall]) -> str:
     """
     >>> print(k3_tools([Call("", "ls", '{"p":"/tmp"}')]).replace("<|open|>", "\\n<|open|>").strip())
     <|open|>tools<|sep|>

@@ -8,7 +8,18 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from moonshim.simulator.request import Call, Json, Media, Offered, Part, Question, Result, Role, Turn, Wire
+from moonshim.simulator.request import (
+    Json,
+    OfferedTool,
+    Part,
+    Role,
+    SimCall,
+    SimMedia,
+    SimRequest,
+    SimResult,
+    SimTurn,
+    Wire,
+)
 from moonshim.simulator.rules.contracts import contract
 from moonshim.simulator.rules.thinking_rules import will_think
 
@@ -21,12 +32,17 @@ _ROLES: Final[dict[Any, Role]] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-_MEDIA: Final = {"image_url": Media(), "image": Media(), "video_url": Media("video"), "video": Media("video")}
+_MEDIA: Final = {
+    "image_url": SimMedia(),
+    "image": SimMedia(),
+    "video_url": SimMedia("video"),
+    "video": SimMedia("video"),
+}
 _WORDS: Final = {"any": "required"}
 """What Messages calls otherwise."""
 
 
-def read_question(body: Any, *, wire: Wire, model: str, generation: str, host: str = "generic") -> Question:
+def read_question(body: Any, *, wire: Wire, model: str, generation: str, host: str = "generic") -> SimRequest:
     """Never raises. `host` is a row of `rules.contracts.HOSTS`: it says which switch of thinking is heeded.
 
     >>> ask = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
@@ -37,7 +53,7 @@ def read_question(body: Any, *, wire: Wire, model: str, generation: str, host: s
     chat = wire == "openai_chat"
     turns = _chat_turns(body, generation) if chat else _messages_turns(body)
     tools = _chat_tools(body.get("tools")) if chat else _messages_tools(body.get("tools"))
-    return Question(
+    return SimRequest(
         wire=wire,
         model=model,
         generation=generation,
@@ -55,8 +71,8 @@ def read_question(body: Any, *, wire: Wire, model: str, generation: str, host: s
 # --- Chat Completions -------------------------------------------------------------------------------------------
 
 
-def _chat_turns(body: Json, generation: str) -> list[Turn]:
-    turns: list[Turn] = []
+def _chat_turns(body: Json, generation: str) -> list[SimTurn]:
+    turns: list[SimTurn] = []
     names: dict[str, str] = {}
     messages = _objects(body.get("messages"))
     for at, message in enumerate(messages):
@@ -64,13 +80,13 @@ def _chat_turns(body: Json, generation: str) -> list[Turn]:
         text, parts = _content(message.get("content"))
         if role == "tool":
             id = _text(message.get("tool_call_id"))
-            result = Result(id, names.get(id, ""), text, parts=parts)
-            turns.append(Turn(role=role, name=_text(message.get("name")), results=(result,)))
+            result = SimResult(id, names.get(id, ""), text, parts=parts)
+            turns.append(SimTurn(role=role, name=_text(message.get("name")), results=(result,)))
             continue
         calls = tuple(map(_chat_call, _objects(message.get("tool_calls")))) if role == "assistant" else ()
         names |= {call.id: call.name for call in calls}
         turns.append(
-            Turn(
+            SimTurn(
                 role=role,
                 name=_text(message.get("name")),
                 text=text,
@@ -84,15 +100,15 @@ def _chat_turns(body: Json, generation: str) -> list[Turn]:
     return turns
 
 
-def _chat_call(call: Json) -> Call:
+def _chat_call(call: Json) -> SimCall:
     function = _object(call.get("function"))
-    return Call(_text(call.get("id")), _text(function.get("name")), _arguments(function.get("arguments")))
+    return SimCall(_text(call.get("id")), _text(function.get("name")), _arguments(function.get("arguments")))
 
 
-def _chat_tools(tools: Any) -> tuple[Offered, ...]:
+def _chat_tools(tools: Any) -> tuple[OfferedTool, ...]:
     declared = ((tool, _object(tool.get("function"))) for tool in _objects(tools))
     return tuple(
-        Offered(name, _text(function.get("description")), _object(function.get("parameters")), tool)
+        OfferedTool(name, _text(function.get("description")), _object(function.get("parameters")), tool)
         for tool, function in declared
         if (name := _text(function.get("name")))
     )
@@ -111,12 +127,12 @@ def _reasoning(message: Json) -> str | None:
 # --- Messages ---------------------------------------------------------------------------------------------------
 
 
-def _messages_turns(body: Json) -> list[Turn]:
-    turns: list[Turn] = []
+def _messages_turns(body: Json) -> list[SimTurn]:
+    turns: list[SimTurn] = []
     names: dict[str, str] = {}
     system, _ = _content(body.get("system"))
     if system:
-        turns.append(Turn(role="system", text=system))
+        turns.append(SimTurn(role="system", text=system))
     messages = _objects(body.get("messages"))
     for at, message in enumerate(messages):
         role = _ROLES.get(_text(message.get("role")), "user")
@@ -125,13 +141,13 @@ def _messages_turns(body: Json) -> list[Turn]:
         blocks = _objects(content)
         if role != "assistant":
             results = tuple(_result(block, names) for block in blocks if block.get("type") == "tool_result")
-            turns.append(Turn(role="tool" if results else role, text=text, parts=parts, results=results))
+            turns.append(SimTurn(role="tool" if results else role, text=text, parts=parts, results=results))
             continue
         thoughts = [block for block in blocks if block.get("type") in ("thinking", "redacted_thinking")]
         calls = tuple(_use(block) for block in blocks if block.get("type") == "tool_use")
         names |= {call.id: call.name for call in calls}
         turns.append(
-            Turn(
+            SimTurn(
                 role=role,
                 text=text,
                 parts=parts,
@@ -143,20 +159,20 @@ def _messages_turns(body: Json) -> list[Turn]:
     return turns
 
 
-def _use(block: Json) -> Call:
-    return Call(_text(block.get("id")), _text(block.get("name")), _arguments(block.get("input")))
+def _use(block: Json) -> SimCall:
+    return SimCall(_text(block.get("id")), _text(block.get("name")), _arguments(block.get("input")))
 
 
-def _result(block: Json, names: dict[str, str]) -> Result:
+def _result(block: Json, names: dict[str, str]) -> SimResult:
     id = _text(block.get("tool_use_id"))
     text, parts = _content(block.get("content"))
-    return Result(id, names.get(id, ""), text, block.get("is_error") is True, parts)
+    return SimResult(id, names.get(id, ""), text, block.get("is_error") is True, parts)
 
 
-def _messages_tools(tools: Any) -> tuple[Offered, ...]:
+def _messages_tools(tools: Any) -> tuple[OfferedTool, ...]:
     """Those in OpenAI's format have no name here, and so the model is never told of them, as on the real endpoint."""
     return tuple(
-        Offered(name, _text(tool.get("description")), _object(tool.get("input_schema")))
+        OfferedTool(name, _text(tool.get("description")), _object(tool.get("input_schema")))
         for tool in _objects(tools)
         if (name := _text(tool.get("name")))
     )
@@ -191,7 +207,7 @@ def _content(content: Any) -> tuple[str, tuple[Part, ...]]:
         elif isinstance(part, dict) and (media := _MEDIA.get(_text(part.get("type")))):
             parts.append(media)
     text = "".join(part for part in parts if isinstance(part, str))
-    return text, tuple(parts) if any(isinstance(part, Media) for part in parts) else ()
+    return text, tuple(parts) if any(isinstance(part, SimMedia) for part in parts) else ()
 
 
 def _arguments(value: Any) -> str:
@@ -204,7 +220,7 @@ def _arguments(value: Any) -> str:
         return "{}"
 
 
-def _once(tools: tuple[Offered, ...]) -> tuple[Offered, ...]:
+def _once(tools: tuple[OfferedTool, ...]) -> tuple[OfferedTool, ...]:
     return tuple({tool.name: tool for tool in reversed(tools)}.values())[::-1]
 
 

@@ -11,7 +11,7 @@ from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.rules.objection import Objection
 
 if TYPE_CHECKING:
-    from moonshim.simulator.host.behaviours import Nature
+    from moonshim.simulator.host.behaviours import HostBehaviour
 
 __all__ = ["NO_KEY", "OTHER_AGENT", "TOO_LARGE", "no_model", "no_path", "not_json", "refusal"]
 
@@ -38,7 +38,7 @@ def not_json(problem: str) -> Objection:
     return Objection(f"Invalid request: the body is not JSON: {problem}")
 
 
-def refusal(objection: Objection, *, wire: Wire, nature: Nature) -> Status:
+def refusal(objection: Objection, *, wire: Wire, nature: HostBehaviour) -> Status:
     """What is sent instead of an answer. Whatever was in the request, its body can be written as JSON.
 
     >>> from moonshim.simulator.host.behaviours import NATURES

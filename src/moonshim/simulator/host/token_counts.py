@@ -16,8 +16,8 @@ from typing import Final
 from moonshim.engine.tokens import MEDIA_TOKENS, estimate_text
 from moonshim.simulator.host.markers import k2_section, k3_tools
 from moonshim.simulator.render import render_prompt
-from moonshim.simulator.request import Call, Question
-from moonshim.simulator.response import Meant, Tally
+from moonshim.simulator.request import SimCall, SimRequest
+from moonshim.simulator.response import IntendedResponse, TokenTotals
 
 __all__ = ["BLOCK", "Counter", "tokens_of"]
 
@@ -56,11 +56,11 @@ class Counter:
         """How many digests are kept now."""
         return len(self._known)
 
-    def tally(self, question: Question, meant: Meant, *, renamed: bool = False) -> Tally:
+    def tally(self, question: SimRequest, meant: IntendedResponse, *, renamed: bool = False) -> TokenTotals:
         """`renamed`: whether the host renames the ids of the history, as for `render_prompt`."""
         prompt = render_prompt(question, renamed=renamed)
         total, reasoning = tokens_of(prompt), tokens_of(meant.reasoning)
-        return Tally(
+        return TokenTotals(
             prompt=total,
             cached=min(total, self._known_tokens(prompt, question.model)) // BLOCK * BLOCK,
             completion=reasoning + tokens_of(meant.text) + tokens_of(_calls(question, meant)),
@@ -88,10 +88,12 @@ def _beginnings(prompt: str, model: str) -> Iterator[bytes]:
         yield digest.digest()
 
 
-def _calls(question: Question, meant: Meant) -> str:
+def _calls(question: SimRequest, meant: IntendedResponse) -> str:
     """The calls as the model writes them."""
     if not meant.calls:
         return ""
     before = len(question.history)
-    calls = [Call(f"functions.{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(meant.calls, before)]
+    calls = [
+        SimCall(f"functions.{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(meant.calls, before)
+    ]
     return k3_tools(calls) if question.family == "k3" else k2_section(calls)

@@ -9,14 +9,14 @@ from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host import refusals
 from moonshim.simulator.http import pages
-from moonshim.simulator.http.exchange import Exchange, Refused
-from moonshim.simulator.http.latency import Pace
-from moonshim.simulator.http.paths import Where, meant_by, where
-from moonshim.simulator.http.seen import Asked
-from moonshim.simulator.http.transport import Gone, Line, Message, Receive, Send, TooMuch
+from moonshim.simulator.http.exchange import RequestRejected, SimExchange
+from moonshim.simulator.http.latency import Latency
+from moonshim.simulator.http.paths import PathInfo, meant_by, where
+from moonshim.simulator.http.seen import ReceivedRequest
+from moonshim.simulator.http.transport import BodyTooLarge, ClientConnection, ClientDisconnected, Message, Receive, Send
 from moonshim.simulator.request import Json
 from moonshim.simulator.rules import Objection
-from moonshim.simulator.wire.playback import Played
+from moonshim.simulator.wire.playback import SimResponse
 
 __all__ = ["SimulatorApp"]
 
@@ -26,9 +26,9 @@ _JSON: Final = {"content-type": "application/json; charset=utf-8"}
 class SimulatorApp:
     """Every path that is served. After `close` nobody waits for an answer, and none is begun, until `open`."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: SimExchange) -> None:
         settings = exchange.settings
-        self._exchange, self._pace = exchange, Pace(settings.tokens_per_second, settings.first_token_ms)
+        self._exchange, self._pace = exchange, Latency(settings.tokens_per_second, settings.first_token_ms)
         self._closing, self._lines = asyncio.Event(), 0
 
     def open(self) -> None:
@@ -49,55 +49,57 @@ class SimulatorApp:
             return
         if scope["type"] != "http":
             return
-        line = Line(scope, receive, send, self._closing)
+        line = ClientConnection(scope, receive, send, self._closing)
         place = where(scope["path"])
         if "anthropic-version" in line.headers and place.what in ("models", "model", ""):
-            place = Where(place.what, place.method, "anthropic", place.model)
+            place = PathInfo(place.what, place.method, "anthropic", place.model)
         self._lines += 1
         try:
             await self._serve(place, scope, line)
-        except Gone:
+        except ClientDisconnected:
             line.abort()
         finally:
             self._lines -= 1
 
-    async def _serve(self, place: Where, scope: Message, line: Line) -> None:
+    async def _serve(self, place: PathInfo, scope: Message, line: ClientConnection) -> None:
         method, path = scope["method"], scope["path"]
         try:
             if not place.what or (place.what == "count" and "counts-tokens" not in self._exchange.settings.assume):
-                raise Refused(refusals.no_path(path))
+                raise RequestRejected(refusals.no_path(path))
             if method != place.method and not (method == "HEAD" and place.method == "GET"):
-                raise Refused(Objection(f"method {method} is not allowed at {path}", status=405))
+                raise RequestRejected(Objection(f"method {method} is not allowed at {path}", status=405))
             if place.what in ("chat", "messages"):
-                asked = Asked(place.wire, line.headers, await self._body(line))
+                asked = ReceivedRequest(place.wire, line.headers, await self._body(line))
                 await line.send(self._exchange.answer(asked), self._pace)
             else:
                 await line.send(_page(await self._page(place, line)))
-        except Refused as refused:
+        except RequestRejected as refused:
             hint = meant_by(path, self._exchange.settings.assume) if not place.what else ""
             played = self._exchange.misused(place.wire, f"{method} {path}", refused.objection, hint=hint)
             if refused.objection.status == 405:
                 played.headers["allow"] = place.method
             await line.send(played)
 
-    async def _body(self, line: Line) -> bytes:
+    async def _body(self, line: ClientConnection) -> bytes:
         try:
             return await line.read(self._exchange.settings.body_bytes)
-        except TooMuch:
-            raise Refused(refusals.TOO_LARGE) from None
+        except BodyTooLarge:
+            raise RequestRejected(refusals.TOO_LARGE) from None
 
-    async def _page(self, place: Where, line: Line) -> Json:
+    async def _page(self, place: PathInfo, line: ClientConnection) -> Json:
         exchange, settings = self._exchange, self._exchange.settings
         match place.what:
             case "count":
-                return {"input_tokens": exchange.count(Asked(place.wire, line.headers, await self._body(line)))}
+                return {
+                    "input_tokens": exchange.count(ReceivedRequest(place.wire, line.headers, await self._body(line)))
+                }
             case "models":
                 exchange.admit(line.headers)
                 return pages.models_page(settings, place.wire)
             case "model":
                 exchange.admit(line.headers)
                 if (page := pages.model_page(place.model, settings, place.wire)) is None:
-                    raise Refused(refusals.no_model(place.model))
+                    raise RequestRejected(refusals.no_model(place.model))
                 return page
             case "requests":
                 return pages.request_page(exchange.requests)
@@ -109,8 +111,8 @@ class SimulatorApp:
                 return pages.about(settings, exchange.nature)
 
 
-def _page(page: Json) -> Played:
-    return Played(headers=dict(_JSON), pieces=[encode(page)])
+def _page(page: Json) -> SimResponse:
+    return SimResponse(headers=dict(_JSON), pieces=[encode(page)])
 
 
 async def _live(receive: Receive, send: Send) -> None:

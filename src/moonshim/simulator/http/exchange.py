@@ -22,16 +22,23 @@ from moonshim.simulator.host.ids import answer_id
 from moonshim.simulator.host.models import generation_of, tokens_by_default
 from moonshim.simulator.host.parse_request import read_question
 from moonshim.simulator.host.token_counts import Counter
-from moonshim.simulator.http.seen import Asked, Seen
-from moonshim.simulator.request import Json, Question, Wire
-from moonshim.simulator.response import Meant, Model
+from moonshim.simulator.http.seen import ReceivedRequest, RecordedRequest
+from moonshim.simulator.request import Json, SimRequest, Wire
+from moonshim.simulator.response import IntendedResponse, Model
 from moonshim.simulator.rules import Objection
 from moonshim.simulator.rules.shapes import shown
-from moonshim.simulator.selection import Chosen, UnknownName, Wanted, chaos_pick, read_model, read_names
+from moonshim.simulator.selection import (
+    RequestedFaults,
+    ScheduledFault,
+    UnknownName,
+    chaos_pick,
+    read_model,
+    read_names,
+)
 from moonshim.simulator.settings import SimulatorSettings
-from moonshim.simulator.wire.playback import Played, play, tell, trace_headers
+from moonshim.simulator.wire.playback import SimResponse, play, tell, trace_headers
 
-__all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "Exchange", "Refused"]
+__all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "RequestRejected", "SimExchange"]
 
 HEADER: Final = "x-moonshim-simulate"
 """A request's own faults and scenario: `markers-in-content, stall@2, five-rounds`."""
@@ -44,7 +51,7 @@ SEEN_BYTES: Final = 64 * 2**20
 """How much of what was asked is kept: agents send the whole conversation again with each request."""
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """Somebody on the walk objects, and it ends there."""
 
     def __init__(self, objection: Objection) -> None:
@@ -52,7 +59,7 @@ class Refused(Exception):
         self.objection = objection
 
 
-class Exchange:
+class SimExchange:
     """A host: what it is, and what it knows between two requests.
 
     `models` makes the model that plays a scenario, and of nothing the one of the settings. That one is made at once,
@@ -65,12 +72,12 @@ class Exchange:
         *,
         models: Callable[[str | None], Model],
         clock: Callable[[], float],
-        log: Callable[[Seen], None],
+        log: Callable[[RecordedRequest], None],
         log_failure: Callable[[BaseException, int], None],
         kept_bytes: int = SEEN_BYTES,
     ) -> None:
         self.settings, self.nature = settings, nature_of(settings.nature)
-        self.requests: deque[Seen] = deque(maxlen=SEEN_AT_MOST)
+        self.requests: deque[RecordedRequest] = deque(maxlen=SEEN_AT_MOST)
         self._sizes: deque[int] = deque(maxlen=SEEN_AT_MOST)
         self._kept_bytes = kept_bytes
         self._models, self._made = models, dict[str | None, Model]({None: models(None)})
@@ -80,14 +87,14 @@ class Exchange:
         self._of_model = {name: read_names(", ".join(row.faults))[0] for name, row in settings.models.items()}
         self._shown: OrderedDict[bytes, int] = OrderedDict()
 
-    def answer(self, asked: Asked) -> Played:
+    def answer(self, asked: ReceivedRequest) -> SimResponse:
         """Whatever comes in, what the host would say to it goes out; `requests` has what became of it."""
         self._number += 1
         noted: dict[str, Any] = {"number": self._number, "wire": asked.wire}
         id = answer_id(asked.wire, self.settings.seed, self._number, asked.data)
         try:
             played = self._walk(asked, id, noted)
-        except Refused as refused:
+        except RequestRejected as refused:
             played = self.refuse(asked.wire, refused.objection)
             noted["problem"] = refused.objection.message
         except Exception as error:
@@ -96,10 +103,10 @@ class Exchange:
             objection = Objection(why, status=500, kind="server_error")
             played = self.refuse(asked.wire, objection)
             noted["problem"] = objection.message
-        self._keep(Seen(**noted, status=played.status, faults=played.faults), len(asked.data))
+        self._keep(RecordedRequest(**noted, status=played.status, faults=played.faults), len(asked.data))
         return replace(played, headers=trace_headers(asked.wire, self.nature, id) | played.headers)
 
-    def _walk(self, asked: Asked, id: str, noted: dict[str, Any]) -> Played:
+    def _walk(self, asked: ReceivedRequest, id: str, noted: dict[str, Any]) -> SimResponse:
         """From the key to the frames, as a host goes; `noted` is what is known of the request so far."""
         self.admit(asked.headers)
         body = noted["body"] = _object(asked.data)
@@ -131,41 +138,41 @@ class Exchange:
         """The key, and who asks."""
         key = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
         if self.settings.api_key and not hmac.compare_digest(key.encode(), self.settings.api_key.encode()):
-            raise Refused(refusals.NO_KEY)
+            raise RequestRejected(refusals.NO_KEY)
         agent = headers.get("user-agent", "").lower()
         if self.nature.agents and not any(known in agent for known in self.nature.agents):
-            raise Refused(refusals.OTHER_AGENT)
+            raise RequestRejected(refusals.OTHER_AGENT)
 
-    def _wanted(self, name: str, headers: Mapping[str, str]) -> Wanted:
+    def _wanted(self, name: str, headers: Mapping[str, str]) -> RequestedFaults:
         """The model, and what goes wrong: in the model's name, in the header, in its row of the settings, in all."""
         try:
             wanted = read_model(name)
             more, scenario = read_names(headers.get(HEADER, ""))
         except UnknownName as error:
-            raise Refused(Objection(str(error))) from None
+            raise RequestRejected(Objection(str(error))) from None
         faults = (*wanted.faults, *more, *self._of_model.get(wanted.model, ()), *self._always)
         return replace(wanted, faults=faults, scenario=wanted.scenario or scenario)
 
-    def _question(self, wire: Wire, body: Json, model: str) -> Question:
+    def _question(self, wire: Wire, body: Json, model: str) -> SimRequest:
         generation = generation_of(model, self.settings.models)
         if generation is None and (model or _name(body)):  # `+split-bytes` names a fault, and no model
-            raise Refused(refusals.no_model(model))
+            raise RequestRejected(refusals.no_model(model))
         generation, host = generation or "other", self.nature.contract(wire)
         objection = rules.check(body, wire=wire, generation=generation, host=host, assume=self._assume)
         if objection is not None:
-            raise Refused(objection)
+            raise RequestRejected(objection)
         question = read_question(body, wire=wire, model=model, generation=generation, host=host)
         if question.max_tokens is None:
             question = replace(question, max_tokens=tokens_by_default(generation, self._assume))
         return question
 
-    def _due(self, wanted: Wanted, name: str, question: Question) -> list[Chosen]:
+    def _due(self, wanted: RequestedFaults, name: str, question: SimRequest) -> list[ScheduledFault]:
         """The faults of this round, as long as they have not been shown as often as they should be."""
         due = [one for one in wanted.faults if one.is_due(question.round, self._shown.get(self._use(one, name), 0))]
         picked = chaos_pick(self.settings, self._number, question.wire, question.family, question.stream)
-        return due if picked is None else [*due, Chosen(picked)]
+        return due if picked is None else [*due, ScheduledFault(picked)]
 
-    def _use(self, chosen: Chosen, name: str) -> bytes:
+    def _use(self, chosen: ScheduledFault, name: str) -> bytes:
         """Under which key it is counted: those of the settings together, the others for each model that is asked."""
         place = "" if chosen in self._always else name
         return blake2b(f"{chosen} {place}".encode("utf-8", "surrogatepass"), digest_size=12).digest()
@@ -177,7 +184,7 @@ class Exchange:
         while len(self._shown) > COUNTED_AT_MOST:
             self._shown.popitem(last=False)
 
-    def _instead(self, faults: Sequence[Fault], question: Question) -> Played | None:
+    def _instead(self, faults: Sequence[Fault], question: SimRequest) -> SimResponse | None:
         """What is sent instead of an answer, when one of the faults is of that kind."""
         for fault in faults:
             fits = fault.applies(wire=question.wire, family=question.family, stream=question.stream)
@@ -185,7 +192,7 @@ class Exchange:
                 return tell(fault.status, question.wire, faults=(fault.name,))
         return None
 
-    def _meant(self, scenario: str | None, question: Question) -> Meant:
+    def _meant(self, scenario: str | None, question: SimRequest) -> IntendedResponse:
         if scenario not in self._made:
             self._made[scenario] = self._models(scenario)
         meant = self._made[scenario].reply(question)
@@ -196,11 +203,11 @@ class Exchange:
 
     # -- beside the walk ---------------------------------------------------------------------------------------------
 
-    def misused(self, wire: Wire, place: str, objection: Objection, *, hint: str = "") -> Played:
+    def misused(self, wire: Wire, place: str, objection: Objection, *, hint: str = "") -> SimResponse:
         """Refuse what did not get as far as the walk: a path that is not there, a body that is too large."""
         self._number += 1
         self._keep(
-            Seen(
+            RecordedRequest(
                 number=self._number,
                 wire=wire,
                 place=place,
@@ -212,7 +219,7 @@ class Exchange:
         )
         return self.refuse(wire, objection)
 
-    def _keep(self, seen: Seen, size: int) -> None:
+    def _keep(self, seen: RecordedRequest, size: int) -> None:
         self.requests.append(seen)
         self._sizes.append(size)
         while sum(self._sizes) > self._kept_bytes and len(self.requests) > 1:
@@ -220,23 +227,23 @@ class Exchange:
             self._sizes.popleft()
         self._log(seen)
 
-    def refuse(self, wire: Wire, objection: Objection) -> Played:
+    def refuse(self, wire: Wire, objection: Objection) -> SimResponse:
         return tell(refusals.refusal(objection, wire=wire, nature=self.nature), wire)
 
-    def count(self, asked: Asked) -> int:
-        """How many tokens a request for Messages would have; raises `Refused`."""
+    def count(self, asked: ReceivedRequest) -> int:
+        """How many tokens a request for Messages would have; raises `RequestRejected`."""
         self.admit(asked.headers)
         body = _object(asked.data)
         wanted = self._wanted(_name(body), asked.headers)
         # A request to count says nothing of the answer.
         question = self._question(asked.wire, {"max_tokens": 1} | body, wanted.model)
-        return Counter().tally(question, Meant(), renamed=self.nature.renames(question.wire)).prompt
+        return Counter().tally(question, IntendedResponse(), renamed=self.nature.renames(question.wire)).prompt
 
 
 def _object(data: bytes) -> Json:
     body = decode_object(data)
     if body is None:
-        raise Refused(_why_not(data))
+        raise RequestRejected(_why_not(data))
     return body
 
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from moonshim.simulator.fault import Piece, Stall
 
-__all__ = ["Pace"]
+__all__ = ["Latency"]
 
 
-class Pace(Struct, frozen=True):
+class Latency(Struct, frozen=True):
     """How fast a model writes. Everything is told in seconds from the beginning, so that no delay adds up."""
 
     tokens_per_second: float = 0.0

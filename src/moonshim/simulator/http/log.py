@@ -5,12 +5,12 @@ from __future__ import annotations
 import structlog
 
 from moonshim.http_server import logs
-from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.http.seen import RecordedRequest
 
 __all__ = ["tell_failure", "tell_seen"]
 
 
-def tell_seen(seen: Seen) -> None:
+def tell_seen(seen: RecordedRequest) -> None:
     """One line for every request."""
     level = "info" if seen.problem is None else "warning"
     if seen.place:

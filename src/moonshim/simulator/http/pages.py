@@ -7,10 +7,10 @@ from importlib.metadata import version
 from typing import Final
 
 from moonshim.simulator.fault import Fault
-from moonshim.simulator.host.behaviours import Nature
+from moonshim.simulator.host.behaviours import HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
 from moonshim.simulator.http.paths import OWN_PATHS, served
-from moonshim.simulator.http.seen import Seen
+from moonshim.simulator.http.seen import RecordedRequest
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.settings import SimulatorSettings
 
@@ -21,7 +21,7 @@ _BORN: Final = 1_752_192_000
 _BORN_DATE: Final = "2025-07-11T00:00:00Z"
 
 
-def about(settings: SimulatorSettings, nature: Nature) -> Json:
+def about(settings: SimulatorSettings, nature: HostBehaviour) -> Json:
     return {
         "name": "moonshim simulator",
         "version": version("moonshim"),
@@ -55,12 +55,12 @@ def _model(name: str, wire: Wire) -> Json:
     return {"id": name, "object": "model", "created": _BORN, "owned_by": "moonshot"}
 
 
-def request_page(requests: Iterable[Seen]) -> Json:
+def request_page(requests: Iterable[RecordedRequest]) -> Json:
     """The newest last, with the verdict on each."""
     return {"requests": [_request(seen) for seen in requests]}
 
 
-def _request(seen: Seen) -> Json:
+def _request(seen: RecordedRequest) -> Json:
     question, meant = seen.question, seen.meant
     return {
         "number": seen.number,

@@ -9,18 +9,20 @@ from msgspec import Struct
 
 from moonshim.simulator.request import Wire
 
-__all__ = ["PATHS", "What", "Where", "meant_by", "served", "where"]
+__all__ = ["PATHS", "PathInfo", "PathKind", "meant_by", "served", "where"]
 
-What: TypeAlias = Literal["chat", "messages", "count", "models", "model", "about", "health", "requests", "faults", ""]
+PathKind: TypeAlias = Literal[
+    "chat", "messages", "count", "models", "model", "about", "health", "requests", "faults", ""
+]
 
-PATHS: Final[dict[str, tuple[What, str]]] = {
+PATHS: Final[dict[str, tuple[PathKind, str]]] = {
     "/chat/completions": ("chat", "POST"),
     "/messages": ("messages", "POST"),
     "/messages/count_tokens": ("count", "POST"),
     "/models": ("models", "GET"),
 }
 """With `/v1` before them or without, and behind a prefix or not."""
-OWN_PATHS: Final[dict[str, tuple[What, str]]] = {
+OWN_PATHS: Final[dict[str, tuple[PathKind, str]]] = {
     "/": ("about", "GET"),
     "/health": ("health", "GET"),
     "/simulator/requests": ("requests", "GET"),
@@ -29,10 +31,10 @@ OWN_PATHS: Final[dict[str, tuple[What, str]]] = {
 _PREFIXES: Final = ("/anthropic", "/coding")
 
 
-class Where(Struct, frozen=True):
+class PathInfo(Struct, frozen=True):
     """What is at a path; nothing when nothing is."""
 
-    what: What
+    what: PathKind
     method: str
     wire: Wire
     model: str = ""
@@ -57,13 +59,13 @@ def meant_by(path: str, assume: Container[str] = ()) -> str:
     return f"there are {', '.join(served(assume))}"
 
 
-def where(path: str) -> Where:
+def where(path: str) -> PathInfo:
     """
     >>> where("/anthropic/v1/messages").what, where("/v1/models/moonshotai/Kimi-K2.5").model, where("/v2").what
     ('messages', 'moonshotai/Kimi-K2.5', '')
     """
     if path in OWN_PATHS:
-        return Where(*OWN_PATHS[path], "openai_chat")
+        return PathInfo(*OWN_PATHS[path], "openai_chat")
     wire: Wire = "anthropic" if path.startswith("/anthropic") or "/messages" in path else "openai_chat"
     rest = path
     for prefix in (*_PREFIXES, "/v1"):
@@ -71,7 +73,7 @@ def where(path: str) -> Where:
             rest = rest.removeprefix(prefix)
     if rest in PATHS:
         what, method = PATHS[rest]
-        return Where(what, method, "openai_chat" if what == "chat" else wire)
+        return PathInfo(what, method, "openai_chat" if what == "chat" else wire)
     if rest.startswith("/models/"):
-        return Where("model", "GET", wire, rest.removeprefix("/models/"))
-    return Where("", "", wire)
+        return PathInfo("model", "GET", wire, rest.removeprefix("/models/"))
+    return PathInfo("", "", wire)

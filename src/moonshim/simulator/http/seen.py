@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from moonshim.simulator.request import Json, Question, Wire
-from moonshim.simulator.response import Meant
+from moonshim.simulator.request import Json, SimRequest, Wire
+from moonshim.simulator.response import IntendedResponse
 
-__all__ = ["Asked", "Seen"]
+__all__ = ["ReceivedRequest", "RecordedRequest"]
 
 
-class Asked(Struct, frozen=True):
+class ReceivedRequest(Struct, frozen=True):
     """A request as it came: headers by their lower-case names."""
 
     wire: Wire
@@ -20,7 +20,7 @@ class Asked(Struct, frozen=True):
     data: bytes
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class RecordedRequest(Struct, frozen=True, kw_only=True):
     """What became of it: its problem, or what the model meant."""
 
     number: int
@@ -30,8 +30,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Method and path of what was refused before anybody looked into it: `GET /v1/embeddings`."""
     asked_model: str = ""
     body: Json = {}
-    question: Question | None = None
-    meant: Meant | None = None
+    question: SimRequest | None = None
+    meant: IntendedResponse | None = None
     status: int = 200
     """0: the connection was dropped before any answer."""
     problem: str | None = None

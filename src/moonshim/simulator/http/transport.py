@@ -12,27 +12,27 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from moonshim.http_server.protocol import DROP
 from moonshim.simulator.fault import CUT, Stall
-from moonshim.simulator.http.latency import Pace
-from moonshim.simulator.wire.playback import Played
+from moonshim.simulator.http.latency import Latency
+from moonshim.simulator.wire.playback import SimResponse
 
-__all__ = ["Gone", "Line", "Message", "Receive", "Send", "TooMuch"]
+__all__ = ["BodyTooLarge", "ClientConnection", "ClientDisconnected", "Message", "Receive", "Send"]
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 _T = TypeVar("_T")
-_AT_ONCE: Final = Pace()
+_AT_ONCE: Final = Latency()
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """There is nobody to answer any longer, or nobody who would."""
 
 
-class TooMuch(Exception):
+class BodyTooLarge(Exception):
     """The body is larger than it may be."""
 
 
-class Line:
+class ClientConnection:
     """One client, as long as it waits for one answer. `closing` is set when nobody may wait any longer."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send, closing: asyncio.Event) -> None:
@@ -40,17 +40,17 @@ class Line:
         self._scope, self._receive, self._send, self._closing = scope, receive, send, closing
 
     async def read(self, most: int) -> bytes:
-        """The body. Raises `TooMuch` before more than that is kept, and `Gone`."""
+        """The body. Raises `BodyTooLarge` before more than that is kept, and `ClientDisconnected`."""
         length = self.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > most:
-            raise TooMuch
+            raise BodyTooLarge
         return await self._unless_over(self._body(most))
 
-    async def send(self, played: Played, pace: Pace = _AT_ONCE) -> None:
+    async def send(self, played: SimResponse, pace: Latency = _AT_ONCE) -> None:
         """Answer. The body must have been read, or be of no interest: from now on only the client's end counts."""
         try:
             await self._unless_over(self._write(played, pace), self._until_gone())
-        except Gone:
+        except ClientDisconnected:
             self.abort()
 
     async def _body(self, most: int) -> bytes:
@@ -58,14 +58,14 @@ class Line:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise Gone
+                raise ClientDisconnected
             data += message.get("body", b"")
             if len(data) > most:
-                raise TooMuch
+                raise BodyTooLarge
             if not message.get("more_body"):
                 return bytes(data)
 
-    async def _write(self, played: Played, pace: Pace) -> None:
+    async def _write(self, played: SimResponse, pace: Latency) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
         if not played.streamed:
@@ -90,7 +90,7 @@ class Line:
             pass
 
     async def _unless_over(self, work: Coroutine[Any, Any, _T], *ends: Coroutine[Any, Any, object]) -> _T:
-        """What this work makes. It is given up, and `Gone` raised, when one of the ends comes first."""
+        """What this work makes. It is given up, and `ClientDisconnected` raised, when one of the ends comes first."""
         doing = asyncio.ensure_future(work)
         waiting = [asyncio.ensure_future(end) for end in (*ends, self._closing.wait())]
         try:
@@ -103,7 +103,7 @@ class Line:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
         if over:
-            raise Gone
+            raise ClientDisconnected
         return doing.result()
 
     def drop(self) -> None:
@@ -134,7 +134,7 @@ def _together(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _headers(played: Played) -> list[tuple[bytes, bytes]]:
+def _headers(played: SimResponse) -> list[tuple[bytes, bytes]]:
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in played.headers.items()]
     if not played.streamed and len(played.pieces) == 1 and isinstance(played.pieces[0], bytes):
         headers.append((b"content-length", b"%d" % len(played.pieces[0])))

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.simulator.request import Offered
+from moonshim.simulator.request import OfferedTool
 
-__all__ = ["ENDS", "Told", "choose", "ending_tool", "guesses", "is_harmless"]
+__all__ = ["ENDS", "KnownFacts", "choose", "ending_tool", "guesses", "is_harmless"]
 
 
-class Told(Struct, frozen=True):
+class KnownFacts(Struct, frozen=True):
     """What arguments can be made of."""
 
     mark: str
@@ -31,41 +31,41 @@ class _Kind(Struct, frozen=True):
     """Tools that do the same under different names."""
 
     names: tuple[str, ...]
-    arguments: Callable[[Told], dict[str, Any]]
+    arguments: Callable[[KnownFacts], dict[str, Any]]
     """By the name of the parameter; a tuple has several values, of which the first that the schema allows is taken."""
 
 
 _FILE: Final = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/?(?:[\w.-]+/)*[\w-]*\.\w{1,8}(?![\w/])")
 
 
-def _file(told: Told) -> str:
+def _file(told: KnownFacts) -> str:
     """A file among the user's words; else one that many folders have."""
     found = _FILE.search(told.words)
     return found[0] if found else "README.md"
 
 
-def _shell(told: Told) -> dict[str, Any]:
+def _shell(told: KnownFacts) -> dict[str, Any]:
     line = f"echo {shlex.quote(told.mark)}"
     command = (line, ["bash", "-lc", line])
     return {"command": command, "cmd": command, "description": "Say a word", "is_background": False}
 
 
-def _folder(told: Told) -> dict[str, Any]:
+def _folder(told: KnownFacts) -> dict[str, Any]:
     return dict.fromkeys(("path", "dir_path", "directory", "target_directory"), ".")
 
 
-def _search(told: Told) -> dict[str, Any]:
+def _search(told: KnownFacts) -> dict[str, Any]:
     return {"pattern": "moonshim", "query": "moonshim", "path": "."}
 
 
-def _read(told: Told) -> dict[str, Any]:
+def _read(told: KnownFacts) -> dict[str, Any]:
     file = _file(told)
     return dict.fromkeys(("file_path", "filePath", "path", "absolute_path", "file", "filename"), file) | {
         "paths": [file]
     }
 
 
-def _plan(told: Told) -> dict[str, Any]:
+def _plan(told: KnownFacts) -> dict[str, Any]:
     step = f"Look at {told.mark}"
     todo = {"id": "1", "content": step, "title": step, "step": step, "description": step}
     todo |= {"status": "in_progress", "priority": "medium", "activeForm": f"Looking at {told.mark}"}
@@ -147,7 +147,7 @@ def is_harmless(name: str) -> bool:
     return name not in _ONLY_BY_NAME
 
 
-def choose(tools: Sequence[Offered], words: str) -> Offered | None:
+def choose(tools: Sequence[OfferedTool], words: str) -> OfferedTool | None:
     """The tool that is called when a scenario does not say which: named by the user, known, or the first.
 
     >>> tools = [Offered("Write"), Offered("get_weather"), Offered("Grep"), Offered("Bash")]
@@ -165,12 +165,12 @@ def choose(tools: Sequence[Offered], words: str) -> Offered | None:
     return next(iter([*ranked, *harmless]), None)
 
 
-def ending_tool(tools: Sequence[Offered]) -> Offered | None:
+def ending_tool(tools: Sequence[OfferedTool]) -> OfferedTool | None:
     """The tool with which a client wants to be answered."""
     return next((tool for tool in tools if tool.name in ENDS), None)
 
 
-def guesses(name: str, told: Told) -> dict[str, Any]:
+def guesses(name: str, told: KnownFacts) -> dict[str, Any]:
     """What the parameters of a known tool should be; empty for a tool that nobody knows.
 
     >>> guesses("exec_command", Told("moonshim-1"))["cmd"][0]

@@ -1,7 +1,7 @@
 """`file.py:Name` or `package.module:Name` -> a fake model written in Python, whose answers are checked.
 
-The name is that of a class with a method `reply`, of an object that has one, or of a function: each takes a `Question`
-and returns a `Meant`.
+The name is that of a class with a method `reply`, of an object that has one, or of a function: each takes a `SimRequest`
+and returns a `IntendedResponse`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from msgspec import Struct
 from moonshim.config.problems import nearest
 from moonshim.errors import InvalidInput, MoonshimError
 from moonshim.simulator.host.models import generation_of
-from moonshim.simulator.request import Question
-from moonshim.simulator.response import Meant, MeantCall, Model
+from moonshim.simulator.request import SimRequest
+from moonshim.simulator.response import IntendedCall, IntendedResponse, Model
 from moonshim.transformers.code_files import module_of
 
-__all__ = ["CannotPlug", "ModelFailed", "load_model"]
+__all__ = ["ModelFailed", "PluginError", "load_model"]
 
 _ABOUT: Final = "a class with a method `reply`, an object that has one, or a function"
 
 
-class CannotPlug(InvalidInput):
+class PluginError(InvalidInput):
     """There is no model at this place, or it cannot be made."""
 
     code = "no_such_model"
@@ -40,13 +40,13 @@ class ModelFailed(MoonshimError):
     code = "model_failed"
 
 
-class Plugged(Struct, frozen=True):
-    """A fake model. What it returns is a proper `Meant`, or `ModelFailed` says what is wrong with it."""
+class PluginModel(Struct, frozen=True):
+    """A fake model. What it returns is a proper `IntendedResponse`, or `ModelFailed` says what is wrong with it."""
 
     place: str
-    inner: Callable[[Question], Any]
+    inner: Callable[[SimRequest], Any]
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         try:
             returned = self.inner(question)
         except KeyboardInterrupt:
@@ -59,8 +59,8 @@ class Plugged(Struct, frozen=True):
         problem = _problem(returned)
         if problem is not None:
             raise ModelFailed(f"the model {self.place} {problem}")
-        calls = tuple(MeantCall(_plain(call.name), _plain(call.arguments)) for call in returned.calls)
-        return Meant(reasoning=_plain(returned.reasoning), text=_plain(returned.text), calls=calls)
+        calls = tuple(IntendedCall(_plain(call.name), _plain(call.arguments)) for call in returned.calls)
+        return IntendedResponse(reasoning=_plain(returned.reasoning), text=_plain(returned.text), calls=calls)
 
 
 def load_model(place: str) -> Model:
@@ -68,17 +68,17 @@ def load_model(place: str) -> Model:
     where, colon, name = place.rpartition(":")
     if not colon and generation_of(place) is not None:
         why = "is a name that requests ask for; here stands a fake model of your own, `my_model.py:Name`"
-        raise CannotPlug(f"{place} {why}", field="model")
+        raise PluginError(f"{place} {why}", field="model")
     if not colon or not where or not name:
         example = f"{place.rstrip(':') or 'my_model.py'}:Name"
-        raise CannotPlug(f"which model is meant? Write the name behind a colon: `{example}`", field="model")
+        raise PluginError(f"which model is meant? Write the name behind a colon: `{example}`", field="model")
     try:
         found = _attribute(_module(where), name, place)
-        return Plugged(place, _callable(found, place))
+        return PluginModel(place, _callable(found, place))
     except MoonshimError:
         raise
     except BaseException as error:  # also what would end the process, as a script does that is no model
-        raise CannotPlug(f"the model {place} cannot be loaded: {_shown(error)}", field="model") from error
+        raise PluginError(f"the model {place} cannot be loaded: {_shown(error)}", field="model") from error
 
 
 def _module(where: str) -> ModuleType:
@@ -89,10 +89,10 @@ def _module(where: str) -> ModuleType:
             if error.name is None or not f"{where}.".startswith(f"{error.name}."):
                 raise  # it is there, and needs another that is not
             hint = f"; is the file {where}.py meant?" if Path(f"{where}.py").is_file() else ""
-            raise CannotPlug(f"there is no module `{where}`{hint}", field="model") from None
+            raise PluginError(f"there is no module `{where}`{hint}", field="model") from None
     path = Path(where).expanduser().resolve()
     if not path.is_file():
-        raise CannotPlug(f"there is no file {where}", field="model")
+        raise PluginError(f"there is no file {where}", field="model")
     return module_of(path, "model")
 
 
@@ -104,31 +104,31 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
             if not word.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
         ]
         hint = nearest(name, own) or (f"; there is {', '.join(own)}" if own else "")
-        raise CannotPlug(f"the model {place}: nothing there is called `{name}`{hint}", field="model")
+        raise PluginError(f"the model {place}: nothing there is called `{name}`{hint}", field="model")
     return getattr(module, name)
 
 
-def _callable(found: Any, place: str) -> Callable[[Question], Any]:
+def _callable(found: Any, place: str) -> Callable[[SimRequest], Any]:
     if isinstance(found, type):
         try:
             found = found()
         except BaseException as error:
-            raise CannotPlug(f"the model {place} could not be made: {_shown(error)}", field="model") from error
+            raise PluginError(f"the model {place} could not be made: {_shown(error)}", field="model") from error
     reply = getattr(found, "reply", None)
     if callable(reply):
-        method: Callable[[Question], Any] = reply
+        method: Callable[[SimRequest], Any] = reply
         return method
     if inspect.isroutine(found):
-        function: Callable[[Question], Any] = found
+        function: Callable[[SimRequest], Any] = found
         return function
-    raise CannotPlug(f"the model {place} must be {_ABOUT}, not {type(found).__name__}", field="model")
+    raise PluginError(f"the model {place} must be {_ABOUT}, not {type(found).__name__}", field="model")
 
 
 def _problem(returned: Any) -> str | None:
     """What is wrong with what a model returned. Python lets anything into the fields of a value."""
     if isinstance(returned, str):
         return "returned a text: return `Meant(text=…)`"
-    if not isinstance(returned, Meant):
+    if not isinstance(returned, IntendedResponse):
         return f"returned {type(returned).__name__}, and no Meant"
     for field in ("reasoning", "text"):
         if not isinstance(getattr(returned, field), str):
@@ -140,7 +140,7 @@ def _problem(returned: Any) -> str | None:
 
 
 def _problem_of_call(call: Any) -> str | None:
-    if not isinstance(call, MeantCall):
+    if not isinstance(call, IntendedCall):
         return f"returned a call that is {type(call).__name__}, and no MeantCall"
     name: Any = call.name
     if not isinstance(name, str):

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from moonshim.simulator.request import Question, Result, Turn
+from moonshim.simulator.request import SimRequest, SimResult, SimTurn
 
-__all__ = ["Finished", "Standing", "own_words", "standing_of"]
+__all__ = ["CompletedRound", "ScenarioProgress", "own_words", "standing_of"]
 
 # Agents put reminders and surroundings before the words of a person, each in a tag of its own:
 # `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders behind
@@ -18,11 +18,11 @@ __all__ = ["Finished", "Standing", "own_words", "standing_of"]
 _TAG: Final = re.compile(r"<([A-Za-z][\w-]*)>|</([A-Za-z][\w-]*)>\s*")
 
 
-class Finished(Struct, frozen=True):
+class CompletedRound(Struct, frozen=True):
     """A round that was played: how many calls it had, and what they returned."""
 
     calls: int
-    results: tuple[Result, ...] = ()
+    results: tuple[SimResult, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -30,17 +30,17 @@ class Finished(Struct, frozen=True):
         return any(one.is_error or one.text.lstrip(" [(<").lower().startswith("error") for one in self.results)
 
 
-class Standing(Struct, frozen=True):
+class ScenarioProgress(Struct, frozen=True):
     """What a scenario goes on from."""
 
     message: int
     """Which message of the user is answered; the first is 1."""
     words: str
     """What a person said in it, without what an agent put around it."""
-    finished: tuple[Finished, ...] = ()
+    finished: tuple[CompletedRound, ...] = ()
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[SimResult, ...]:
         return tuple(result for one in self.finished for result in one.results)
 
     @property
@@ -49,11 +49,11 @@ class Standing(Struct, frozen=True):
         return sum(one.calls for one in self.finished)
 
 
-def standing_of(question: Question) -> Standing:
-    """Where a scenario stands; `Turn.begins_message` says which words of the user are a new message."""
+def standing_of(question: SimRequest) -> ScenarioProgress:
+    """Where a scenario stands; `SimTurn.begins_message` says which words of the user are a new message."""
     message, words = 0, ""
-    finished: list[tuple[int, list[Result]]] = []
-    before: Turn | None = None
+    finished: list[tuple[int, list[SimResult]]] = []
+    before: SimTurn | None = None
     for turn in question.turns:
         match turn.role:
             case "system":
@@ -70,7 +70,9 @@ def standing_of(question: Question) -> Standing:
                     finished.append((0, []))
                 finished[-1][1].extend(turn.results)
         before = turn
-    return Standing(max(message, 1), words, tuple(Finished(calls, tuple(results)) for calls, results in finished))
+    return ScenarioProgress(
+        max(message, 1), words, tuple(CompletedRound(calls, tuple(results)) for calls, results in finished)
+    )
 
 
 def own_words(text: str) -> str:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.simulator.model.known_tools import Told, choose, ending_tool
-from moonshim.simulator.model.progress import Standing, standing_of
+from moonshim.simulator.model.known_tools import KnownFacts, choose, ending_tool
+from moonshim.simulator.model.progress import ScenarioProgress, standing_of
 from moonshim.simulator.model.scenario import (
     ANY,
     NO_TOOLS,
@@ -31,8 +31,8 @@ from moonshim.simulator.model.scenario import (
     Scenario,
 )
 from moonshim.simulator.model.tool_arguments import arguments_for, sample
-from moonshim.simulator.request import Offered, Question
-from moonshim.simulator.response import Meant, MeantCall
+from moonshim.simulator.request import OfferedTool, SimRequest
+from moonshim.simulator.response import IntendedCall, IntendedResponse
 
 __all__ = ["ScriptedModel"]
 
@@ -48,29 +48,29 @@ class ScriptedModel(Struct, frozen=True):
 
     scenario: Scenario
 
-    def reply(self, question: Question) -> Meant:
+    def reply(self, question: SimRequest) -> IntendedResponse:
         standing = standing_of(question)
         acts = self.scenario.acts
         meant = _Playing(question, standing, acts[min(standing.message, len(acts)) - 1]).meant()
         # Who may not think says it: an answer with nothing in it is none.
         silent = not question.thinking and not meant.text and not meant.calls
-        return Meant(
+        return IntendedResponse(
             reasoning=_sendable(meant.reasoning) if question.thinking else "",
             text=_sendable(meant.reasoning if silent else meant.text),
-            calls=tuple(MeantCall(call.name, _sendable(call.arguments)) for call in meant.calls),
+            calls=tuple(IntendedCall(call.name, _sendable(call.arguments)) for call in meant.calls),
         )
 
 
 class _Playing:
     """One answer."""
 
-    def __init__(self, question: Question, standing: Standing, act: Act) -> None:
+    def __init__(self, question: SimRequest, standing: ScenarioProgress, act: Act) -> None:
         self._question = question
         self._standing = standing
         self._act = act
         self._tools = () if question.tool_choice == "none" else question.tools
 
-    def meant(self) -> Meant:
+    def meant(self) -> IntendedResponse:
         planned = self._next_round()
         forced = self._forced()
         if forced is not None and not self._calls_one_of(planned, forced):
@@ -78,7 +78,7 @@ class _Playing:
             planned = PlannedRound(think="I am to call a tool.", calls=(PlannedCall(tools=(chosen.name,)),))
         if planned is None:
             return self._answer()
-        return Meant(
+        return IntendedResponse(
             reasoning=self._filled(planned.think), text=self._filled(planned.say), calls=tuple(self._calls(planned))
         )
 
@@ -96,7 +96,7 @@ class _Playing:
     def _can_play(self, planned: PlannedRound) -> bool:
         return any(self._tool(call) is not None for call in planned.calls)
 
-    def _tool(self, call: PlannedCall) -> Offered | None:
+    def _tool(self, call: PlannedCall) -> OfferedTool | None:
         offered = {tool.name: tool for tool in self._tools}
         for name in call.tools:
             if name == ANY and (chosen := choose(self._tools, self._standing.words)):
@@ -105,46 +105,48 @@ class _Playing:
                 return offered[name]
         return None
 
-    def _calls(self, planned: PlannedRound) -> Iterator[MeantCall]:
+    def _calls(self, planned: PlannedRound) -> Iterator[IntendedCall]:
         number = self._standing.calls
         for call in planned.calls:
             if (tool := self._tool(call)) is None:
                 continue
             for _ in range(call.count):
                 number += 1
-                yield MeantCall(tool.name, self._arguments(call, tool, number))
+                yield IntendedCall(tool.name, self._arguments(call, tool, number))
 
-    def _arguments(self, call: PlannedCall, tool: Offered, number: int) -> str:
+    def _arguments(self, call: PlannedCall, tool: OfferedTool, number: int) -> str:
         if call.arguments is not None:
             return call.arguments
-        told = Told(f"moonshim-{number}", self._standing.words)
+        told = KnownFacts(f"moonshim-{number}", self._standing.words)
         made = arguments_for(tool, told, text=call.text, optional=call.optional, number=number)
         return dumps(made, ensure_ascii=False)
 
     # -- what the client demands -------------------------------------------------------------------------------------
 
-    def _forced(self) -> tuple[Offered, ...] | None:
+    def _forced(self) -> tuple[OfferedTool, ...] | None:
         """The tools of which one has to be called now."""
         choice = self._question.tool_choice
         if choice in ("auto", "none") or not self._tools or any(turn.results for turn in self._question.since):
             return None
         return tuple(tool for tool in self._tools if choice in ("required", tool.name)) or None
 
-    def _calls_one_of(self, planned: PlannedRound | None, tools: Sequence[Offered]) -> bool:
+    def _calls_one_of(self, planned: PlannedRound | None, tools: Sequence[OfferedTool]) -> bool:
         called = {tool.name for call in planned.calls if (tool := self._tool(call))} if planned else set()
         return bool(called) and called <= {tool.name for tool in tools}
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
-    def _answer(self) -> Meant:
+    def _answer(self) -> IntendedResponse:
         planned, notes = self._planned_answer(), self._notes()
         said = self._filled(planned.say) if self._standing.results or not notes else ""
         text = "\n\n".join(part for part in (said, *notes) if part)
         ending = ending_tool(self._tools) if self._question.tool_choice == "required" else None
         if ending is not None and self._standing.results:
             arguments = dumps(sample(ending.schema, word=text), ensure_ascii=False)
-            return Meant(reasoning=self._filled(planned.think), calls=(MeantCall(ending.name, arguments),))
-        return Meant(reasoning=self._filled(planned.think), text=_in_wanted_form(self._question.body, text))
+            return IntendedResponse(
+                reasoning=self._filled(planned.think), calls=(IntendedCall(ending.name, arguments),)
+            )
+        return IntendedResponse(reasoning=self._filled(planned.think), text=_in_wanted_form(self._question.body, text))
 
     def _planned_answer(self) -> PlannedAnswer:
         if self._standing.results or not self._act.rounds:
@@ -197,7 +199,7 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]}…"
 
 
-def _wants_title(question: Question) -> bool:
+def _wants_title(question: SimRequest) -> bool:
     """Whether an agent asks for the title of a conversation, which should be short."""
     return any("title" in turn.text.lower() for turn in question.turns if turn.role == "system")
 

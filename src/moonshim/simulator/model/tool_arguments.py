@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
 
-from moonshim.simulator.model.known_tools import Told, guesses
+from moonshim.simulator.model.known_tools import KnownFacts, guesses
 from moonshim.simulator.model.sample_text import texts_for
 from moonshim.simulator.model.schema_check import TYPES, Check, allows, is_number, is_same, resolved, types_of
 from moonshim.simulator.model.schema_merge import merged
-from moonshim.simulator.request import Json, Offered
+from moonshim.simulator.request import Json, OfferedTool
 
 __all__ = ["arguments_for", "names_in", "sample"]
 
@@ -34,14 +34,14 @@ def names_in(words: str) -> list[str]:
 
 
 def arguments_for(
-    tool: Offered, told: Told, *, text: str | None = None, optional: bool = False, number: int = 1
+    tool: OfferedTool, told: KnownFacts, *, text: str | None = None, optional: bool = False, number: int = 1
 ) -> Json:
     """Arguments for a tool: for one that clients are known to offer, what it is good for; else a sample of its schema.
 
     `text` is what free texts say. Without it that is a name among the user's words, the `number`th for the `number`th
     call, or a mark.
     """
-    known = guesses(tool.name, told if text is None else Told(text, told.words))
+    known = guesses(tool.name, told if text is None else KnownFacts(text, told.words))
     if known:
         return _Sampler(tool.schema, told.mark, False).guided(known)
     names = names_in(told.words)

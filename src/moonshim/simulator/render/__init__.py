@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from moonshim.simulator.render.k2 import render_k2
 from moonshim.simulator.render.k3 import render_k3
-from moonshim.simulator.request import Question
+from moonshim.simulator.request import SimRequest
 
 __all__ = ["render_prompt"]
 
 
-def render_prompt(question: Question, *, renamed: bool = False) -> str:
+def render_prompt(question: SimRequest, *, renamed: bool = False) -> str:
     """The prompt of this question. With `renamed` the ids of the history become `functions.name:index` before.
 
     What is known is written as it is known: K2 and K2-Thinking after their templates, K3 after Moonshot's encoder,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from moonshim.simulator.request import Json, Offered, Question
+from moonshim.simulator.request import Json, OfferedTool, SimRequest
 
 __all__ = ["answer_format", "choice", "declared", "effort", "keeps_thoughts", "offered_at_first", "written"]
 
@@ -27,13 +27,13 @@ def written(value: Any, *, in_order: bool = False) -> str:
         return '"nested too deeply to be shown"'
 
 
-def offered_at_first(question: Question) -> tuple[Offered, ...]:
+def offered_at_first(question: SimRequest) -> tuple[OfferedTool, ...]:
     """The tools of the request itself, without those that its messages bring later."""
     later = {tool.name: tool for turn in question.turns for tool in turn.tools}
     return tuple(tool for tool in question.tools if later.get(tool.name) != tool)
 
 
-def declared(tools: Iterable[Offered]) -> list[Json]:
+def declared(tools: Iterable[OfferedTool]) -> list[Json]:
     """As entries of Chat's `tools`. Those of Messages are brought into that form; inferred, as their host shows none.
 
     >>> declared([Offered("ls", "List", {"type": "object"})])
@@ -42,7 +42,7 @@ def declared(tools: Iterable[Offered]) -> list[Json]:
     return [tool.declared or _entry(tool) for tool in tools]
 
 
-def _entry(tool: Offered) -> Json:
+def _entry(tool: OfferedTool) -> Json:
     said: Json = {"name": tool.name}
     if tool.description:
         said["description"] = tool.description
@@ -51,7 +51,7 @@ def _entry(tool: Offered) -> Json:
     return {"type": "function", "function": said}
 
 
-def effort(question: Question) -> str:
+def effort(question: SimRequest) -> str:
     """`low`, `high` or `max`. What `thinking` says goes before `reasoning_effort`; nothing at all means `max`."""
     body = question.body
     places = (
@@ -64,20 +64,20 @@ def effort(question: Question) -> str:
     return _EFFORTS.get(asked, "max") if isinstance(asked, str) else "max"
 
 
-def keeps_thoughts(question: Question) -> bool:
+def keeps_thoughts(question: SimRequest) -> bool:
     """`thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
     kept = _inside(question.body, "thinking").get("keep") == "all"
     return kept or _inside(question.body, "chat_template_kwargs").get("preserve_thinking") is True
 
 
-def choice(question: Question) -> str:
+def choice(question: SimRequest) -> str:
     """`required`, `none`, or nothing: a tool that is named is not told to the model, whatever its name is."""
     given = question.body.get("tool_choice")
     named = isinstance(given, dict) and given.get("type") in ("function", "tool")
     return question.tool_choice if question.tool_choice in ("required", "none") and not named else ""
 
 
-def answer_format(question: Question) -> Json:
+def answer_format(question: SimRequest) -> Json:
     """`response_format` of Chat; Messages has nothing that is known to reach the model."""
     return _inside(question.body, "response_format") if question.wire == "openai_chat" else {}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from moonshim.simulator.request import Call, Result, Turn
+from moonshim.simulator.request import SimCall, SimResult, SimTurn
 
 __all__ = ["Numbered", "numbered", "rename_ids"]
 
@@ -23,7 +23,7 @@ class Numbered(Struct, frozen=True):
     """Empty for a result that belongs to no call."""
 
 
-def rename_ids(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+def rename_ids(turns: tuple[SimTurn, ...]) -> tuple[SimTurn, ...]:
     """As Moonshot does it: `functions.name:index`, where the index counts all calls of the conversation from 0.
 
     A result follows its call; one that belongs to no call keeps what it has.
@@ -38,12 +38,12 @@ def rename_ids(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     return tuple(_renamed(turn, right) if turn.calls or turn.results else turn for turn in turns)
 
 
-def numbered(turns: tuple[Turn, ...]) -> list[Numbered]:
+def numbered(turns: tuple[SimTurn, ...]) -> list[Numbered]:
     """Every id of the history in its order, those of a turn's calls before those of its results."""
     return list(_walk(turns))
 
 
-def _walk(turns: tuple[Turn, ...]) -> Iterator[Numbered]:
+def _walk(turns: tuple[SimTurn, ...]) -> Iterator[Numbered]:
     count = 0
     # An id that comes again names the oldest call that has no result yet, or else the one that got the last.
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
@@ -60,11 +60,11 @@ def _walk(turns: tuple[Turn, ...]) -> Iterator[Numbered]:
             yield Numbered(place, result.call_id, answered.get(result.call_id, ""))
 
 
-def _renamed(turn: Turn, right: Iterator[Numbered]) -> Turn:
-    def named(value: Call) -> Call:
+def _renamed(turn: SimTurn, right: Iterator[Numbered]) -> SimTurn:
+    def named(value: SimCall) -> SimCall:
         return msgspec.structs.replace(value, id=next(right).right)
 
-    def answered(value: Result) -> Result:
+    def answered(value: SimResult) -> SimResult:
         return msgspec.structs.replace(value, call_id=next(right).right or value.call_id)
 
     calls = tuple(map(named, turn.calls))

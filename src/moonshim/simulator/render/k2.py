@@ -16,9 +16,9 @@ from msgspec import Struct
 from moonshim.simulator.host.markers import k2_section
 from moonshim.simulator.render.asked import declared, keeps_thoughts, offered_at_first, written
 from moonshim.simulator.render.history_ids import rename_ids
-from moonshim.simulator.render.messages import Message, messages_of
+from moonshim.simulator.render.messages import PromptMessage, messages_of
 from moonshim.simulator.render.typescript import typescript_of
-from moonshim.simulator.request import Question
+from moonshim.simulator.request import SimRequest
 
 __all__ = ["render_k2"]
 
@@ -58,7 +58,7 @@ _MANNERS: Final[dict[str, _Manner]] = {
 }
 
 
-def render_k2(question: Question, *, renamed: bool) -> str:
+def render_k2(question: SimRequest, *, renamed: bool) -> str:
     manner = _MANNERS.get(question.generation, _MANNERS["k2"])
     messages = messages_of(rename_ids(question.turns) if renamed else question.turns, manner.media)
     thinking = question.thinking or manner.thinks == "itself" or manner.keeps == "always"
@@ -78,7 +78,7 @@ def _opening(manner: _Manner, *, thinking: bool) -> str:
     return "<think>" if thinking else "<think></think>"
 
 
-def _declaration(question: Question, manner: _Manner) -> str:
+def _declaration(question: SimRequest, manner: _Manner) -> str:
     tools = declared(offered_at_first(question))
     if not tools:
         return ""
@@ -87,7 +87,7 @@ def _declaration(question: Question, manner: _Manner) -> str:
     return f"{_SYSTEM}tool_declare{_MIDDLE}{said or written(tools, in_order=manner.typescript)}{_END}"
 
 
-def _forgotten(messages: list[Message], manner: _Manner, question: Question) -> int:
+def _forgotten(messages: list[PromptMessage], manner: _Manner, question: SimRequest) -> int:
     """How many messages from the first on are history: their thoughts are not shown again."""
     if manner.keeps == "always" or (manner.keeps == "asked" and keeps_thoughts(question)):
         return 0
@@ -95,11 +95,11 @@ def _forgotten(messages: list[Message], manner: _Manner, question: Question) -> 
     return next(final, -1) + 1
 
 
-def _is_final(message: Message) -> bool:
+def _is_final(message: PromptMessage) -> bool:
     return message.role == "assistant" and not message.calls and not message.partial
 
 
-def _message(message: Message, manner: _Manner, *, kept: bool) -> str:
+def _message(message: PromptMessage, manner: _Manner, *, kept: bool) -> str:
     head = f"{_OPENINGS.get(message.role, _SYSTEM)}{message.name or message.role}{_MIDDLE}"
     if message.role == "tool":
         return f"{head}## Return of {message.call_id}\n{message.content}{_END}"

@@ -12,8 +12,8 @@ from typing import Final
 
 from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
 from moonshim.simulator.render.asked import answer_format, choice, declared, effort, offered_at_first, written
-from moonshim.simulator.render.messages import Message, messages_of
-from moonshim.simulator.request import Call, Json, Question
+from moonshim.simulator.render.messages import PromptMessage, messages_of
+from moonshim.simulator.request import Json, SimCall, SimRequest
 
 __all__ = ["render_k3"]
 
@@ -44,11 +44,11 @@ _RAW: Final = (
 _SCHEMA: Final = "\nThe JSON data must match the following schema:\n```json\n{}\n```"
 
 
-def render_k3(question: Question) -> str:
+def render_k3(question: SimRequest) -> str:
     return "".join(_lines(question))
 
 
-def _lines(question: Question) -> Iterator[str]:
+def _lines(question: SimRequest) -> Iterator[str]:
     if tools := declared(offered_at_first(question)):
         yield _system("tool-declare", _TOOLS.format(written(tools, in_order=True)))
     if question.thinking:
@@ -65,10 +65,10 @@ def _lines(question: Question) -> Iterator[str]:
         yield k3_open("message", role="assistant") + k3_open("think" if question.thinking else "response")
 
 
-def _conversation(messages: list[Message], *, thinking: bool) -> Iterator[str]:
-    calls: tuple[Call, ...] = ()
+def _conversation(messages: list[PromptMessage], *, thinking: bool) -> Iterator[str]:
+    calls: tuple[SimCall, ...] = ()
     told = 0
-    results: list[Message] = []
+    results: list[PromptMessage] = []
     for message in messages:
         if message.role == "tool":
             results.append(message)
@@ -87,7 +87,7 @@ def _conversation(messages: list[Message], *, thinking: bool) -> Iterator[str]:
     yield from _results(results, calls, told)
 
 
-def _answer(message: Message, *, thinking: bool) -> str:
+def _answer(message: PromptMessage, *, thinking: bool) -> str:
     """Every answer of the past keeps its thoughts; one without any has an empty place for them."""
     said = _opened(message)
     if thinking:
@@ -98,7 +98,7 @@ def _answer(message: Message, *, thinking: bool) -> str:
     return said + k3_close("response") + (k3_tools(message.calls) if message.calls else "") + _END
 
 
-def _results(results: list[Message], calls: tuple[Call, ...], told: int) -> Iterator[str]:
+def _results(results: list[PromptMessage], calls: tuple[SimCall, ...], told: int) -> Iterator[str]:
     """In the order of the calls that they answer; as they came, when one of them answers none.
 
     `told`: how many results of the same answer stand before these. The index counts results, not calls.
@@ -118,7 +118,7 @@ def _results(results: list[Message], calls: tuple[Call, ...], told: int) -> Iter
         yield k3_open("message", role="tool", tool=name, index=str(index)) + result.content + _END
 
 
-def _opened(message: Message) -> str:
+def _opened(message: PromptMessage) -> str:
     named = {"name": message.name} if message.name else {}
     return k3_open("message", role=message.role, **named)
 

@@ -7,26 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from moonshim.simulator.render.asked import declared
-from moonshim.simulator.request import Call, Json, Part, Turn
+from moonshim.simulator.request import Json, Part, SimCall, SimTurn
 
-__all__ = ["Message", "messages_of"]
+__all__ = ["PromptMessage", "messages_of"]
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class PromptMessage(Struct, frozen=True, kw_only=True):
     """What a template calls a message. `call_id` and `tool` are those of a result."""
 
     role: str
     name: str = ""
     content: str = ""
     reasoning: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[SimCall, ...] = ()
     call_id: str = ""
     tool: str = ""
     tools: tuple[Json, ...] = ()
     partial: bool = False
 
 
-def messages_of(turns: Iterable[Turn], media: Mapping[str, str]) -> list[Message]:
+def messages_of(turns: Iterable[SimTurn], media: Mapping[str, str]) -> list[PromptMessage]:
     """`media`: what stands for a part that is no text, by its kind.
 
     Messages puts results and the words beside them into one message of the user; the words come behind the results.
@@ -39,10 +39,10 @@ def messages_of(turns: Iterable[Turn], media: Mapping[str, str]) -> list[Message
     return [message for turn in turns for message in _messages(turn, media)]
 
 
-def _messages(turn: Turn, media: Mapping[str, str]) -> Iterator[Message]:
+def _messages(turn: SimTurn, media: Mapping[str, str]) -> Iterator[PromptMessage]:
     content = _content(turn.parts, turn.text, media)
     for result in turn.results:
-        yield Message(
+        yield PromptMessage(
             role="tool",
             name=turn.name,
             content=_content(result.parts, result.text, media),
@@ -51,7 +51,7 @@ def _messages(turn: Turn, media: Mapping[str, str]) -> Iterator[Message]:
         )
     if turn.results and not content:
         return
-    yield Message(
+    yield PromptMessage(
         role="user" if turn.role == "tool" else turn.role,
         name="" if turn.results else turn.name,
         content=content,

@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from moonshim.simulator.rules.objection import Objection
 
-__all__ = ["GENERATIONS", "HOSTS", "Contract", "Generation", "Host", "Json", "contract"]
+__all__ = ["GENERATIONS", "HOSTS", "Contract", "GenerationRules", "HostRules", "Json", "contract"]
 
 Json: TypeAlias = dict[str, Any]
 Switch: TypeAlias = Literal["thinking", "template", "reasoning"]
 
 
-class Generation(Struct, frozen=True, kw_only=True):
+class GenerationRules(Struct, frozen=True, kw_only=True):
     """What a generation of models takes."""
 
     family: str = "k2"
@@ -37,7 +37,7 @@ class Generation(Struct, frozen=True, kw_only=True):
     most_tokens: int = 262_144
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class HostRules(Struct, frozen=True, kw_only=True):
     """What a host looks at before the model sees anything."""
 
     moonshots: bool = False
@@ -62,17 +62,17 @@ class Host(Struct, frozen=True, kw_only=True):
     """What is heeded of `thinking.type`, `chat_template_kwargs.thinking` and `reasoning.enabled`."""
 
 
-GENERATIONS: Final[dict[str, Generation]] = {
-    "k2": Generation(thinks=False, may_not_think=True, fixed_sampling=False),
-    "k2-thinking": Generation(reads_thinking=True, fixed_sampling=False, needs_reasoning=True),
-    "k2.5": Generation(
+GENERATIONS: Final[dict[str, GenerationRules]] = {
+    "k2": GenerationRules(thinks=False, may_not_think=True, fixed_sampling=False),
+    "k2-thinking": GenerationRules(reads_thinking=True, fixed_sampling=False, needs_reasoning=True),
+    "k2.5": GenerationRules(
         reads_thinking=True,
         may_not_think=True,
         template_may_not_think=True,
         one_switch=True,
         needs_reasoning=True,
     ),
-    "k2.6": Generation(
+    "k2.6": GenerationRules(
         reads_thinking=True,
         may_not_think=True,
         template_may_not_think=True,
@@ -80,18 +80,22 @@ GENERATIONS: Final[dict[str, Generation]] = {
         needs_reasoning=True,
         keeps=True,
     ),
-    "k2.7": Generation(reads_thinking=True, needs_reasoning=True, keeps=True),
+    "k2.7": GenerationRules(reads_thinking=True, needs_reasoning=True, keeps=True),
     # K3's page has no `thinking`. It was seen to be taken whatever it says, and to change nothing.
-    "k3": Generation(family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576),
-    "k3.1": Generation(family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576),
-    "other": Generation(family="other", thinks=False, may_not_think=True, fixed_sampling=False),
+    "k3": GenerationRules(
+        family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576
+    ),
+    "k3.1": GenerationRules(
+        family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576
+    ),
+    "other": GenerationRules(family="other", thinks=False, may_not_think=True, fixed_sampling=False),
 }
 _ANY_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")
 _OPEN: Final[tuple[Switch, ...]] = ("template",)
-HOSTS: Final[dict[str, Host]] = {
-    "moonshot": Host(moonshots=True, renames_ids=True, switches=("thinking",)),
-    "moonshot-anthropic": Host(moonshots=True, renames_ids=True, switches=("thinking",)),
-    "kimi-coding": Host(
+HOSTS: Final[dict[str, HostRules]] = {
+    "moonshot": HostRules(moonshots=True, renames_ids=True, switches=("thinking",)),
+    "moonshot-anthropic": HostRules(moonshots=True, renames_ids=True, switches=("thinking",)),
+    "kimi-coding": HostRules(
         moonshots=True,
         renames_ids=True,
         refuses_empty_text=True,
@@ -103,24 +107,24 @@ HOSTS: Final[dict[str, Host]] = {
         switches=("thinking",),
     ),
     # It may hand the request to Moonshot, or to anybody else: both have to be able to take it.
-    "openrouter": Host(moonshots=True, details="indexed", reasoning=_ANY_REASONING),
-    "fireworks": Host(),
-    "together": Host(reasoning=_ANY_REASONING),
-    "siliconflow": Host(),
-    "deepinfra": Host(),
-    "groq": Host(),
-    "nim": Host(),
-    "vllm": Host(self_hosted=True, reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
-    "sglang": Host(self_hosted=True, switches=_OPEN),
-    "generic": Host(reasoning=_ANY_REASONING),
+    "openrouter": HostRules(moonshots=True, details="indexed", reasoning=_ANY_REASONING),
+    "fireworks": HostRules(),
+    "together": HostRules(reasoning=_ANY_REASONING),
+    "siliconflow": HostRules(),
+    "deepinfra": HostRules(),
+    "groq": HostRules(),
+    "nim": HostRules(),
+    "vllm": HostRules(self_hosted=True, reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
+    "sglang": HostRules(self_hosted=True, switches=_OPEN),
+    "generic": HostRules(reasoning=_ANY_REASONING),
 }
 
 
 class Contract(Struct, frozen=True):
     """One generation at one host."""
 
-    generation: Generation
-    host: Host
+    generation: GenerationRules
+    host: HostRules
     host_name: str
 
     @property

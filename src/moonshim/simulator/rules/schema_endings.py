@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moonshim.simulator.rules.schema_words import Json, Path, Refused
+from moonshim.simulator.rules.schema_words import Json, Path, SchemaRejected
 
 __all__ = ["References"]
 
@@ -31,13 +31,13 @@ class References:
         """Raises where a reference leads nowhere, or round and round without end."""
         for reference, _ in _references(self._root, definitions=True):
             if self._resolve(reference) is None:
-                raise Refused(f"invalid $ref path: {reference}", ())
+                raise SchemaRejected(f"invalid $ref path: {reference}", ())
         if self._ends(self._root, set()):
             return
         for reference, path in _references(self._root):
             target = self._resolve(reference)
             if target is not None and not self._ends(target, {reference}):
-                raise Refused(_ENDLESS, path)
+                raise SchemaRejected(_ENDLESS, path)
 
     def _resolve(self, reference: str) -> Json | None:
         """What a reference names; nothing where the way does not lead over objects only, as Moonshot reads it."""
@@ -49,7 +49,7 @@ class References:
     def _step(self) -> None:
         self._steps += 1
         if self._steps > MOST_STEPS:
-            raise Refused(_ENDLESS, ())
+            raise SchemaRejected(_ENDLESS, ())
 
     def _depth(self, schema: Json, entered: frozenset[str]) -> tuple[int, bool]:
         """The depth, and whether it is the same from everywhere, which is what may be remembered."""

@@ -12,14 +12,22 @@ import math
 from typing import Any, Final
 
 from moonshim.simulator.rules.schema_endings import References
-from moonshim.simulator.rules.schema_words import LIMITS, Json, Limits, Path, Refused, check_known, check_words
+from moonshim.simulator.rules.schema_words import (
+    LIMITS,
+    Json,
+    Path,
+    SchemaLimits,
+    SchemaRejected,
+    check_known,
+    check_words,
+)
 
-__all__ = ["LIMITS", "Limits", "check_schema", "check_schema_value"]
+__all__ = ["LIMITS", "SchemaLimits", "check_schema", "check_schema_value"]
 
 NESTING: Final = 250
 
 
-def check_schema(schema: Any, *, limits: Limits = LIMITS) -> str | None:
+def check_schema(schema: Any, *, limits: SchemaLimits = LIMITS) -> str | None:
     """The message with which Moonshot refuses a schema, given as JSON text or as a value; nothing if it is accepted.
 
     >>> check_schema({"type": "object", "properties": {"a": {"type": "text"}}})
@@ -29,14 +37,14 @@ def check_schema(schema: Any, *, limits: Limits = LIMITS) -> str | None:
     """
     try:
         value = _parse(schema) if isinstance(schema, str) else schema
-    except Refused as refused:
+    except SchemaRejected as refused:
         return str(refused)
     except ValueError as error:
         return f"JSON schema parsing error: {error}"
     return check_schema_value(value, limits=limits)
 
 
-def check_schema_value(schema: Any, *, limits: Limits = LIMITS) -> str | None:
+def check_schema_value(schema: Any, *, limits: SchemaLimits = LIMITS) -> str | None:
     """The same of what stands in a request: text is no schema there.
 
     >>> check_schema_value("{}")
@@ -44,12 +52,12 @@ def check_schema_value(schema: Any, *, limits: Limits = LIMITS) -> str | None:
     """
     try:
         _check(schema, limits)
-    except Refused as refused:
+    except SchemaRejected as refused:
         return str(refused)
     except ValueError as error:
         return f"JSON schema parsing error: {error}"
     except RecursionError:  # one definition leads to the next, and so on
-        return str(Refused(f"schema depth exceeds maximum limit of {limits.depth}", ()))
+        return str(SchemaRejected(f"schema depth exceeds maximum limit of {limits.depth}", ()))
     return None
 
 
@@ -57,7 +65,7 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_number, parse_float=_number)
     except RecursionError:
-        raise Refused(f"schema depth exceeds maximum limit of {LIMITS.depth}", ()) from None
+        raise SchemaRejected(f"schema depth exceeds maximum limit of {LIMITS.depth}", ()) from None
 
 
 def _number(text: str) -> float:
@@ -69,21 +77,21 @@ def _no_number(text: str) -> float:
     raise ValueError(f"JSON type error: {text} is not a number")
 
 
-def _check(schema: Any, limits: Limits) -> None:
+def _check(schema: Any, limits: SchemaLimits) -> None:
     if schema is None:
-        raise Refused("schema must be a dict", ())
+        raise SchemaRejected("schema must be a dict", ())
     if not isinstance(schema, dict):
         raise ValueError(f"JSON type error: expected an object but got {type(schema).__name__}")
     if not schema:
         return
     if _too_nested(schema):
-        raise Refused(f"schema depth exceeds maximum limit of {limits.depth}", ())
+        raise SchemaRejected(f"schema depth exceeds maximum limit of {limits.depth}", ())
     if _size(schema) > limits.size:
-        raise Refused("schema exceeds maximum allowed size", ())
+        raise SchemaRejected("schema exceeds maximum allowed size", ())
     walk = _Walk(schema, limits)
     walk.visit(schema, (), 0)
     if walk.deepest > limits.depth:
-        raise Refused(f"schema depth exceeds maximum limit of {limits.depth}", ())
+        raise SchemaRejected(f"schema depth exceeds maximum limit of {limits.depth}", ())
     walk.references.check()
 
 
@@ -112,7 +120,7 @@ def _too_nested(schema: Any) -> bool:
 class _Walk:
     """Visits every level once, in the order in which Moonshot does: the first fault found is the one it tells."""
 
-    def __init__(self, root: Json, limits: Limits) -> None:
+    def __init__(self, root: Json, limits: SchemaLimits) -> None:
         self._root = root
         self._limits = limits
         self._keys = 0
@@ -121,12 +129,12 @@ class _Walk:
 
     def visit(self, schema: Json, path: Path, depth: int) -> None:
         if depth > self._limits.depth:
-            raise Refused(f"schema depth exceeds maximum limit of {self._limits.depth}", path)
+            raise SchemaRejected(f"schema depth exceeds maximum limit of {self._limits.depth}", path)
         check_known(schema, path)
         defs = schema["$defs"] if isinstance(schema.get("$defs"), dict) else {}
         for name in sorted(defs):
             if not isinstance(defs[name], dict):
-                raise Refused("$defs schema must be object", (*path, "$defs"))
+                raise SchemaRejected("$defs schema must be object", (*path, "$defs"))
             self.visit(defs[name], (*path, "$defs", name), depth)
         check_words(schema, self._root, path, self._limits)
         self._note_depth(schema, depth)
@@ -141,7 +149,7 @@ class _Walk:
         properties = schema.get("properties", {})
         self._keys += len(properties)
         if self._keys > self._limits.keys:
-            raise Refused(
+            raise SchemaRejected(
                 f"total number of properties keys({self._keys}) across all objects "
                 f"exceeds maximum limit of {self._limits.keys}",
                 path,

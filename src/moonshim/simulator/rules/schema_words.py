@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["LIMITS", "Limits", "Path", "Refused", "check_words"]
+__all__ = ["LIMITS", "Path", "SchemaLimits", "SchemaRejected", "check_words"]
 
 Json: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str, ...]
@@ -30,7 +30,7 @@ LARGEST: Final = 1.7976931348623157e308
 _RANGES: Final = {"array": ("minItems", "maxItems"), "string": ("minLength", "maxLength")}
 
 
-class Limits(Struct, frozen=True):
+class SchemaLimits(Struct, frozen=True):
     """How much Moonshot takes; its own tests run with less depth."""
 
     depth: int = 30
@@ -40,10 +40,10 @@ class Limits(Struct, frozen=True):
     any_of: int = 500
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = SchemaLimits()
 
 
-class Refused(Exception):
+class SchemaRejected(Exception):
     """What Moonshot has against a schema, and where."""
 
     def __init__(self, message: str, path: Path) -> None:
@@ -51,7 +51,7 @@ class Refused(Exception):
         super().__init__(f"At path '{'.'.join(path) or 'root'}': {message}")
 
 
-def check_words(schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def check_words(schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     """Raises for the first fault of this level; what is below it is not looked at."""
     _together(schema, path)
     _types(schema, path)
@@ -62,23 +62,25 @@ def check_words(schema: Json, root: Json, path: Path, limits: Limits) -> None:
 
 def check_known(schema: Json, path: Path) -> None:
     if unknown := sorted(schema.keys() - _KNOWN):
-        raise Refused(f"unsupported keywords: {', '.join(unknown)}", path)
+        raise SchemaRejected(f"unsupported keywords: {', '.join(unknown)}", path)
 
 
 def _together(schema: Json, path: Path) -> None:
     if "type" not in schema:
         return
     if "anyOf" in schema:
-        raise Refused("when using anyOf, type should be defined in anyOf items instead of the parent schema", path)
+        raise SchemaRejected(
+            "when using anyOf, type should be defined in anyOf items instead of the parent schema", path
+        )
     if "$ref" in schema:
-        raise Refused(
+        raise SchemaRejected(
             "when using $ref, type should be defined in the referenced schema instead of the parent schema", path
         )
     types = schema["type"]
     if isinstance(types, list) and len(types) > 1 and "enum" in schema:
         for name in types:
             if name in ("object", "array"):
-                raise Refused(f"type {name} is not allowed in combination with enum", path)
+                raise SchemaRejected(f"type {name} is not allowed in combination with enum", path)
 
 
 def _types(schema: Json, path: Path) -> None:
@@ -86,16 +88,16 @@ def _types(schema: Json, path: Path) -> None:
         return
     given = schema["type"]
     if isinstance(given, str) and given not in _OF_TYPE:
-        raise Refused("invalid type", path)
+        raise SchemaRejected("invalid type", path)
     if isinstance(given, list):
         if any(not isinstance(name, str) or name not in _OF_TYPE for name in given):
-            raise Refused("invalid type in type array", path)
+            raise SchemaRejected("invalid type in type array", path)
         if not given:
-            raise Refused("type array cannot be empty", path)
+            raise SchemaRejected("type array cannot be empty", path)
     names = [given] if isinstance(given, str) else given if isinstance(given, list) else []
     if len(names) > 1 and not (len(names) == 2 and schema.get("enum") is not None):
         for word in sorted(schema.keys() - NOTES - {"type"} - (frozenset() if path else ROOT_ONLY)):
-            raise Refused(f"keyword {word} is not allowed in combination with multiple types", path)
+            raise SchemaRejected(f"keyword {word} is not allowed in combination with multiple types", path)
     if names:
         _fits(schema, names[0], "integer" in names, path)
 
@@ -104,14 +106,14 @@ def _fits(schema: Json, name: str, whole: bool, path: Path) -> None:
     """Moonshot judges the keywords of several types by the first of them."""
     for word in sorted(schema.keys() & ROOT_ONLY):
         if path:
-            raise Refused(f"keyword {word} must be at root level", path)
+            raise SchemaRejected(f"keyword {word} must be at root level", path)
     if name in _RANGES:
         _range(schema, *_RANGES[name], path=path)
     elif name in ("number", "integer"):
         _numeric_range(schema, whole, path)
     allowed = _OF_TYPE[name] | NOTES | {"type", "default"} | (frozenset() if path else ROOT_ONLY)
     if wrong := sorted(schema.keys() - allowed):
-        raise Refused(f"invalid keywords: {', '.join(wrong)}", path)
+        raise SchemaRejected(f"invalid keywords: {', '.join(wrong)}", path)
 
 
 def _is_number(value: Any) -> bool:
@@ -124,9 +126,9 @@ def _range(schema: Json, low: str, high: str, *, path: Path) -> None:
         if value is None:
             continue
         if not _is_number(value):
-            raise Refused(f"{word} must be an integer", path)
+            raise SchemaRejected(f"{word} must be an integer", path)
         if value < 0:
-            raise Refused(f"{word} must be non-negative", path)
+            raise SchemaRejected(f"{word} must be non-negative", path)
         _whole(value, path)
     _ordered(schema, low, high, (*path, low))
 
@@ -137,7 +139,7 @@ def _numeric_range(schema: Json, whole: bool, path: Path) -> None:
         if value is None:
             continue
         if not _is_number(value):
-            raise Refused(f"{word} must be {'an integer' if whole else 'a number'}", path)
+            raise SchemaRejected(f"{word} must be {'an integer' if whole else 'a number'}", path)
         if whole:
             _whole(value, path)
         else:
@@ -148,59 +150,59 @@ def _numeric_range(schema: Json, whole: bool, path: Path) -> None:
 def _ordered(schema: Json, low: str, high: str, path: Path) -> None:
     least, most = schema.get(low), schema.get(high)
     if least is not None and most is not None and least > most:
-        raise Refused(f"{low} ({least}) cannot be greater than {high} ({most})", path)
+        raise SchemaRejected(f"{low} ({least}) cannot be greater than {high} ({most})", path)
 
 
 def _whole(value: float, path: Path) -> None:
     if not abs(value) <= LARGEST or math.floor(value) != value:
-        raise Refused("not a valid integer", path)
+        raise SchemaRejected("not a valid integer", path)
 
 
 def _finite(value: float, path: Path) -> None:
     if not abs(value) <= LARGEST:
-        raise Refused("invalid number: NaN or Infinity not allowed", path)
+        raise SchemaRejected("invalid number: NaN or Infinity not allowed", path)
 
 
-def _type(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _type(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if not isinstance(value, str | list):
-        raise Refused("type must be string or array of strings", path)
+        raise SchemaRejected("type must be string or array of strings", path)
     if isinstance(value, list) and len({*value}) < len(value):
-        raise Refused("duplicate types in type array", (*path, "type"))
+        raise SchemaRejected("duplicate types in type array", (*path, "type"))
 
 
-def _properties(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _properties(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     here = (*path, "properties")
     if not isinstance(value, dict):
-        raise Refused("properties must be an object", here)
+        raise SchemaRejected("properties must be an object", here)
     for name, below in value.items():
         if name == "":
-            raise Refused("property name cannot be empty", here)
+            raise SchemaRejected("property name cannot be empty", here)
         if name in RESERVED:
-            raise Refused(f"property name '{name}' is reserved for JSON Schema keywords", here)
+            raise SchemaRejected(f"property name '{name}' is reserved for JSON Schema keywords", here)
         if not isinstance(below, dict):
-            raise Refused(f"property schema for '{name}' must be an object", here)
+            raise SchemaRejected(f"property schema for '{name}' must be an object", here)
 
 
-def _required(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _required(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     here = (*path, "required")
     if not isinstance(value, list):
-        raise Refused("required must be an array", here)
+        raise SchemaRejected("required must be an array", here)
     if not value:
         return
     if not all(isinstance(name, str) for name in value):
-        raise Refused("items in required array must be strings", here)
+        raise SchemaRejected("items in required array must be strings", here)
     if "" in value:
-        raise Refused("property names in required array cannot be empty", here)
+        raise SchemaRejected("property names in required array cannot be empty", here)
     if (twice := _repeated(value)) is not None:
-        raise Refused(f"duplicate items in required array: {twice}", here)
+        raise SchemaRejected(f"duplicate items in required array: {twice}", here)
     if schema.get("type") not in ("object", ["object"]):
-        raise Refused("required keyword must be used with object", here)
+        raise SchemaRejected("required keyword must be used with object", here)
     properties = schema.get("properties")
     if not isinstance(properties, dict):
-        raise Refused("required specified but 'properties' keyword is missing", here)
+        raise SchemaRejected("required specified but 'properties' keyword is missing", here)
     for name in value:
         if name not in properties:
-            raise Refused(f"required property '{name}' is not defined in properties", here)
+            raise SchemaRejected(f"required property '{name}' is not defined in properties", here)
 
 
 def _repeated(names: list[str]) -> str | None:
@@ -213,26 +215,26 @@ def _repeated(names: list[str]) -> str | None:
     return None
 
 
-def _enum(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _enum(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     here = (*path, "enum")
     if not isinstance(value, list):
-        raise Refused("enum must be an array", here)
+        raise SchemaRejected("enum must be an array", here)
     if not value:
-        raise Refused("enum array cannot be empty", here)
+        raise SchemaRejected("enum array cannot be empty", here)
     if len(value) > limits.enum:
-        raise Refused(f"enum array cannot have more than {limits.enum} items", here)
+        raise SchemaRejected(f"enum array cannot have more than {limits.enum} items", here)
     if "type" not in schema:
-        raise Refused("type is not defined", path)
+        raise SchemaRejected("type is not defined", path)
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if len(types) > 2 or (len(types) == 2 and "null" not in types):
-        raise Refused(
+        raise SchemaRejected(
             "when type is array and enum is specified, currently only 2 types are supported, "
             "one must be null, and the other can be string/integer/number/boolean",
             path,
         )
     for entry in value:
         if not any(_of_type(entry, name, here) for name in types):
-            raise Refused(f"enum value ({_go(entry)}) does not match any type in [{' '.join(types)}]", here)
+            raise SchemaRejected(f"enum value ({_go(entry)}) does not match any type in [{' '.join(types)}]", here)
 
 
 def _of_type(entry: Any, name: str, here: Path) -> bool:
@@ -240,7 +242,7 @@ def _of_type(entry: Any, name: str, here: Path) -> bool:
     match name:
         case "number" | "integer":
             if not _is_number(entry):
-                raise Refused(f"not a valid {name}", here)
+                raise SchemaRejected(f"not a valid {name}", here)
             (_whole if name == "integer" else _finite)(entry, here)
             return True
         case "string":
@@ -266,78 +268,78 @@ def _go(value: Any) -> str:
             return str(value)
 
 
-def _items(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _items(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if not isinstance(value, dict):
-        raise Refused("items must be an object", (*path, "items"))
+        raise SchemaRejected("items must be an object", (*path, "items"))
 
 
-def _description(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _description(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if not isinstance(value, str):
-        raise Refused("description must be a string", (*path, "description"))
+        raise SchemaRejected("description must be a string", (*path, "description"))
 
 
-def _title(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _title(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if not isinstance(value, str):
-        raise Refused("title must be a string", (*path, "title"))
+        raise SchemaRejected("title must be a string", (*path, "title"))
 
 
-def _id(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _id(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if value is not None and not isinstance(value, str):
-        raise Refused("$id must be a string", (*path, "$id"))
+        raise SchemaRejected("$id must be a string", (*path, "$id"))
 
 
-def _pattern(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _pattern(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if value is not None and not isinstance(value, str):
-        raise Refused("pattern must be a string", (*path, "pattern"))
+        raise SchemaRejected("pattern must be a string", (*path, "pattern"))
 
 
-def _additional(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _additional(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     if not isinstance(value, bool | dict):
-        raise Refused("additionalProperties must be a boolean or an object", (*path, "additionalProperties"))
+        raise SchemaRejected("additionalProperties must be a boolean or an object", (*path, "additionalProperties"))
 
 
-def _ref(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _ref(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     here = (*path, "$ref")
     if not isinstance(value, str):
-        raise Refused("$ref must be a string", here)
+        raise SchemaRejected("$ref must be a string", here)
     if value != "#":
         if not value.startswith("#/$defs/"):
-            raise Refused("references must start with #/$defs/", here)
+            raise SchemaRejected("references must start with #/$defs/", here)
         if value == "#/$defs/":
-            raise Refused("definition name cannot be empty", here)
+            raise SchemaRejected("definition name cannot be empty", here)
         if "$defs" not in root:
-            raise Refused(f"$defs not found for reference: {value}", here)
+            raise SchemaRejected(f"$defs not found for reference: {value}", here)
     # Newer servers let a description stand here; older ones do not, and nobody can tell which one answers.
     for word in sorted(schema.keys() - {"$ref"} - (frozenset() if path else ROOT_ONLY)):
-        raise Refused(f"keyword '{word}' is not allowed at the same level as $ref", path)
+        raise SchemaRejected(f"keyword '{word}' is not allowed at the same level as $ref", path)
 
 
-def _any_of(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _any_of(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     here = (*path, "anyOf")
     if not isinstance(value, list):
-        raise Refused("anyOf must be an array", here)
+        raise SchemaRejected("anyOf must be an array", here)
     if not 1 <= len(value) <= limits.any_of:
-        raise Refused(f"anyOf must have 1-{limits.any_of} items", here)
+        raise SchemaRejected(f"anyOf must have 1-{limits.any_of} items", here)
     if not all(isinstance(branch, dict) for branch in value):
-        raise Refused("schema in anyOf must be an object", here)
+        raise SchemaRejected("schema in anyOf must be an object", here)
     for word in sorted(schema.keys() - {"anyOf"} - NOTES - (frozenset() if path else ROOT_ONLY)):
-        raise Refused(f"keyword '{word}' is not allowed at the same level as anyOf", path)
+        raise SchemaRejected(f"keyword '{word}' is not allowed at the same level as anyOf", path)
 
 
-def _defs(value: Any, schema: Json, root: Json, path: Path, limits: Limits) -> None:
+def _defs(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
     here = (*path, "$defs")
     if path:
-        raise Refused("keyword $defs must be at root level", path)
+        raise SchemaRejected("keyword $defs must be at root level", path)
     if not isinstance(value, dict):
-        raise Refused("$defs must be an object", here)
+        raise SchemaRejected("$defs must be an object", here)
     for name, below in value.items():
         if name == "":
-            raise Refused("$defs property name cannot be empty", here)
+            raise SchemaRejected("$defs property name cannot be empty", here)
         if not isinstance(below, dict):
-            raise Refused(f"$defs schema must be object: {name}", here)
+            raise SchemaRejected(f"$defs schema must be object: {name}", here)
         for key in (name, *_keys(below)):
             if "/" in key:
-                raise Refused(f"$defs property name '{key}' cannot contain '/' character", here)
+                raise SchemaRejected(f"$defs property name '{key}' cannot contain '/' character", here)
 
 
 def _keys(value: Any) -> list[str]:
@@ -354,7 +356,7 @@ def _keys(value: Any) -> list[str]:
     return found
 
 
-_Rule: TypeAlias = Callable[[Any, Json, Json, Path, Limits], None]
+_Rule: TypeAlias = Callable[[Any, Json, Json, Path, SchemaLimits], None]
 _RULES: Final[dict[str, _Rule]] = {
     "$defs": _defs,
     "$id": _id,

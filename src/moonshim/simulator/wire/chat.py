@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer, NativeCall, Tally
+from moonshim.simulator.response import HostResponse, NativeCall, TokenTotals
 from moonshim.simulator.wire.chunking import pieces
 
 __all__ = ["chat_chunks", "chat_whole", "usage_of"]
 
 
-def chat_chunks(answer: Answer) -> list[Json]:
+def chat_chunks(answer: HostResponse) -> list[Json]:
     """Role, thoughts, text, calls (a header, then arguments), the finish, and the usage where it was asked for."""
     deltas = [{"role": "assistant", "content": ""}, *_reasoning_deltas(answer)]
     deltas += [{"content": piece} for piece in pieces(answer.text, answer.cut)]
@@ -29,7 +29,7 @@ def chat_chunks(answer: Answer) -> list[Json]:
     return chunks
 
 
-def chat_whole(answer: Answer) -> Json:
+def chat_whole(answer: HostResponse) -> Json:
     """The same at once."""
     message: Json = {"role": "assistant", "content": answer.text}
     if answer.reasoning:
@@ -44,7 +44,7 @@ def chat_whole(answer: Answer) -> Json:
     return _head(answer, "chat.completion") | {"choices": [choice], "usage": usage}
 
 
-def usage_of(tally: Tally, places: tuple[str, ...]) -> Json:
+def usage_of(tally: TokenTotals, places: tuple[str, ...]) -> Json:
     """
     >>> usage_of(Tally(10, 4, 3, 1), ("cached_tokens",))
     {'prompt_tokens': 10, 'completion_tokens': 3, 'total_tokens': 13, 'cached_tokens': 4}
@@ -60,11 +60,11 @@ def usage_of(tally: Tally, places: tuple[str, ...]) -> Json:
     return usage
 
 
-def _head(answer: Answer, kind: str) -> Json:
+def _head(answer: HostResponse, kind: str) -> Json:
     return {"id": answer.id, "object": kind, "created": answer.created, "model": answer.model}
 
 
-def _chunk(answer: Answer, choice: Json) -> Json:
+def _chunk(answer: HostResponse, choice: Json) -> Json:
     return _head(answer, "chat.completion.chunk") | {"choices": [choice]}
 
 
@@ -72,7 +72,7 @@ def _function(call: NativeCall) -> Json:
     return {"name": call.name, "arguments": call.arguments}
 
 
-def _call_entries(index: int, call: NativeCall, answer: Answer) -> Iterator[Json]:
+def _call_entries(index: int, call: NativeCall, answer: HostResponse) -> Iterator[Json]:
     yield {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
     for piece in pieces(call.arguments, answer.cut):
         yield {"index": index, "function": {"arguments": piece}}
@@ -100,7 +100,7 @@ def _thought(field: str, text: str) -> Json:
     return _DELTAS[field](text) if field in _DELTAS else {field: text}
 
 
-def _reasoning_deltas(answer: Answer) -> list[Json]:
+def _reasoning_deltas(answer: HostResponse) -> list[Json]:
     field = answer.reasoning_field
     deltas = [_thought(field, piece) for piece in pieces(answer.reasoning, answer.cut)]
     if deltas and field == "reasoning_summary" and answer.signature:
@@ -108,11 +108,11 @@ def _reasoning_deltas(answer: Answer) -> list[Json]:
     return deltas
 
 
-def _encrypted(answer: Answer) -> dict[str, Any]:
+def _encrypted(answer: HostResponse) -> dict[str, Any]:
     return {"index": 1, "type": "encrypted", "encrypted": answer.signature}
 
 
-def _whole_reasoning(answer: Answer) -> Json:
+def _whole_reasoning(answer: HostResponse) -> Json:
     field = answer.reasoning_field
     written = _thought(field, answer.reasoning)
     if field == "reasoning_summary":

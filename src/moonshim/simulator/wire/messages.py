@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.simulator.request import Json
-from moonshim.simulator.response import Answer, NativeCall
+from moonshim.simulator.response import HostResponse, NativeCall
 from moonshim.simulator.wire.chunking import pieces
 
 __all__ = ["messages_events", "messages_whole"]
@@ -15,7 +15,7 @@ __all__ = ["messages_events", "messages_whole"]
 _REASONS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
 
 
-def messages_events(answer: Answer) -> list[Json]:
+def messages_events(answer: HostResponse) -> list[Json]:
     """The start and a ping, each block between its own start and stop, then the reason and the usage."""
     start = _message(answer, []) | {"stop_reason": None, "usage": _usage(answer, 0)}
     events: list[Json] = [{"type": "message_start", "message": start}, {"type": "ping"}]
@@ -29,7 +29,7 @@ def messages_events(answer: Answer) -> list[Json]:
     return events
 
 
-def messages_whole(answer: Answer) -> Json:
+def messages_whole(answer: HostResponse) -> Json:
     """The same at once."""
     content: list[Json] = []
     if answer.reasoning:
@@ -40,7 +40,7 @@ def messages_whole(answer: Answer) -> Json:
     return _message(answer, content)
 
 
-def _message(answer: Answer, content: list[Json]) -> Json:
+def _message(answer: HostResponse, content: list[Json]) -> Json:
     return {
         "id": answer.id,
         "type": "message",
@@ -53,7 +53,7 @@ def _message(answer: Answer, content: list[Json]) -> Json:
     }
 
 
-def _blocks(answer: Answer) -> Iterator[tuple[Json, list[Json]]]:
+def _blocks(answer: HostResponse) -> Iterator[tuple[Json, list[Json]]]:
     if answer.reasoning:
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(answer.reasoning, answer.cut)]
         if answer.signature:
@@ -83,11 +83,11 @@ def _input(arguments: str) -> Any:
         return arguments
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: HostResponse) -> str:
     return "stop_sequence" if answer.stopped_by is not None else _REASONS.get(answer.finish, answer.finish)
 
 
-def _usage(answer: Answer, completion: int) -> Json:
+def _usage(answer: HostResponse, completion: int) -> Json:
     """What was read from the cache is not counted again."""
     tally = answer.tally
     return {

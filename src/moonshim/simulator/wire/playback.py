@@ -15,23 +15,23 @@ from msgspec.structs import replace
 
 from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.fault import CUT, Fault, Frames, Piece, Status
-from moonshim.simulator.host.behaviours import Nature
+from moonshim.simulator.host.behaviours import HostBehaviour
 from moonshim.simulator.host.ids import ID_PROFILES, IdPlace, fingerprint, signature
 from moonshim.simulator.host.imitation import imitate, imitated_by
-from moonshim.simulator.request import Json, Question, Wire
-from moonshim.simulator.response import Answer, Cut, Meant, NativeCall, Tally
+from moonshim.simulator.request import Json, SimRequest, Wire
+from moonshim.simulator.response import Cut, HostResponse, IntendedResponse, NativeCall, TokenTotals
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from moonshim.simulator.wire.messages import messages_events, messages_whole
 from moonshim.simulator.wire.truncate import shorten
 
-__all__ = ["Played", "answer_of", "fits", "play", "tell", "trace_headers"]
+__all__ = ["SimResponse", "answer_of", "fits", "play", "tell", "trace_headers"]
 
 _JSON: Final = "application/json; charset=utf-8"
 _EVENTS: Final = "text/event-stream; charset=utf-8"
 
 
-class Played(Struct, frozen=True, kw_only=True):
+class SimResponse(Struct, frozen=True, kw_only=True):
     """What is sent: a whole answer is one piece of bytes. `status` 0: the connection is dropped before any of it."""
 
     status: int = 200
@@ -47,16 +47,16 @@ class Played(Struct, frozen=True, kw_only=True):
 
 
 def play(
-    question: Question,
-    meant: Meant,
+    question: SimRequest,
+    meant: IntendedResponse,
     *,
-    nature: Nature,
+    nature: HostBehaviour,
     faults: Sequence[Fault] = (),
     answer_id: str,
     created: int,
-    tally: Tally = Tally(),  # noqa: B008  # a frozen value
+    tally: TokenTotals = TokenTotals(),  # noqa: B008  # a frozen value
     cut: Cut = "tokens",
-) -> Played:
+) -> SimResponse:
     """An answer of this host, with the faults that fit it; at each place they act in the order that they come in."""
     answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
     imitated = None
@@ -71,7 +71,7 @@ def play(
     headers |= trace_headers(question.wire, nature, answer_id)
     for fault in chosen:
         headers |= fault.headers
-    return Played(
+    return SimResponse(
         headers=headers,
         pieces=_on_the_line(frames, answer, [fault.frames for fault in chosen if fault.frames is not None]),
         streamed=question.stream,
@@ -82,15 +82,15 @@ def play(
 
 
 def answer_of(
-    question: Question,
-    meant: Meant,
+    question: SimRequest,
+    meant: IntendedResponse,
     *,
-    nature: Nature,
+    nature: HostBehaviour,
     answer_id: str,
     created: int,
-    tally: Tally,
+    tally: TokenTotals,
     cut: Cut = "tokens",
-) -> Answer:
+) -> HostResponse:
     """The answer as it should be at this host, before anything goes wrong."""
     if not question.thinking:
         meant = replace(meant, reasoning="")
@@ -104,7 +104,7 @@ def answer_of(
         )
         for at, call in enumerate(said.meant.calls)
     )
-    return Answer(
+    return HostResponse(
         id=answer_id,
         created=created,
         model=question.model,
@@ -123,7 +123,7 @@ def answer_of(
     )
 
 
-def fits(fault: Fault, answer: Answer) -> bool:
+def fits(fault: Fault, answer: HostResponse) -> bool:
     """Whether this fault can show in this answer."""
     question = answer.question
     has = {
@@ -135,34 +135,34 @@ def fits(fault: Fault, answer: Answer) -> bool:
     return has[fault.needs] and fault.applies(wire=question.wire, family=question.family, stream=question.stream)
 
 
-def tell(status: Status, wire: Wire, *, faults: tuple[str, ...] = ()) -> Played:
+def tell(status: Status, wire: Wire, *, faults: tuple[str, ...] = ()) -> SimResponse:
     """What is sent instead of an answer."""
     body: bytes | Json | None = status.body
     if wire == "anthropic" and status.messages_body is not None:
         body = status.messages_body
     if body is None:
-        return Played(status=0, pieces=[CUT], faults=faults)
+        return SimResponse(status=0, pieces=[CUT], faults=faults)
     plain = isinstance(body, bytes)
     headers = {"content-type": "text/html; charset=utf-8" if plain else _JSON} | status.headers
     data = body if isinstance(body, bytes) else encode(body)
-    return Played(status=status.status, headers=headers, pieces=[data], faults=faults)
+    return SimResponse(status=status.status, headers=headers, pieces=[data], faults=faults)
 
 
-def trace_headers(wire: Wire, nature: Nature, answer_id: str) -> dict[str, str]:
+def trace_headers(wire: Wire, nature: HostBehaviour, answer_id: str) -> dict[str, str]:
     """What people send a host's support, for an answer or for a refusal."""
     trace = fingerprint("trace", answer_id)[:32]
     own = {nature.trace_header: trace}
     return own | {"request-id": f"req_{trace[:24]}"} if wire == "anthropic" else own
 
 
-def _bounded(tally: Tally, most: int | None, *, cut_off: bool) -> Tally:
+def _bounded(tally: TokenTotals, most: int | None, *, cut_off: bool) -> TokenTotals:
     """Tokens are estimated, but nobody who set a limit is told of more than that."""
     if most is None or (tally.completion <= most and not cut_off):
         return tally
-    return Tally(tally.prompt, tally.cached, most, min(tally.reasoning, most))
+    return TokenTotals(tally.prompt, tally.cached, most, min(tally.reasoning, most))
 
 
-def _stream(answer: Answer, faults: Iterable[Fault]) -> list[bytes]:
+def _stream(answer: HostResponse, faults: Iterable[Fault]) -> list[bytes]:
     chat = answer.question.wire == "openai_chat"
     payloads = chat_chunks(answer) if chat else messages_events(answer)
     for fault in faults:
@@ -171,7 +171,7 @@ def _stream(answer: Answer, faults: Iterable[Fault]) -> list[bytes]:
     return chat_frames(payloads) if chat else messages_frames(payloads)
 
 
-def _whole(answer: Answer, faults: Iterable[Fault]) -> bytes:
+def _whole(answer: HostResponse, faults: Iterable[Fault]) -> bytes:
     payload = chat_whole(answer) if answer.question.wire == "openai_chat" else messages_whole(answer)
     for fault in faults:
         if fault.whole is not None:
@@ -179,7 +179,7 @@ def _whole(answer: Answer, faults: Iterable[Fault]) -> bytes:
     return encode(payload)
 
 
-def _on_the_line(frames: list[bytes], answer: Answer, faults: Sequence[Frames]) -> list[Piece]:
+def _on_the_line(frames: list[bytes], answer: HostResponse, faults: Sequence[Frames]) -> list[Piece]:
     """Faults that stall or cut act last: the others expect bytes, and all of them."""
     later: list[Frames] = []
     for fault in faults:
@@ -194,7 +194,7 @@ def _on_the_line(frames: list[bytes], answer: Answer, faults: Sequence[Frames]) 
     return pieces
 
 
-def _between_the_gaps(pieces: list[Piece], answer: Answer, fault: Frames) -> list[Piece]:
+def _between_the_gaps(pieces: list[Piece], answer: HostResponse, fault: Frames) -> list[Piece]:
     out: list[Piece] = []
     for is_bytes, run in groupby(pieces, key=lambda piece: isinstance(piece, bytes)):
         found: list[Any] = list(run)

@@ -7,25 +7,25 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.simulator.request import Question
-from moonshim.simulator.response import Meant, MeantCall
+from moonshim.simulator.request import SimRequest
+from moonshim.simulator.response import IntendedCall, IntendedResponse
 from moonshim.simulator.wire.chunking import pieces
 
-__all__ = ["Said", "shorten"]
+__all__ = ["SpokenPart", "shorten"]
 
 _AROUND_A_CALL: Final = 4
 """Tokens that name a call and frame its arguments, whatever its name."""
 
 
-class Said(Struct, frozen=True):
+class SpokenPart(Struct, frozen=True):
     """What is left, how it ended in the words of Chat, and the stop sequence that ended it."""
 
-    meant: Meant
+    meant: IntendedResponse
     finish: str
     stopped_by: str | None = None
 
 
-def shorten(meant: Meant, question: Question) -> Said:
+def shorten(meant: IntendedResponse, question: SimRequest) -> SpokenPart:
     """Thoughts come first and share the tokens; a call may be cut in the middle of its arguments, as hosts do.
 
     >>> question = Question(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
@@ -37,19 +37,19 @@ def shorten(meant: Meant, question: Question) -> Said:
     if word is not None:
         meant, stopped_by = replace(meant, text=meant.text[:at], calls=()), word
     if question.max_tokens is None:
-        return Said(meant, _finish(meant), stopped_by)
+        return SpokenPart(meant, _finish(meant), stopped_by)
     short = _within(meant, question.max_tokens)
-    return Said(short, "length") if short != meant else Said(meant, _finish(meant), stopped_by)
+    return SpokenPart(short, "length") if short != meant else SpokenPart(meant, _finish(meant), stopped_by)
 
 
-def _stops(question: Question) -> list[str]:
+def _stops(question: SimRequest) -> list[str]:
     given: Any = question.body.get("stop" if question.wire == "openai_chat" else "stop_sequences")
     if isinstance(given, str):
         given = [given]
     return [one for one in given if isinstance(one, str) and one] if isinstance(given, list) else []
 
 
-def _finish(meant: Meant) -> str:
+def _finish(meant: IntendedResponse) -> str:
     return "tool_calls" if meant.calls else "stop"
 
 
@@ -58,17 +58,17 @@ def _first_stop(text: str, stops: list[str]) -> tuple[int, str | None]:
     return min(found, default=(0, None))
 
 
-def _within(meant: Meant, tokens: int) -> Meant:
+def _within(meant: IntendedResponse, tokens: int) -> IntendedResponse:
     reasoning = pieces(meant.reasoning, "tokens")[:tokens]
     tokens -= len(reasoning)
     text = pieces(meant.text, "tokens")[:tokens]
     tokens -= len(text)
-    calls: list[MeantCall] = []
+    calls: list[IntendedCall] = []
     for call in meant.calls:
         tokens -= _AROUND_A_CALL
         if tokens <= 0:
             break
         arguments = pieces(call.arguments, "tokens")[:tokens]
         tokens -= len(arguments)
-        calls.append(MeantCall(call.name, "".join(arguments)))
-    return Meant(reasoning="".join(reasoning), text="".join(text), calls=tuple(calls))
+        calls.append(IntendedCall(call.name, "".join(arguments)))
+    return IntendedResponse(reasoning="".join(reasoning), text="".join(text), calls=tuple(calls))

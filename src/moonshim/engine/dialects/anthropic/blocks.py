@@ -16,7 +16,7 @@ from typing import Any, Final, assert_never
 
 from moonshim.engine.dialects.anthropic.parts import Json, kept_of, parse_block
 from moonshim.engine.ids.spelling import Distinct, anthropic_id
-from moonshim.engine.signing import is_sealed
+from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Media, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import CannotExpress
@@ -98,7 +98,7 @@ class Writer:
 
     def as_it_came(self, block: Json) -> bool:
         """Whether a block may go out as it is: not with a token of ours, unless it goes to a client."""
-        return self._for_client or not (is_sealed(block.get("signature")) or is_sealed(block.get("data")))
+        return self._for_client or not (is_signed(block.get("signature")) or is_signed(block.get("data")))
 
     def cannot_say(self, detail: str) -> None:
         """Note what was left out."""
@@ -137,7 +137,7 @@ class Writer:
         redacted = [{"type": REDACTED, "data": one.get("data")} for one in part.details if one.get("type") == REDACTED]
         if not all(one.get("type") == REDACTED or _is_said(one, part) for one in part.details):
             self.cannot_say("reasoning_details: thinking has a text and a signature, and nothing else")
-        signature = part.signature if self._for_client or not is_sealed(part.signature) else None
+        signature = part.signature if self._for_client or not is_signed(part.signature) else None
         if redacted and not part.text and not signature:
             return redacted
         block = {"type": "thinking", "thinking": part.text}

@@ -16,20 +16,20 @@ from moonshim.engine.dialects.anthropic.input_json import InputText
 from moonshim.engine.dialects.anthropic.parts import Json, json_written
 from moonshim.engine.dialects.anthropic.usage import UsageReader
 from moonshim.engine.dialects.anthropic.words import NOT_RETRYABLE, REASONS
-from moonshim.engine.grammar.protocol import Channel, Noticed
+from moonshim.engine.grammar.protocol import Channel, Notice
 from moonshim.engine.upstream_events import (
-    Began,
-    Broke,
-    CallClosed,
-    Counted,
-    Ended,
-    Heard,
+    BlockEnded,
+    FinishReported,
     OnlyText,
-    Over,
-    Paused,
-    Signed,
-    Spoke,
-    Unread,
+    ResponseStarted,
+    SignatureReported,
+    StreamEnded,
+    TextDelta,
+    ToolCallEnded,
+    UnknownPayload,
+    UpstreamEvent,
+    UpstreamFailed,
+    UsageReported,
 )
 from moonshim.engine.values.events import CallPiece, Failed
 
@@ -62,7 +62,7 @@ class _Block:
 
 
 class MessagesDecoder:
-    """Reads the events of one stream. Never raises: what cannot be read is `Unread`."""
+    """Reads the events of one stream. Never raises: what cannot be read is `UnknownPayload`."""
 
     def __init__(self) -> None:
         self._usage = UsageReader()
@@ -77,22 +77,22 @@ class MessagesDecoder:
         self._ended = False
         self._over = False
         self._cited = False
-        self._signed = Signed()
+        self._signed = SignatureReported()
         self._thinks = False
         self._repeated: set[str] = set()
         """Events that came more than once and were reported."""
 
     # -- events ----------------------------------------------------------------------
 
-    def feed(self, payload: Json) -> list[Heard]:
+    def feed(self, payload: Json) -> list[UpstreamEvent]:
         """What this event says."""
         kind = payload.get("type")
         handle = _HANDLERS.get(kind if isinstance(kind, str) else _kind_of(payload))
-        return [Unread(payload)] if handle is None else handle(self, payload)
+        return [UnknownPayload(payload)] if handle is None else handle(self, payload)
 
-    def flush(self) -> list[Heard]:
+    def flush(self) -> list[UpstreamEvent]:
         """The input is over. A call that was not closed stays open: nobody said that it is whole."""
-        out: list[Heard] = []
+        out: list[UpstreamEvent] = []
         for block in self._blocks.values():
             if block.call >= 0 and block.open:
                 block.open = False
@@ -116,7 +116,7 @@ class MessagesDecoder:
                 return OnlyText(("delta", "partial_json"), index=block.call)
         return None
 
-    def _message_start(self, payload: Json) -> list[Heard]:
+    def _message_start(self, payload: Json) -> list[UpstreamEvent]:
         if self._began:
             return self._repeat("message_start")
         message = _object(payload, "message")
@@ -125,13 +125,15 @@ class MessagesDecoder:
         self._first_reason = message.get("stop_reason")
         return [self._begin(message)]
 
-    def _begin(self, message: Json) -> Began:
+    def _begin(self, message: Json) -> ResponseStarted:
         self._began = True
-        return Began(_text(message, "id"), _text(message, "model"), None, self._usage.read(message.get("usage")))
+        return ResponseStarted(
+            _text(message, "id"), _text(message, "model"), None, self._usage.read(message.get("usage"))
+        )
 
-    def _message(self, message: Json) -> list[Heard]:
+    def _message(self, message: Json) -> list[UpstreamEvent]:
         """A whole message, told as the stream that it would have been."""
-        out: list[Heard] = [] if self._began else [self._begin(message)]
+        out: list[UpstreamEvent] = [] if self._began else [self._begin(message)]
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         out += self._whole(blocks if isinstance(blocks, list) else [])
@@ -139,19 +141,19 @@ class MessagesDecoder:
         out += self._end(message.get("stop_reason"), message.get("stop_sequence"))
         return [*out, *self._close()]
 
-    def _whole(self, blocks: list[Any]) -> list[Heard]:
-        out: list[Heard] = []
+    def _whole(self, blocks: list[Any]) -> list[UpstreamEvent]:
+        out: list[UpstreamEvent] = []
         for block in blocks:
             index = self._last + 1
             out += self._block_start({"type": "content_block_start", "index": index, "content_block": block})
             stop = self._block_stop({"type": "content_block_stop", "index": index})
-            out += [one for one in stop if not isinstance(one, Unread)]
+            out += [one for one in stop if not isinstance(one, UnknownPayload)]
         return out
 
-    def _block_start(self, payload: Json) -> list[Heard]:
+    def _block_start(self, payload: Json) -> list[UpstreamEvent]:
         given = payload.get("content_block")
         if not isinstance(given, dict):
-            return [Unread(payload)]
+            return [UnknownPayload(payload)]
         index, kind = _index(payload, self._last + 1), _text(given, "type") or ""
         known, wire_id = self._blocks.get(index), _text(given, "id")
         if known is not None and known.call >= 0 and wire_id and known.wire_id == wire_id:
@@ -164,19 +166,19 @@ class MessagesDecoder:
         if kind == "redacted_thinking":
             return [*out, *self._redacted(given)]
         if kind not in _SPEECH:
-            return [*out, Unread(payload)]
-        self._signed = Signed()
+            return [*out, UnknownPayload(payload)]
+        self._signed = SignatureReported()
         out += self._speak(_SPEECH[kind], given.get(kind), block)
         signature = given.get("signature")
         return out + self._sign(block, signature if isinstance(signature, str) else None, at_once=False)
 
-    def _block_delta(self, payload: Json) -> list[Heard]:
+    def _block_delta(self, payload: Json) -> list[UpstreamEvent]:
         delta, index = _object(payload, "delta"), _index(payload, self._last)
         block, kind = self._blocks.get(index), delta.get("type")
         if not isinstance(kind, str):
             kind = next((name for field, name in _DELTA_FIELDS.items() if field in delta), "")
         if block is not None and block.kind not in _KNOWN_BLOCKS:
-            return [Unread(payload, known=True)]
+            return [UnknownPayload(payload, known=True)]
         if block is None:
             block = self._blocks[index] = _Block("")
             self._last = index
@@ -191,79 +193,79 @@ class MessagesDecoder:
                 return self._grow(block, delta.get("partial_json"))
             case "citations_delta":
                 known, self._cited = self._cited, True
-                return [Unread(payload, known)]
-        return [Unread(payload)]
+                return [UnknownPayload(payload, known)]
+        return [UnknownPayload(payload)]
 
-    def _block_stop(self, payload: Json) -> list[Heard]:
+    def _block_stop(self, payload: Json) -> list[UpstreamEvent]:
         block = self._blocks.get(_index(payload, self._last))
         if block is None:
             return []
         if block.kind not in _KNOWN_BLOCKS:
-            return [Unread(payload, known=True)]
+            return [UnknownPayload(payload, known=True)]
         out = self._repeat("content_block_stop") if block.stopped else []
         if block.kind == "thinking":
             out += self._sign(block, _text(payload, "signature"), at_once=True)
             if block.open and not block.said and block.signature is None:
                 # A thought without words is not the same as no thought.
-                out.append(Signed())
+                out.append(SignatureReported())
             elif block.open and block.signature is not None and self._signed.signature != block.signature:
                 out.append(self._signed_with(block.signature))
         if block.open and block.said and block.kind in _SPEECH:
             self._thinks = False
-            out.append(Paused())
+            out.append(BlockEnded())
         block.stopped = True
         if block.call >= 0 and block.text.is_empty:
             self._unfilled.append(block)
             return out
         return out + self._close_call(block)
 
-    def _message_delta(self, payload: Json) -> list[Heard]:
+    def _message_delta(self, payload: Json) -> list[UpstreamEvent]:
         delta = _object(payload, "delta")
         usage = payload.get("usage")
         out = self._count(usage or delta.get("usage"))
         reason = delta.get("stop_reason") or payload.get("stop_reason")
         return out + self._end(reason, delta.get("stop_sequence") or payload.get("stop_sequence"))
 
-    def _message_stop(self, payload: Json) -> list[Heard]:
+    def _message_stop(self, payload: Json) -> list[UpstreamEvent]:
         message = _object(payload, "message")
         out = self._count(payload.get("usage") or message.get("usage"))
         reason = payload.get("stop_reason") or message.get("stop_reason") or self._first_reason
         return [*out, *self._end(reason, None), *self._close()]
 
-    def _error(self, payload: Json) -> list[Heard]:
+    def _error(self, payload: Json) -> list[UpstreamEvent]:
         error = payload.get("error")
         given = error if isinstance(error, dict) else {"message": error}
         code, message = _text(given, "type") or "api_error", given.get("message")
         words = message if isinstance(message, str) and message else "The host reported an error."
-        return [Broke(Failed(code, words, code not in NOT_RETRYABLE))]
+        return [UpstreamFailed(Failed(code, words, code not in NOT_RETRYABLE))]
 
-    def _ping(self, payload: Json) -> list[Heard]:
-        return [Unread(payload, known=True)]
+    def _ping(self, payload: Json) -> list[UpstreamEvent]:
+        return [UnknownPayload(payload, known=True)]
 
     # -- what they are made of -------------------------------------------------------
 
-    def _speak(self, channel: Channel, text: Any, block: _Block) -> list[Heard]:
+    def _speak(self, channel: Channel, text: Any, block: _Block) -> list[UpstreamEvent]:
         if not isinstance(text, str) or not text:
             return []
         block.said = True
         self._thinks = channel == "reasoning"
-        return [Spoke(channel, text)]
+        return [TextDelta(channel, text)]
 
-    def _sign(self, block: _Block, signature: str | None, *, at_once: bool) -> list[Heard]:
+    def _sign(self, block: _Block, signature: str | None, *, at_once: bool) -> list[UpstreamEvent]:
         if not signature or signature == block.signature:
             return []
         block.signature = signature
         return [self._signed_with(signature)] if at_once else []
 
-    def _signed_with(self, signature: str) -> Signed:
-        self._signed = Signed(signature, self._signed.details)
+    def _signed_with(self, signature: str) -> SignatureReported:
+        self._signed = SignatureReported(signature, self._signed.details)
         return self._signed
 
-    def _redacted(self, given: Json) -> list[Heard]:
+    def _redacted(self, given: Json) -> list[UpstreamEvent]:
         """A thought of its own, also where the host forgot to end the one before."""
-        before: list[Heard] = [Paused()] if self._thinks else []
-        self._thinks, self._signed = False, Signed()
-        return [*before, Signed(None, ({"type": "redacted_thinking", "data": given.get("data")},))]
+        before: list[UpstreamEvent] = [BlockEnded()] if self._thinks else []
+        self._thinks, self._signed = False, SignatureReported()
+        return [*before, SignatureReported(None, ({"type": "redacted_thinking", "data": given.get("data")},))]
 
     def _open_call(self, block: _Block, wire_id: str | None, name: str | None, given: Any) -> CallPiece:
         block.call, block.text = self._calls, InputText(given)
@@ -271,8 +273,8 @@ class MessagesDecoder:
         self._thinks = False
         return CallPiece(block.call, wire_id, name)
 
-    def _grow(self, block: _Block, partial: Any) -> list[Heard]:
-        out: list[Heard] = []
+    def _grow(self, block: _Block, partial: Any) -> list[UpstreamEvent]:
+        out: list[UpstreamEvent] = []
         if block.call < 0:
             out.append(self._open_call(block, None, None, None))
             block.kind, block.open = "tool_use", True
@@ -282,54 +284,54 @@ class MessagesDecoder:
         grown = block.text.feed(text)
         return [*out, CallPiece(block.call, arguments=grown)] if grown else out
 
-    def _settle(self) -> list[Heard]:
+    def _settle(self) -> list[UpstreamEvent]:
         """The answer goes on: calls that came to their stop without any input are meant to have none."""
         unfilled, self._unfilled = self._unfilled, []
         return [one for block in unfilled for one in self._close_call(block)]
 
-    def _close_call(self, block: _Block, *, cut: bool = False) -> list[Heard]:
+    def _close_call(self, block: _Block, *, cut: bool = False) -> list[UpstreamEvent]:
         was_open, block.open = block.open, False
         if block.call < 0 or not was_open:
             return []
         if cut and block.text.is_empty:
             return []
         rest = block.text.finish()
-        closed: list[Heard] = [*block.text.notices(), CallClosed(block.call)]
+        closed: list[UpstreamEvent] = [*block.text.notices(), ToolCallEnded(block.call)]
         return [CallPiece(block.call, arguments=rest), *closed] if rest else closed
 
-    def _repeat(self, event: str) -> list[Heard]:
+    def _repeat(self, event: str) -> list[UpstreamEvent]:
         """An event that came before and says nothing new, reported once."""
         known = event in self._repeated
         self._repeated.add(event)
-        return [] if known else [Noticed("event_repeated", event)]
+        return [] if known else [Notice("event_repeated", event)]
 
-    def _count(self, usage: Any) -> list[Heard]:
+    def _count(self, usage: Any) -> list[UpstreamEvent]:
         counted = self._usage.read(usage)
-        return [] if counted is None else [Counted(counted)]
+        return [] if counted is None else [UsageReported(counted)]
 
-    def _end(self, raw: Any, stop_sequence: Any) -> list[Heard]:
+    def _end(self, raw: Any, stop_sequence: Any) -> list[UpstreamEvent]:
         if self._ended or not isinstance(raw, str) or not raw:
             return []
         self._ended = True
-        out: list[Heard] = []
+        out: list[UpstreamEvent] = []
         if not self._blocks:
             out += self._whole(self._early)
         reason = REASONS.get(raw, raw)
         for block in self._blocks.values():
             out += self._close_call(block, cut=reason in _CUT_SHORT)
         stopped = stop_sequence if isinstance(stop_sequence, str) else None
-        return [*out, Ended(reason, raw, stopped)]
+        return [*out, FinishReported(reason, raw, stopped)]
 
-    def _close(self) -> list[Heard]:
+    def _close(self) -> list[UpstreamEvent]:
         if self._over:
             return []
         self._over = True
-        return [*self._settle(), *self.flush(), Over()]
+        return [*self._settle(), *self.flush(), StreamEnded()]
 
 
 _CUT_SHORT: Final = ("length", "content_filter")
 _KNOWN_BLOCKS: Final = frozenset({"", "text", "thinking", "redacted_thinking", "tool_use"})
-_HANDLERS: Final[dict[str, Callable[[MessagesDecoder, Json], list[Heard]]]] = {
+_HANDLERS: Final[dict[str, Callable[[MessagesDecoder, Json], list[UpstreamEvent]]]] = {
     "message_start": MessagesDecoder._message_start,
     "content_block_start": MessagesDecoder._block_start,
     "content_block_delta": MessagesDecoder._block_delta,
@@ -342,7 +344,7 @@ _HANDLERS: Final[dict[str, Callable[[MessagesDecoder, Json], list[Heard]]]] = {
 }
 
 
-def decode_response(body: Json) -> list[Heard]:
+def decode_response(body: Json) -> list[UpstreamEvent]:
     """What a whole message says, as one stream would.
 
     >>> said = decode_response({"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"})
@@ -353,7 +355,7 @@ def decode_response(body: Json) -> list[Heard]:
     if body.get("type") == "error" or ("error" in body and "content" not in body):
         return decoder._error(body)
     if "content" not in body:
-        return [Unread(body)]
+        return [UnknownPayload(body)]
     return decoder._message(body)
 
 

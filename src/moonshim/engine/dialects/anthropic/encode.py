@@ -17,9 +17,9 @@ from moonshim.engine.dialects.anthropic.errors import render_failed
 from moonshim.engine.dialects.anthropic.parts import Json
 from moonshim.engine.dialects.anthropic.usage import write_usage
 from moonshim.engine.dialects.anthropic.words import REASONS, STOP_REASONS
-from moonshim.engine.dialects.protocol import TEXT, Reply, Template
+from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
 from moonshim.engine.ids.spelling import Distinct, anthropic_id, set_off
-from moonshim.engine.signing import Sealed, is_sealed
+from moonshim.engine.signing import SignedPayload, is_signed
 from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
@@ -67,7 +67,7 @@ class _Block:
 class MessagesEncoder:
     """Writes one answer. Trusts its input: blocks are balanced, and one ending comes last."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ResponseContext) -> None:
         self._reply = reply
         self._id = ""
         self._over = False
@@ -256,8 +256,8 @@ class MessagesEncoder:
         return [*out, {"type": "content_block_stop", "index": block.number}]
 
     def _token(self, signed: BlockSigned) -> str:
-        own = None if is_sealed(signed.signature) else signed.signature
-        return self._reply.sealer.seal(Sealed(signature=own, details=signed.details, field=signed.field))
+        own = None if is_signed(signed.signature) else signed.signature
+        return self._reply.sealer.seal(SignedPayload(signature=own, details=signed.details, field=signed.field))
 
     # -- what only Messages hosts say ------------------------------------------------
 
@@ -307,7 +307,7 @@ def stop_reason(finished: Finished) -> str:
 
 def _is_enough(signed: BlockSigned) -> bool:
     """Whether the host's own signature is all that has to come back."""
-    return bool(signed.signature) and not is_sealed(signed.signature) and not signed.details and signed.field is None
+    return bool(signed.signature) and not is_signed(signed.signature) and not signed.details and signed.field is None
 
 
 def _redacted(block: _Block) -> Json | None:
@@ -340,7 +340,7 @@ def _message_id(given: str) -> str:
 # --- whole messages ---------------------------------------------------------------------------------------------
 
 
-def encode_response(events: Sequence[Event], reply: Reply) -> Json:
+def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
     """The whole message that these events tell: what a client would have put together from their stream.
 
     An answer that failed is an error body.

@@ -16,7 +16,7 @@ from moonshim.engine.values.conversation import Request, ResponseFormat, Thinkin
 from moonshim.engine.wire.json_fields import typed
 from moonshim.errors import InvalidInput
 
-__all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "Field", "read_fields", "write_fields"]
+__all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "MessagesField", "read_fields", "write_fields"]
 
 DEFAULT_MAX_TOKENS: Final = 32_000
 """Messages wants a number, and other dialects need not say one. It is what Claude Code sends."""
@@ -25,7 +25,7 @@ Noted: TypeAlias = Callable[[str, str], None]
 """Called with what cannot be said and the field that it stood in."""
 
 
-class Field(Struct, frozen=True):
+class MessagesField(Struct, frozen=True):
     """One canonical value: the fields of a body that say it, and where it lives in a request."""
 
     keys: tuple[str, ...]
@@ -63,8 +63,8 @@ def _inner(body: Json, key: str) -> Json:
     return {} if value is None else value
 
 
-def _plain(key: str, kinds: tuple[type, ...], what: str, current: Callable[[Request], Any]) -> Field:
-    return Field(
+def _plain(key: str, kinds: tuple[type, ...], what: str, current: Callable[[Request], Any]) -> MessagesField:
+    return MessagesField(
         (key,),
         lambda body: typed(body, key, kinds, what),
         current,
@@ -229,22 +229,24 @@ def _beside(given: Any, *held: str) -> Json:
     return {key: value for key, value in given.items() if key not in held} if isinstance(given, dict) else {}
 
 
-FIELDS: Final[dict[str, Field]] = {
-    "max_tokens": Field(
+FIELDS: Final[dict[str, MessagesField]] = {
+    "max_tokens": MessagesField(
         ("max_tokens",),
         lambda body: _whole(body, "max_tokens"),
         lambda request: request.sampling.max_tokens,
         lambda value, said, note: {"max_tokens": DEFAULT_MAX_TOKENS if value is None else value},
     ),
-    "stop": Field(("stop_sequences",), _read_stop, lambda request: request.sampling.stop, _write_stop),
+    "stop": MessagesField(("stop_sequences",), _read_stop, lambda request: request.sampling.stop, _write_stop),
     "temperature": _plain("temperature", (int, float), "a number", lambda request: request.sampling.temperature),
     "top_p": _plain("top_p", (int, float), "a number", lambda request: request.sampling.top_p),
     "top_k": _plain("top_k", (int,), "a whole number", lambda request: request.sampling.top_k),
     "stream": _plain("stream", (bool,), "true or false", lambda request: request.stream),
-    "choice": Field(
+    "choice": MessagesField(
         ("tool_choice",), _read_choice, lambda request: (request.tool_choice, request.parallel_calls), _write_choice
     ),
-    "thinking": Field(("thinking",), _read_thinking, _current_thinking, _write_thinking),
-    "output": Field(("output_config", "output_format"), _read_output, _current_output, _write_output),
-    "metadata": Field(("metadata",), _read_metadata, lambda request: (request.user, request.metadata), _write_metadata),
+    "thinking": MessagesField(("thinking",), _read_thinking, _current_thinking, _write_thinking),
+    "output": MessagesField(("output_config", "output_format"), _read_output, _current_output, _write_output),
+    "metadata": MessagesField(
+        ("metadata",), _read_metadata, lambda request: (request.user, request.metadata), _write_metadata
+    ),
 }

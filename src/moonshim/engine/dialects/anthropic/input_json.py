@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moonshim.engine.dialects.anthropic.parts import json_written
-from moonshim.engine.grammar.protocol import Noticed
+from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.engine.wire.json_scanner import ValueScanner
@@ -95,14 +95,14 @@ class InputText:
         self._said = True
         return rest
 
-    def notices(self) -> list[Noticed]:
+    def notices(self) -> list[Notice]:
         """What was odd about where the input stood, once the block is over."""
         if self._joined:
-            return [Noticed("input_joined", self._start)]
+            return [Notice("input_joined", self._start)]
         if self._deltas is None:
             return []
         same = self._room >= 0 and _same_json(self._start, "".join(self._deltas))
-        return [Noticed("input_repeated", "") if same else Noticed("input_conflict", self._start)]
+        return [Notice("input_repeated", "") if same else Notice("input_conflict", self._start)]
 
     def _decide(self) -> str:
         held = self._held.lstrip(_SPACE)

@@ -21,8 +21,8 @@ from moonshim.engine.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS
 from moonshim.engine.dialects.anthropic.messages import parse_system, read_messages, write_messages, write_system
 from moonshim.engine.dialects.anthropic.parts import DIALECT, Json, kept_of
 from moonshim.engine.dialects.anthropic.tools import parse_tools, render_tools
-from moonshim.engine.dialects.protocol import with_put
-from moonshim.engine.signing import Sealer, SealUnknown, is_sealed
+from moonshim.engine.dialects.protocol import with_overrides
+from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Sampling
 from moonshim.errors import InvalidInput
 
@@ -39,7 +39,7 @@ _UNSAID: Final = {
 _SAYS_NOTHING: Final = frozenset({("presence_penalty", 0), ("frequency_penalty", 0), ("n", 1)})
 
 
-def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> body = {"model": "kimi-k3", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "system": "Hm."}
@@ -92,7 +92,7 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
     return request, changes
 
 
-def _opened(message: Message, place: str, sealer: Sealer, changes: list[Change]) -> Message:
+def _opened(message: Message, place: str, sealer: Signer, changes: list[Change]) -> Message:
     """The message with what our own signatures stand for in their place."""
     if not any(isinstance(part, Reasoning) and _token(part) for part in message.parts):
         return message
@@ -104,7 +104,7 @@ def _opened(message: Message, place: str, sealer: Sealer, changes: list[Change])
             continue
         try:
             sealed = sealer.open(token, field=f"{place}.content[{index}].signature")
-        except SealUnknown:
+        except UnknownSigningKey:
             detail = "a signature made under another key says nothing here: left out"
             changes.append(Change("seal_unknown", detail, f"{place}.content[{index}].signature"))
             parts.append(Reasoning(part.text))
@@ -115,7 +115,7 @@ def _opened(message: Message, place: str, sealer: Sealer, changes: list[Change])
 
 def _token(part: Reasoning) -> str | None:
     token = part.details[0].get("data") if part.details else part.signature
-    return token if is_sealed(token) else None
+    return token if is_signed(token) else None
 
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
@@ -143,7 +143,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif "tools" in kept:
         body["tools"] = kept["tools"]
     changes += _unsaid(request)
-    return with_put(body, request.put), changes
+    return with_overrides(body, request.put), changes
 
 
 def _is_system_prompt(message: Message) -> bool:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from moonshim.engine.dialects.openai_chat.patch import says_nothing
 
-__all__ = ["Sequel", "without_ending"]
+__all__ = ["Continuation", "without_ending"]
 
 _IDENTITY: Final = ("id", "created", "model")
 _SPENT: Final = ("completion_tokens", "total_tokens")
 
 
-class Sequel:
+class Continuation:
     """Under the first answer's name, without a second role, and with its tokens counted on."""
 
     def __init__(self, chunk: Mapping[str, Any], usage: Mapping[str, Any] | None) -> None:

@@ -12,17 +12,17 @@ from moonshim.engine.dialects.openai_chat.delta import only_text, read_index, re
 from moonshim.engine.dialects.openai_chat.patch import host_error
 from moonshim.engine.dialects.openai_chat.usage import told_usage
 from moonshim.engine.upstream_events import (
-    Began,
-    Broke,
-    CallClosed,
-    Counted,
-    Ended,
-    Heard,
+    FinishReported,
     OnlyText,
-    Over,
-    Signed,
-    Spoke,
-    Unread,
+    ResponseStarted,
+    SignatureReported,
+    StreamEnded,
+    TextDelta,
+    ToolCallEnded,
+    UnknownPayload,
+    UpstreamEvent,
+    UpstreamFailed,
+    UsageReported,
 )
 from moonshim.engine.values.conversation import Usage, token_count
 
@@ -41,30 +41,30 @@ class ChatDecoder:
         self._began = False
         self._reasoning = ReasoningReader()
 
-    def feed(self, payload: Json) -> list[Heard]:
-        """What this chunk says. What is no chunk is `Unread`."""
+    def feed(self, payload: Json) -> list[UpstreamEvent]:
+        """What this chunk says. What is no chunk is `UnknownPayload`."""
         if self._began and not self._reasoning.is_open and (said := _only_content(payload)):
-            return [Spoke("text", said)]
+            return [TextDelta("text", said)]
         error = error_in(payload)
         if error is not None:
-            return [*self._reasoning.close(), Broke(host_error(error))]
+            return [*self._reasoning.close(), UpstreamFailed(host_error(error))]
         choices, usage = payload.get("choices"), read_usage(payload)
-        out: list[Heard] = [] if usage is None else [Counted(usage)]
+        out: list[UpstreamEvent] = [] if usage is None else [UsageReported(usage)]
         if not isinstance(choices, list):
-            return out or [Unread(payload)]
+            return out or [UnknownPayload(payload)]
         if not self._began:
             self._began = True
             out.insert(0, _began(payload))
         for choice in choices:
             if not isinstance(choice, dict):
-                out.append(Unread(payload))
+                out.append(UnknownPayload(payload))
             elif (read_index(choice.get("index")) or 0) == 0:
                 out += self._choice(choice, choice.get("delta"))
             else:
-                out.append(Unread({"choices": [choice]}))
+                out.append(UnknownPayload({"choices": [choice]}))
         return out
 
-    def flush(self) -> list[Heard]:
+    def flush(self) -> list[UpstreamEvent]:
         """The input is over."""
         return [*self._reasoning.close()]
 
@@ -78,11 +78,11 @@ class ChatDecoder:
         refusal = delta.get("refusal") and only.channel != "text"  # which is text: then one text is not all
         return None if refusal or (read_index(choice.get("index")) or 0) != 0 else only
 
-    def _choice(self, choice: Json, delta: Any) -> list[Heard]:
+    def _choice(self, choice: Json, delta: Any) -> list[UpstreamEvent]:
         delta = delta if isinstance(delta, dict) else {}
         speech = read_speech(delta)
         reasoning = "" if self._reasoning.repeats(delta) else speech.reasoning
-        out: list[Heard] = [Spoke("reasoning", reasoning)] if reasoning else []
+        out: list[UpstreamEvent] = [TextDelta("reasoning", reasoning)] if reasoning else []
         self._reasoning.feed(delta, reasoning)
         pieces = read_pieces(delta.get("tool_calls"))
         raw = choice.get("finish_reason") or delta.get("finish_reason")
@@ -92,10 +92,10 @@ class ChatDecoder:
         if content or pieces or raw is not None:
             out += self._reasoning.close()
         if content:
-            out.append(Spoke("text", content))
+            out.append(TextDelta("text", content))
         out += pieces
         if raw is not None:
-            out.append(Ended(raw, raw))
+            out.append(FinishReported(raw, raw))
         return out
 
 
@@ -163,7 +163,7 @@ class ReasoningReader:
             self.field = None if fields[0] == _USUAL and len(fields) > 1 else fields[0]
         self._open = self._open or bool(text)
 
-    def close(self) -> list[Signed]:
+    def close(self) -> list[SignatureReported]:
         """The reasoning is over, as far as one can tell: something else begins."""
         for (key, name), pieces in self._pieces.items():
             self._details[key][name] = "".join(pieces)
@@ -171,7 +171,7 @@ class ReasoningReader:
         # Without a text there is no other field that the host would know again.
         field = self.field if self._open else "reasoning_details" if details else None
         self._details, self._pieces, self._open = {}, {}, False
-        return [Signed(None, details, field)] if details or field else []
+        return [SignatureReported(None, details, field)] if details or field else []
 
     def _add(self, entry: Json) -> None:
         """Entries grow piece by piece under their streaming index, which must not go back to the host."""
@@ -204,18 +204,18 @@ def _wanted_back(entries: Iterable[Json]) -> tuple[Json, ...]:
     return tuple(out)
 
 
-def decode_response(body: Json) -> list[Heard]:
+def decode_response(body: Json) -> list[UpstreamEvent]:
     """What a whole response says, as a stream of one chunk would."""
     error = error_in(body)
     if error is not None:
-        return [Broke(host_error(error))]
+        return [UpstreamFailed(host_error(error))]
     choices, usage = body.get("choices"), read_usage(body)
-    out: list[Heard] = [_began(body)]
+    out: list[UpstreamEvent] = [_began(body)]
     if usage is not None:
-        out.append(Counted(usage))
+        out.append(UsageReported(usage))
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
-        return [*out, Unread(body)]
+        return [*out, UnknownPayload(body)]
     message = first["message"]
     entries = message.get("tool_calls")
     numbered = [
@@ -224,15 +224,15 @@ def decode_response(body: Json) -> list[Heard]:
         if isinstance(one, dict)
     ]
     heard = ChatDecoder()._choice(first, {**message, "tool_calls": numbered})
-    ends = [one for one in heard if isinstance(one, Ended)] or [Ended(None)]
-    out += [one for one in heard if not isinstance(one, Ended)]
-    out += [CallClosed(place) for place in range(len(numbered))]
-    return [*out, *ends, Over()]
+    ends = [one for one in heard if isinstance(one, FinishReported)] or [FinishReported(None)]
+    out += [one for one in heard if not isinstance(one, FinishReported)]
+    out += [ToolCallEnded(place) for place in range(len(numbered))]
+    return [*out, *ends, StreamEnded()]
 
 
-def _began(payload: Json) -> Began:
+def _began(payload: Json) -> ResponseStarted:
     id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
-    return Began(
+    return ResponseStarted(
         id if isinstance(id, str) and id else None,
         model if isinstance(model, str) else None,
         created if isinstance(created, int) else None,

@@ -14,7 +14,7 @@ from moonshim.engine.wire.json_codec import encode
 __all__ = [
     "REASONING_FIELDS",
     "TEXT_KEYS",
-    "Speech",
+    "DeltaText",
     "only_text",
     "read_index",
     "read_pieces",
@@ -33,7 +33,7 @@ TEXT_KEYS: Final = {"reasoning.text": "text", "reasoning.summary": "summary", "s
 """Under which name the entries of `reasoning_details` have their text, by type."""
 
 
-class Speech(Struct, frozen=True):
+class DeltaText(Struct, frozen=True):
     """The text of one delta, each channel once, and the copies that did not agree."""
 
     reasoning: str = ""
@@ -41,12 +41,12 @@ class Speech(Struct, frozen=True):
     conflicts: tuple[tuple[str, str], ...] = ()
 
 
-def read_speech(delta: Mapping[str, Any]) -> Speech:
+def read_speech(delta: Mapping[str, Any]) -> DeltaText:
     content = delta.get("content")
     copies = [(field, text) for field in REASONING_FIELDS if (text := text_of(field, delta.get(field)))]
     reasoning = copies[0][1] if copies else ""
     conflicts = tuple((field, text) for field, text in copies if text != reasoning)
-    return Speech(reasoning, content if isinstance(content, str) else "", conflicts)
+    return DeltaText(reasoning, content if isinstance(content, str) else "", conflicts)
 
 
 def text_of(field: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS, write_piece
 from moonshim.engine.dialects.openai_chat.patch import error_chunk
-from moonshim.engine.dialects.protocol import TEXT, Reply, Template
+from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
 from moonshim.engine.formats.free_text import InputReader, input_of
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import (
@@ -35,7 +35,7 @@ _FIELDS: Final = {"text": "content", "reasoning": "reasoning_content"}
 class ChatEncoder:
     """Writes one answer: a role first, an index on every tool delta, one finish, usage where it was asked for."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ResponseContext) -> None:
         self._reply = reply
         self._frame: Json = {}
         self._kinds: dict[int, str] = {}
@@ -143,7 +143,7 @@ class ChatEncoder:
         return {**self._frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
-def encode_response(events: Sequence[Event], reply: Reply) -> Json:
+def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
     """The whole response that these events tell; an answer that broke off is an error."""
     started, calls = Started(), list[Json]()
     texts: dict[str, list[list[str]]] = {"content": [], "reasoning_content": []}
@@ -190,20 +190,20 @@ def encode_response(events: Sequence[Event], reply: Reply) -> Json:
     return body
 
 
-def _whole_call(opened: BlockOpened, arguments: str, reply: Reply) -> Json:
+def _whole_call(opened: BlockOpened, arguments: str, reply: ResponseContext) -> Json:
     name = _name(opened, reply)
     if _is_custom(opened.name, reply):
         return {"id": opened.call_id, "type": "custom", "custom": {"name": name, "input": input_of(arguments)}}
     return write_piece(CallPiece(None, opened.call_id, name, arguments))
 
 
-def _name(opened: BlockOpened, reply: Reply) -> str | None:
+def _name(opened: BlockOpened, reply: ResponseContext) -> str | None:
     """The client's own name of a tool."""
     tool = reply.tools.get(opened.name or "")
     return tool.name if tool is not None else opened.name
 
 
-def _is_custom(name: str | None, reply: Reply) -> bool:
+def _is_custom(name: str | None, reply: ResponseContext) -> bool:
     tool = reply.tools.get(name or "")
     return tool is not None and tool.kind == "custom"
 

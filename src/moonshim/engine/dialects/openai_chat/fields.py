@@ -16,13 +16,13 @@ from moonshim.engine.values.conversation import Request, ResponseFormat, Samplin
 from moonshim.engine.wire.json_fields import typed, whole
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "Field", "Json", "fields_said", "values_of"]
+__all__ = ["FIELDS", "ChatField", "Json", "fields_said", "values_of"]
 
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 
-class Field(Struct, frozen=True):
+class ChatField(Struct, frozen=True):
     """One canonical value: where it lives in a request, and the fields of a body that say it."""
 
     keys: tuple[str, ...]
@@ -208,14 +208,14 @@ def _write_response_format(wanted: ResponseFormat | None) -> Json:
     return {"response_format": {"type": "json_schema", "json_schema": inner}}
 
 
-def _plain(key: str, read: Callable[[Json, str], Any]) -> Field:
-    return Field((key,), lambda body: read(body, key), _as(key))
+def _plain(key: str, read: Callable[[Json, str], Any]) -> ChatField:
+    return ChatField((key,), lambda body: read(body, key), _as(key))
 
 
-FIELDS: Final[dict[str, Field]] = {
+FIELDS: Final[dict[str, ChatField]] = {
     # Those of `Sampling` are named by the way to them.
-    "tool_choice": Field(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
-    "parallel_calls": Field(
+    "tool_choice": ChatField(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
+    "parallel_calls": ChatField(
         ("parallel_tool_calls",), lambda body: _switch(body, "parallel_tool_calls"), _as("parallel_tool_calls")
     ),
     "sampling.temperature": _plain("temperature", _number),
@@ -225,26 +225,28 @@ FIELDS: Final[dict[str, Field]] = {
     "sampling.frequency_penalty": _plain("frequency_penalty", _number),
     "sampling.seed": _plain("seed", whole),
     "sampling.n": _plain("n", whole),
-    "sampling.max_tokens": Field(("max_completion_tokens", "max_tokens"), _read_max_tokens, _as("max_tokens")),
-    "sampling.stop": Field(("stop",), _read_stop, lambda stop: {"stop": list(stop)} if stop else {}, ()),
-    "thinking": Field(
+    "sampling.max_tokens": ChatField(("max_completion_tokens", "max_tokens"), _read_max_tokens, _as("max_tokens")),
+    "sampling.stop": ChatField(("stop",), _read_stop, lambda stop: {"stop": list(stop)} if stop else {}, ()),
+    "thinking": ChatField(
         ("thinking", "reasoning_effort", "chat_template_kwargs", "reasoning", "enable_thinking"),
         _read_thinking,
         _write_thinking,
         Thinking(),
     ),
-    "response_format": Field(("response_format",), _read_response_format, _write_response_format),
-    "stream": Field(("stream",), lambda body: _switch(body, "stream"), _as("stream")),
-    "include_usage": Field(
+    "response_format": ChatField(("response_format",), _read_response_format, _write_response_format),
+    "stream": ChatField(("stream",), lambda body: _switch(body, "stream"), _as("stream")),
+    "include_usage": ChatField(
         ("stream_options",),
         _read_include_usage,
         lambda wanted: {} if wanted is None else {"stream_options": {"include_usage": wanted}},
     ),
-    "user": Field(("safety_identifier", "user"), _read_user, _as("user")),
-    "metadata": Field(
+    "user": ChatField(("safety_identifier", "user"), _read_user, _as("user")),
+    "metadata": ChatField(
         ("metadata",), lambda body: _object(body, "metadata"), lambda m: {"metadata": m} if m else {}, {}
     ),
-    "cache_key": Field(("prompt_cache_key",), lambda body: _word(body, "prompt_cache_key"), _as("prompt_cache_key")),
+    "cache_key": ChatField(
+        ("prompt_cache_key",), lambda body: _word(body, "prompt_cache_key"), _as("prompt_cache_key")
+    ),
 }
 assert Sampling.__struct_fields__ == tuple(name[9:] for name in FIELDS if name.startswith("sampling."))
 

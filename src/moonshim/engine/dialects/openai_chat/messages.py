@@ -25,7 +25,7 @@ from moonshim.engine.dialects.openai_chat.message_parts import DIALECT, Content,
 from moonshim.engine.ids.mapper import ToolIdMapper, tool_id_strategy
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
-from moonshim.engine.signing import is_sealed
+from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
 from moonshim.engine.values.copies import copied
 from moonshim.errors import CannotExpress, InvalidInput
@@ -310,7 +310,7 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
                 details = with_text(details, text)
             else:
                 out[field] = text
-        if (signature := sole_signature(reasoning)) and (ids.tokens or not is_sealed(signature)):
+        if (signature := sole_signature(reasoning)) and (ids.tokens or not is_signed(signature)):
             details.append(_signed(signature))
         out |= {"reasoning_details": details} if details else {}
     slots = kept.get("calls", ())
@@ -321,7 +321,7 @@ def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, pos
 
 def _holds_token(entry: Json) -> bool:
     """Whether an entry of `reasoning_details` has a token of ours in it, which is not for a host to see."""
-    return any(is_sealed(value) for value in entry.values())
+    return any(is_signed(value) for value in entry.values())
 
 
 def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:

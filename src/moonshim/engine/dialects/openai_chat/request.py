@@ -11,8 +11,8 @@ from moonshim.engine.dialects.openai_chat.message_checks import check_messages
 from moonshim.engine.dialects.openai_chat.message_parts import DIALECT
 from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
 from moonshim.engine.dialects.openai_chat.tools import parse_tool, render_tool
-from moonshim.engine.dialects.protocol import with_put
-from moonshim.engine.signing import Sealer, SealUnknown, is_sealed
+from moonshim.engine.dialects.protocol import with_overrides
+from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Sampling, Tool, ToolResult
 from moonshim.errors import CannotExpress, InvalidInput
 
@@ -21,7 +21,7 @@ __all__ = ["left_behind", "parse_request", "render_request"]
 _KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIELDS.values() for key in field.keys)})
 
 
-def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Sealer())
@@ -54,15 +54,15 @@ def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
     return request, changes
 
 
-def _opened(message: Message, place: int, sealer: Sealer, changes: list[Change]) -> Message:
+def _opened(message: Message, place: int, sealer: Signer, changes: list[Change]) -> Message:
     """The message with what our own signature stands for; a client has one when its history came from elsewhere."""
     part = message.parts[0] if message.parts else None
-    if not isinstance(part, Reasoning) or not is_sealed(part.signature):
+    if not isinstance(part, Reasoning) or not is_signed(part.signature):
         return message
     where = f"messages[{place}].reasoning_details"
     try:
         sealed = sealer.open(part.signature or "", field=where)
-    except SealUnknown:
+    except UnknownSigningKey:
         changes.append(Change("seal_unknown", "a signature made under another key says nothing here: left out", where))
         return replace(message, parts=(replace(part, signature=None), *message.parts[1:]))
     opened = Reasoning(part.text or sealed.text or "", sealed.signature, sealed.details, sealed.field)
@@ -97,7 +97,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif kept.get("has_tools"):
         body["tools"] = None
     changes += _unsaid(request) + _unsaid_thinking(request, body)
-    return with_put(body, request.put), changes
+    return with_overrides(body, request.put), changes
 
 
 def _rewritten(fresh: Json, said: Json) -> Json:

@@ -6,9 +6,18 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeAlias
 
 from moonshim.engine.dialects.openai_responses.content import Json
-from moonshim.engine.dialects.openai_responses.decode_items import HeardItem
+from moonshim.engine.dialects.openai_responses.decode_items import ItemDecoder
 from moonshim.engine.dialects.openai_responses.items import CALLS
-from moonshim.engine.upstream_events import Began, Broke, Counted, Ended, Heard, OnlyText, Over, Unread
+from moonshim.engine.upstream_events import (
+    FinishReported,
+    OnlyText,
+    ResponseStarted,
+    StreamEnded,
+    UnknownPayload,
+    UpstreamEvent,
+    UpstreamFailed,
+    UsageReported,
+)
 from moonshim.engine.values.conversation import Usage, token_count
 from moonshim.engine.values.events import Failed
 
@@ -69,14 +78,14 @@ class ResponsesDecoder:
     def __init__(self) -> None:
         self._began = False
         self._over = False
-        self._items: dict[Key, HeardItem] = {}
+        self._items: dict[Key, ItemDecoder] = {}
         self._calls = 0
 
-    def feed(self, payload: Json) -> list[Heard]:
+    def feed(self, payload: Json) -> list[UpstreamEvent]:
         """What this payload says."""
         kind = payload.get("type")
         if not isinstance(kind, str):
-            return self._error(payload) if payload.get("error") else [Unread(payload)]
+            return self._error(payload) if payload.get("error") else [UnknownPayload(payload)]
         step = _STEPS.get(kind)
         if step is not None:
             return step(self, payload)
@@ -87,9 +96,9 @@ class ResponsesDecoder:
             if start in _CALLS:
                 return self._asked(payload, start, end)
         # What a host's own tool does while it runs is known, and says nothing elsewhere.
-        return [] if kind in _IDLE else [Unread(payload, known="_call." in kind)]
+        return [] if kind in _IDLE else [UnknownPayload(payload, known="_call." in kind)]
 
-    def flush(self) -> list[Heard]:
+    def flush(self) -> list[UpstreamEvent]:
         """The input is over: nothing is kept back."""
         return []
 
@@ -97,7 +106,7 @@ class ResponsesDecoder:
         """Events are numbered: no two of them differ in their text alone."""
         return None
 
-    def response(self, response: Json) -> list[Heard]:
+    def response(self, response: Json) -> list[UpstreamEvent]:
         """A whole response, or the one that ends a stream: whatever of it was not told before, and its ending."""
         out, output = self._begin({"response": response}), response.get("output")
         told = {key: one for one in self._items.values() for key in _names(one.type, one.id, one.call_id)}
@@ -106,98 +115,101 @@ class ResponsesDecoder:
             if kind in _READ:
                 out += self._final(place, kind, item, told).read(item, done=True)
             elif kind and place not in self._items:
-                out.append(Unread(item, known=True))
+                out.append(UnknownPayload(item, known=True))
         usage = read_usage(response)
-        out += [] if usage is None else [Counted(usage)]
+        out += [] if usage is None else [UsageReported(usage)]
         if self._over:
             return out
         self._over = True
         return [*out, *self._ending(response)]
 
-    def _ending(self, response: Json) -> list[Heard]:
+    def _ending(self, response: Json) -> list[UpstreamEvent]:
         status, error = response.get("status"), response.get("error")
         if error or status in ("failed", "cancelled"):
-            return [Broke(_failed(error, "cancelled" if status == "cancelled" else "server_error"))]
+            return [UpstreamFailed(_failed(error, "cancelled" if status == "cancelled" else "server_error"))]
         details = response.get("incomplete_details")
         raw = details.get("reason") if isinstance(details, dict) else None
         if isinstance(raw, str):
-            return [Ended(_REASONS.get(raw, raw), raw), Over()]
+            return [FinishReported(_REASONS.get(raw, raw), raw), StreamEnded()]
         if status == "incomplete":
-            return [Ended("length", status), Over()]
-        return [Ended("tool_calls" if self._calls else "stop", status if isinstance(status, str) else None), Over()]
+            return [FinishReported("length", status), StreamEnded()]
+        return [
+            FinishReported("tool_calls" if self._calls else "stop", status if isinstance(status, str) else None),
+            StreamEnded(),
+        ]
 
     # --- steps of a stream -------------------------------------------------------------------------------------
 
-    def _begin(self, payload: Json) -> list[Heard]:
+    def _begin(self, payload: Json) -> list[UpstreamEvent]:
         response = payload.get("response")
         if self._began or not isinstance(response, dict):
             return []
         self._began = True
         id, model, created = response.get("id"), response.get("model"), response.get("created_at")
         return [
-            Began(
+            ResponseStarted(
                 id if isinstance(id, str) and id else None,
                 model if isinstance(model, str) else None,
                 _seconds(created),
             )
         ]
 
-    def _added(self, payload: Json) -> list[Heard]:
+    def _added(self, payload: Json) -> list[UpstreamEvent]:
         return self._item(payload, done=False)
 
-    def _done(self, payload: Json) -> list[Heard]:
+    def _done(self, payload: Json) -> list[UpstreamEvent]:
         return self._item(payload, done=True)
 
-    def _item(self, payload: Json, *, done: bool) -> list[Heard]:
+    def _item(self, payload: Json, *, done: bool) -> list[UpstreamEvent]:
         item = payload.get("item")
         kind = _kind(item)
         if not isinstance(item, dict) or not kind:
-            return [Unread(payload)]
+            return [UnknownPayload(payload)]
         known = self._known(_key(payload, item), kind, item)
-        return known.read(item, done=done) if kind in _READ else [Unread(payload, known=True)]
+        return known.read(item, done=done) if kind in _READ else [UnknownPayload(payload, known=True)]
 
-    def _text(self, payload: Json, start: str, end: str) -> list[Heard]:
+    def _text(self, payload: Json, start: str, end: str) -> list[UpstreamEvent]:
         kind, field, where = _TEXTS[start]
         place, key = payload.get(where), "refusal" if start == "response.refusal" else "text"
         text = payload.get("delta" if end == "delta" else key)
         item = self._growing(payload, kind)
         if not isinstance(text, str) or item is None:
-            return [Unread(payload)]
+            return [UnknownPayload(payload)]
         place = place if isinstance(place, int) else 0
         return item.grow(field, place, text) if end == "delta" else item.say(field, place, text)
 
-    def _asked(self, payload: Json, start: str, end: str) -> list[Heard]:
+    def _asked(self, payload: Json, start: str, end: str) -> list[UpstreamEvent]:
         kind, field = _CALLS[start]
         text = payload.get("delta" if end == "delta" else field)
         item = self._growing(payload, kind)
         if not isinstance(text, str) or item is None:
-            return [Unread(payload)]
+            return [UnknownPayload(payload)]
         return item.ask(text) if end == "delta" else item.ask_whole(text)
 
-    def _ended(self, payload: Json) -> list[Heard]:
+    def _ended(self, payload: Json) -> list[UpstreamEvent]:
         response = payload.get("response")
         if not isinstance(response, dict):
             response = {}
         status = str(payload["type"]).rpartition(".")[2]
         return self.response({"status": status, **response})
 
-    def _error(self, payload: Json) -> list[Heard]:
+    def _error(self, payload: Json) -> list[UpstreamEvent]:
         self._over = True
         inner = payload.get("error")
-        return [Broke(_failed(inner or payload, "server_error"))]
+        return [UpstreamFailed(_failed(inner or payload, "server_error"))]
 
     # --- which item --------------------------------------------------------------------------------------------
 
-    def _known(self, key: Key, kind: str, item: Json) -> HeardItem:
+    def _known(self, key: Key, kind: str, item: Json) -> ItemDecoder:
         found = self._items.get(key)
         if found is None or found.type != kind:
-            found = self._items[key] = HeardItem(kind, self._calls if kind in CALLS else None)
+            found = self._items[key] = ItemDecoder(kind, self._calls if kind in CALLS else None)
             self._calls += kind in CALLS
         if isinstance(item.get("id"), str):
             found.id = item["id"]
         return found
 
-    def _growing(self, payload: Json, kind: str) -> HeardItem | None:
+    def _growing(self, payload: Json, kind: str) -> ItemDecoder | None:
         """The item that a piece belongs to, also where nobody said that it began; None for one of another kind."""
         key = _key(payload)
         found = self._items.get(key)
@@ -205,7 +217,7 @@ class ResponsesDecoder:
             return None
         return self._known(key, kind, {"id": payload.get("item_id")})
 
-    def _final(self, place: int, kind: str, item: Json, told: dict[Key, HeardItem]) -> HeardItem:
+    def _final(self, place: int, kind: str, item: Json, told: dict[Key, ItemDecoder]) -> ItemDecoder:
         """The item that the end of a stream repeats: the same identifier, the same call, or the same place."""
         for key in _names(kind, item.get("id"), item.get("call_id")):
             if key in told:
@@ -214,7 +226,7 @@ class ResponsesDecoder:
         return at if at is not None and at.type == kind else self._known(("final", place), kind, item)
 
 
-_STEPS: Final[dict[str, Callable[[ResponsesDecoder, Json], list[Heard]]]] = {
+_STEPS: Final[dict[str, Callable[[ResponsesDecoder, Json], list[UpstreamEvent]]]] = {
     "response.created": ResponsesDecoder._begin,
     "response.queued": ResponsesDecoder._begin,
     "response.in_progress": ResponsesDecoder._begin,
@@ -228,13 +240,13 @@ _STEPS: Final[dict[str, Callable[[ResponsesDecoder, Json], list[Heard]]]] = {
 }
 
 
-def decode_response(body: Json) -> list[Heard]:
+def decode_response(body: Json) -> list[UpstreamEvent]:
     """What a whole response says, as a stream would."""
     error = body.get("error")
     if error and "output" not in body:
-        return [Broke(_failed(error, "server_error"))]
+        return [UpstreamFailed(_failed(error, "server_error"))]
     if not isinstance(body.get("output"), list):
-        return [Unread(body)]
+        return [UnknownPayload(body)]
     return ResponsesDecoder().response(body)
 
 

@@ -8,17 +8,17 @@ from moonshim.engine.dialects.openai_responses.content import Json
 from moonshim.engine.dialects.openai_responses.items import CALLS, call_payload
 from moonshim.engine.dialects.openai_responses.names import flat_name
 from moonshim.engine.grammar.protocol import Channel
-from moonshim.engine.upstream_events import CallClosed, Heard, Signed, Spoke
+from moonshim.engine.upstream_events import SignatureReported, TextDelta, ToolCallEnded, UpstreamEvent
 from moonshim.engine.values.events import CallPiece
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput
 
-__all__ = ["HeardItem"]
+__all__ = ["ItemDecoder"]
 
 _PARAGRAPH = "\n\n"
 
 
-class HeardItem:
+class ItemDecoder:
     """Follows one item. Whatever comes twice (a piece, then the whole) is told once.
 
     It counts characters instead of keeping them: of a whole text, what is longer than
@@ -40,14 +40,14 @@ class HeardItem:
 
     # --- text and reasoning ------------------------------------------------------------------------------------
 
-    def grow(self, field: str, place: int, piece: str) -> list[Heard]:
+    def grow(self, field: str, place: int, piece: str) -> list[UpstreamEvent]:
         """A piece of one text of the item."""
         if not self._is_shown(field) or not piece:
             return []
         self._told[field, place] = self._told.get((field, place), 0) + len(piece)
-        return [Spoke(self._channel(field), self._between(field, place) + piece)]
+        return [TextDelta(self._channel(field), self._between(field, place) + piece)]
 
-    def say(self, field: str, place: int, whole: str) -> list[Heard]:
+    def say(self, field: str, place: int, whole: str) -> list[UpstreamEvent]:
         """One text of the item, whole."""
         if not self._is_shown(field):
             return []
@@ -68,7 +68,7 @@ class HeardItem:
 
     # --- calls -------------------------------------------------------------------------------------------------
 
-    def ask(self, piece: str) -> list[Heard]:
+    def ask(self, piece: str) -> list[UpstreamEvent]:
         """A piece of what a call is asked."""
         told = self._told.get(("asked", 0), 0)
         self._told["asked", 0] = told + len(piece)
@@ -77,11 +77,11 @@ class HeardItem:
             piece = start + _escaped(piece)
         return [CallPiece(self.call_index, arguments=piece)] if piece else []
 
-    def ask_whole(self, whole: str) -> list[Heard]:
+    def ask_whole(self, whole: str) -> list[UpstreamEvent]:
         told = self._told.get(("asked", 0), 0)
         return self.ask(whole[told:]) if len(whole) > told else []
 
-    def _name(self, item: Json) -> list[Heard]:
+    def _name(self, item: Json) -> list[UpstreamEvent]:
         how = CALLS[self.type]
         name, namespace, call_id = how.name or item.get("name"), item.get("namespace"), item.get("call_id")
         if self._named or not isinstance(name, str) or not name:
@@ -93,7 +93,7 @@ class HeardItem:
 
     # --- items -------------------------------------------------------------------------------------------------
 
-    def read(self, item: Json, *, done: bool) -> list[Heard]:
+    def read(self, item: Json, *, done: bool) -> list[UpstreamEvent]:
         """The item as it stands; `done` when it will not change any more."""
         if self.is_done:
             return []
@@ -106,10 +106,10 @@ class HeardItem:
         token = item.get("encrypted_content")
         if done and isinstance(token, str) and token and not self._signed:
             self._signed = True
-            out.append(Signed(token))
+            out.append(SignatureReported(token))
         return out
 
-    def _read_call(self, item: Json, *, done: bool) -> list[Heard]:
+    def _read_call(self, item: Json, *, done: bool) -> list[UpstreamEvent]:
         how, out = CALLS[self.type], self._name(item)
         asked = item.get(how.payload)
         if isinstance(asked, str):
@@ -121,12 +121,12 @@ class HeardItem:
             if self.type == "custom_tool_call":
                 told = self._told.get(("asked", 0), 0)
                 out.append(CallPiece(self.call_index, arguments='"}' if told else '{"input":""}'))
-            out.append(CallClosed(self.call_index))
+            out.append(ToolCallEnded(self.call_index))
         return out
 
 
-def _each(item: HeardItem, field: str, entries: Any) -> list[Heard]:
-    out: list[Heard] = []
+def _each(item: ItemDecoder, field: str, entries: Any) -> list[UpstreamEvent]:
+    out: list[UpstreamEvent] = []
     for place, entry in enumerate(entries if isinstance(entries, list) else ()):
         text = entry.get("text", entry.get("refusal")) if isinstance(entry, dict) else None
         if isinstance(text, str) and text:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
 from moonshim.engine.dialects.openai_responses.content import Json
-from moonshim.engine.dialects.openai_responses.encode_items import OutputItem, open_item
+from moonshim.engine.dialects.openai_responses.encode_items import ItemEncoder, open_item
 from moonshim.engine.dialects.openai_responses.response_object import echo, response_id, write_error, write_usage
-from moonshim.engine.dialects.protocol import NUMBER, TEXT, Reply, Template
+from moonshim.engine.dialects.protocol import NUMBER, TEXT, ResponseContext, Template
 from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
@@ -38,11 +38,11 @@ class ResponsesEncoder:
     that was added last. Events of another block wait until the open one is closed.
     """
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ResponseContext) -> None:
         self._reply = reply
         self._number = 0
         self._object: Json = {}
-        self._items: list[OutputItem] = []
+        self._items: list[ItemEncoder] = []
         self._open: int | None = None
         """The block that is open; its item is the last."""
         self._waiting: dict[int, list[_BlockEvent]] = {}
@@ -175,7 +175,7 @@ class ResponsesEncoder:
         return payloads
 
 
-def encode_response(events: Sequence[Event], reply: Reply) -> Json:
+def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
     """The whole response that these events tell: what the last payload of a stream has.
 
     >>> encode_response([Finished("stop")], Reply(model="kimi-k3"))["status"]

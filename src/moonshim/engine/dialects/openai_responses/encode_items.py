@@ -8,17 +8,17 @@ from moonshim.engine.dialects.openai_responses.content import Json
 from moonshim.engine.dialects.openai_responses.items import CALLS
 from moonshim.engine.dialects.openai_responses.names import plain_name
 from moonshim.engine.dialects.openai_responses.tools import kind_of
-from moonshim.engine.dialects.protocol import Reply
+from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.formats.free_text import InputReader
-from moonshim.engine.signing import Sealed
+from moonshim.engine.signing import SignedPayload
 from moonshim.engine.values.events import BlockOpened, BlockSigned
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["OutputItem", "open_item"]
+__all__ = ["ItemEncoder", "open_item"]
 
 
-class OutputItem(Protocol):
+class ItemEncoder(Protocol):
     """An item that grows. Events come without their sequence number, and without the place of the item."""
 
     pieces: TextPieces
@@ -36,7 +36,7 @@ class OutputItem(Protocol):
         """The item as it stands."""
 
 
-def open_item(opened: BlockOpened, reply: Reply, tail: str) -> OutputItem:
+def open_item(opened: BlockOpened, reply: ResponseContext, tail: str) -> ItemEncoder:
     """The item for a block; `tail` is what its identifier ends in."""
     match opened.kind:
         case "text":
@@ -109,7 +109,7 @@ class _Thought:
     be asked for next.
     """
 
-    def __init__(self, id: str, reply: Reply) -> None:
+    def __init__(self, id: str, reply: ResponseContext) -> None:
         self._id = id
         self._reply = reply
         self.pieces = TextPieces()
@@ -136,7 +136,7 @@ class _Thought:
 
     def closed(self, *, complete: bool) -> list[Json]:
         signed, text = self._signed or BlockSigned(0), "".join(self.pieces)
-        self._token = self._reply.sealer.seal(Sealed(text, signed.signature, signed.details, signed.field))
+        self._token = self._reply.sealer.seal(SignedPayload(text, signed.signature, signed.details, signed.field))
         self._status, out = _status(complete), list[Json]()
         if self.pieces:
             out.append(self._event("response.reasoning_summary_text.done", text=text))
@@ -160,7 +160,7 @@ def _summary(text: str) -> Json:
 # --- calls ------------------------------------------------------------------------------------------------------
 
 
-def _open_call(opened: BlockOpened, reply: Reply, tail: str) -> OutputItem:
+def _open_call(opened: BlockOpened, reply: ResponseContext, tail: str) -> ItemEncoder:
     name = opened.name or ""
     tool = reply.tools.get(name)
     if tool is None:

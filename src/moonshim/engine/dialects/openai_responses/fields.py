@@ -16,10 +16,10 @@ from moonshim.engine.values.conversation import Request, ResponseFormat, Samplin
 from moonshim.engine.wire.json_fields import typed, whole
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "Field", "unsayable"]
+__all__ = ["FIELDS", "ResponsesField", "unsayable"]
 
 
-class Field(Struct, frozen=True):
+class ResponsesField(Struct, frozen=True):
     """One canonical value: where it lives in a request, and how a body says it."""
 
     keys: tuple[str, ...]
@@ -125,40 +125,40 @@ def _write_format(format: ResponseFormat | None, came: Json) -> Json:
     return {"text": text} if text else {}
 
 
-FIELDS: Final[dict[str, Field]] = {
-    "sampling.temperature": Field(
+FIELDS: Final[dict[str, ResponsesField]] = {
+    "sampling.temperature": ResponsesField(
         ("temperature",), _number("temperature"), lambda r: r.sampling.temperature, _plain("temperature")
     ),
-    "sampling.top_p": Field(("top_p",), _number("top_p"), lambda r: r.sampling.top_p, _plain("top_p")),
-    "sampling.presence_penalty": Field(
+    "sampling.top_p": ResponsesField(("top_p",), _number("top_p"), lambda r: r.sampling.top_p, _plain("top_p")),
+    "sampling.presence_penalty": ResponsesField(
         ("presence_penalty",),
         _number("presence_penalty"),
         lambda r: r.sampling.presence_penalty,
         _plain("presence_penalty"),
     ),
-    "sampling.frequency_penalty": Field(
+    "sampling.frequency_penalty": ResponsesField(
         ("frequency_penalty",),
         _number("frequency_penalty"),
         lambda r: r.sampling.frequency_penalty,
         _plain("frequency_penalty"),
     ),
-    "sampling.max_tokens": Field(
+    "sampling.max_tokens": ResponsesField(
         ("max_output_tokens",), _read_max_tokens, lambda r: r.sampling.max_tokens, _plain("max_output_tokens")
     ),
-    "parallel_calls": Field(
+    "parallel_calls": ResponsesField(
         ("parallel_tool_calls",),
         _switch("parallel_tool_calls"),
         lambda r: r.parallel_calls,
         _plain("parallel_tool_calls"),
     ),
-    "stream": Field(("stream",), _switch("stream"), lambda r: r.stream, _plain("stream")),
-    "user": Field(("safety_identifier", "user"), _read_user, lambda r: r.user, _write_user),
-    "metadata": Field(("metadata",), _read_metadata, lambda r: r.metadata, _write_metadata),
-    "cache_key": Field(
+    "stream": ResponsesField(("stream",), _switch("stream"), lambda r: r.stream, _plain("stream")),
+    "user": ResponsesField(("safety_identifier", "user"), _read_user, lambda r: r.user, _write_user),
+    "metadata": ResponsesField(("metadata",), _read_metadata, lambda r: r.metadata, _write_metadata),
+    "cache_key": ResponsesField(
         ("prompt_cache_key",), _word("prompt_cache_key"), lambda r: r.cache_key, _plain("prompt_cache_key")
     ),
-    "thinking": Field(("reasoning",), _read_thinking, lambda r: _sayable(r.thinking), _write_thinking),
-    "response_format": Field(("text",), _read_format, lambda r: r.response_format, _write_format),
+    "thinking": ResponsesField(("reasoning",), _read_thinking, lambda r: _sayable(r.thinking), _write_thinking),
+    "response_format": ResponsesField(("text",), _read_format, lambda r: r.response_format, _write_format),
 }
 
 

@@ -28,11 +28,11 @@ from moonshim.engine.dialects.openai_responses.items import (
 )
 from moonshim.engine.dialects.openai_responses.names import Names
 from moonshim.engine.ids.pairing import canonical_ids, pair
-from moonshim.engine.signing import SealBroken, Sealer, SealUnknown, is_sealed
+from moonshim.engine.signing import InvalidSignature, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Speaker, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
-__all__ = ["ROLES", "SPEAKERS", "Reading", "parse_messages", "with_canonical_ids"]
+__all__ = ["ROLES", "SPEAKERS", "ItemReader", "parse_messages", "with_canonical_ids"]
 
 SPEAKERS: Final[dict[str, Speaker]] = {"user": "human", "assistant": "ai", "system": "system", "developer": "system"}
 ROLES: Final[dict[Speaker, str]] = {"human": "user", "ai": "assistant", "system": "system", "tool": "user"}
@@ -51,16 +51,16 @@ def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> li
         items = [{"role": "user", "content": items}]
     if isinstance(items, (bytes, dict)) or not isinstance(items, Iterable):
         raise InvalidInput(f"input must be a string or a list, not {type(items).__name__}", field="input")
-    reading = Reading(Names(), None)
+    reading = ItemReader(Names(), None)
     for item in items:
         reading.add(item)
     return with_canonical_ids(reading.messages(), after)
 
 
-class Reading:
+class ItemReader:
     """Takes the items of one request, one after the other."""
 
-    def __init__(self, names: Names, sealer: Sealer | None) -> None:
+    def __init__(self, names: Names, sealer: Signer | None) -> None:
         self.changes: list[Change] = []
         self.places: list[str] = []
         self._names = names
@@ -136,18 +136,18 @@ class Reading:
     def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
         """The reasoning, and the item without what we sealed: no host has to see that."""
         part = read_reasoning(item, where)
-        if self._sealer is None or not is_sealed(part.signature):
+        if self._sealer is None or not is_signed(part.signature):
             return part, item
         part, token = replace(part, signature=None), item["encrypted_content"]
         bare = {key: value for key, value in item.items() if key != "encrypted_content"}
         try:
             sealed = self._sealer.open(token, field=f"{where}.encrypted_content")
-        except SealUnknown as unknown:
+        except UnknownSigningKey as unknown:
             detail = f"encrypted_content was made under the key {unknown}, which is not ours; it was left out"
             self.changes.append(Change("seal_unknown", detail, f"{where}.encrypted_content"))
             return part, bare
         except UnicodeEncodeError:
-            raise SealBroken(
+            raise InvalidSignature(
                 "this token was issued by Moonshim and has been altered", field=f"{where}.encrypted_content"
             ) from None
         text = part.text if sealed.text is None else sealed.text

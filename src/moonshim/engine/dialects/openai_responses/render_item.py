@@ -16,7 +16,7 @@ from moonshim.engine.dialects.openai_responses.items import (
 from moonshim.engine.dialects.openai_responses.names import Names
 from moonshim.engine.dialects.openai_responses.tools import kind_of
 from moonshim.engine.formats.free_text import input_of
-from moonshim.engine.signing import is_sealed
+from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Media, Reasoning, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import decode_object
 
@@ -112,7 +112,7 @@ def write_reasoning(part: Reasoning, came: Json | None, *, for_host: bool) -> Js
     if part.text != was.text:
         shown = ("content", "reasoning_text") if came.get("content") else ("summary", "summary_text")
         new[shown[0]] = [{"type": shown[1], "text": part.text}] if part.text else []
-    ours = is_sealed(was.signature)
+    ours = is_signed(was.signature)
     if part.signature != was.signature and not (ours and part.signature is None):
         new["encrypted_content"] = part.signature
     elif ours and for_host:

@@ -26,7 +26,7 @@ from moonshim.engine.dialects.openai_responses.messages import ROLES
 from moonshim.engine.dialects.openai_responses.names import Names
 from moonshim.engine.dialects.openai_responses.render_item import write_call, write_reasoning, write_result
 from moonshim.engine.ids.spelling import standard_id
-from moonshim.engine.signing import is_sealed
+from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import (
     Change,
     Media,
@@ -130,15 +130,15 @@ class Writing:
                 return [(None, read_result(item, ""))]
             if kind == "reasoning":
                 part = read_reasoning(item, "")
-                return [(None, Reasoning(part.text) if is_sealed(part.signature) else part)]
+                return [(None, Reasoning(part.text) if is_signed(part.signature) else part)]
         except InvalidInput:
             pass  # it was not read in the first place, and stays what it is
         return [(None, None)]
 
     def _unsealed(self, items: list[Json]) -> list[Json]:
-        if not self._for_host or not any(is_sealed(item.get("encrypted_content")) for item in items):
+        if not self._for_host or not any(is_signed(item.get("encrypted_content")) for item in items):
             return items
-        return [{k: v for k, v in item.items() if k != "encrypted_content" or not is_sealed(v)} for item in items]
+        return [{k: v for k, v in item.items() if k != "encrypted_content" or not is_signed(v)} for item in items]
 
     def _grouped(self, groups: list[_Group], speaker: Speaker, place: str) -> list[Json]:
         return [item for group in groups if (item := self._write(group, speaker, place)) is not None]

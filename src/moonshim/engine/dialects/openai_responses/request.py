@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses.content import DIALECT, Json
 from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsayable
-from moonshim.engine.dialects.openai_responses.messages import Reading, with_canonical_ids
+from moonshim.engine.dialects.openai_responses.messages import ItemReader, with_canonical_ids
 from moonshim.engine.dialects.openai_responses.names import Names, plain_name
 from moonshim.engine.dialects.openai_responses.render_items import Writing, kept_items
 from moonshim.engine.dialects.openai_responses.tool_choice import parse_choice, render_choice
 from moonshim.engine.dialects.openai_responses.tools import parse_tools, render_tools
-from moonshim.engine.dialects.protocol import with_put
-from moonshim.engine.signing import Sealer
+from moonshim.engine.dialects.protocol import with_overrides
+from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Tool
 from moonshim.errors import InvalidInput
 
@@ -51,7 +51,7 @@ def kept_fields(request: Request) -> Json:
 # --- body -> request --------------------------------------------------------------------------------------------
 
 
-def parse_request(body: Any, sealer: Sealer) -> tuple[Request, list[Change]]:
+def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Sealer())
@@ -144,7 +144,7 @@ def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
     return [replace(tool, name=own.get("flat", tool.name)) for tool, own in loaded]
 
 
-def _parse_input(body: Json, names: Names, sealer: Sealer) -> tuple[list[Message], list[str], list[Change]]:
+def _parse_input(body: Json, names: Names, sealer: Signer) -> tuple[list[Message], list[str], list[Change]]:
     messages, places = list[Message](), list[str]()
     instructions, given = body.get("instructions"), body.get("input")
     if instructions is not None and not isinstance(instructions, str):
@@ -161,7 +161,7 @@ def _parse_input(body: Json, names: Names, sealer: Sealer) -> tuple[list[Message
         raise InvalidInput("input must be a string or a list of items", field="input")
     if not given and not messages and not made_elsewhere:
         raise InvalidInput("input must be a string or a list of at least one item", field="input")
-    reading = Reading(names, sealer)
+    reading = ItemReader(names, sealer)
     for item in given:
         reading.add(item)
     messages += with_canonical_ids(reading.messages())
@@ -194,7 +194,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         body["tool_choice"] = render_choice(request.tool_choice, now)
     _put_input(body, request, came, before, now, changes)
     changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
-    return with_put(body, request.put), changes
+    return with_overrides(body, request.put), changes
 
 
 def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice
 from moonshim.engine.values.conversation import Tool
 
-__all__ = ["Known", "call_without_arguments", "known_names", "names_of"]
+__all__ = ["DeclaredNames", "call_without_arguments", "known_names", "names_of"]
 
 
-class Known:
+class DeclaredNames:
     """Some names, and every beginning of one."""
 
     __slots__ = ("_beginnings", "names")
@@ -37,20 +37,22 @@ def names_of(tools: Sequence[Tool] | None) -> frozenset[str] | None:
     return None if tools is None else frozenset(tool.name for tool in tools)
 
 
-def known_names(tools: Sequence[Tool] | None) -> Known | None:
+def known_names(tools: Sequence[Tool] | None) -> DeclaredNames | None:
     """The names of these tools, if there are any."""
     names = names_of(tools)
     return _known(names) if names else None
 
 
 @lru_cache(maxsize=64)
-def _known(names: frozenset[str]) -> Known:
+def _known(names: frozenset[str]) -> DeclaredNames:
     """Made once: it holds no state of any stream."""
-    return Known(names)
+    return DeclaredNames(names)
 
 
-def call_without_arguments(name: str, header: str, names: frozenset[str] | None, channel: Channel) -> list[Found]:
+def call_without_arguments(
+    name: str, header: str, names: frozenset[str] | None, channel: Channel
+) -> list[GrammarEvent]:
     """A name and no arguments: a call with none, unless it is known that no tool has that name."""
     if not name or (names is not None and name not in names):
         return []
-    return [CallBegan(channel, header, name), Noticed("arguments_empty", name), CallGrew("{}"), CallEnded(True)]
+    return [CallStarted(channel, header, name), Notice("arguments_empty", name), CallDelta("{}"), CallEnded(True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallEnded, CallGrew, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.markers import MarkerSet
 from moonshim.engine.wire.json_scanner import ValueScanner
 
@@ -51,7 +51,7 @@ class JsonArguments:
     def in_string(self) -> bool:
         return self._scanner.in_string and not self._scanner.escaped
 
-    def read(self, text: str, pos: int, out: list[Found]) -> int:
+    def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         while pos < len(text) and not self.done and not self._paused:
             pos = self._value(text, pos, out) if self._in_value else self._before(text, pos, out)
         self._paused = False
@@ -59,11 +59,11 @@ class JsonArguments:
             out.append(CallEnded(closed=True))
         return pos
 
-    def cut(self, rest: str, out: list[Found]) -> str:
+    def cut(self, rest: str, out: list[GrammarEvent]) -> str:
         out.append(CallEnded(closed=False))
         return rest
 
-    def _before(self, text: str, pos: int, out: list[Found]) -> int:
+    def _before(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         if not self._words:
             found = _NOT_SPACE.search(text, pos)
             if found is None:
@@ -80,36 +80,36 @@ class JsonArguments:
         if stop > pos:
             # Words before the value: whoever mends the arguments decides about them.
             self._words = True
-            out.append(CallGrew(text[pos:stop]))
+            out.append(CallDelta(text[pos:stop]))
         if start is None:
             return stop
         if (past := self._past_marker(text, stop, out)) is not None:
             return past
         if start.group() == "<":
             self._words = True
-            out.append(CallGrew("<"))
+            out.append(CallDelta("<"))
             return stop + 1
         self._in_value = True
         return stop
 
-    def _value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         stop = self._scanner.scan(text, pos)
         if stop > pos:
-            out.append(CallGrew(text[pos:stop]))
+            out.append(CallDelta(text[pos:stop]))
         self.done = not self._scanner.inside
         if self.done or stop == len(text):
             return stop
         # At a `<` outside of strings.
         if (past := self._past_marker(text, stop, out)) is not None:
             return past
-        out.append(CallGrew("<"))
+        out.append(CallDelta("<"))
         return stop + 1
 
-    def _past_marker(self, text: str, pos: int, out: list[Found]) -> int | None:
+    def _past_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int | None:
         """Where to go on from here, if a marker is here, or may be; None when this is part of the arguments."""
         marker = self._markers.match(text, pos)
         if marker is not None and marker.group() in self._strays:
-            out.append(Noticed("stray_marker", marker.group()))
+            out.append(Notice("stray_marker", marker.group()))
             return marker.end()
         self.done = marker is not None
         self._paused = marker is None and self._markers.may_grow(text, pos)

@@ -12,16 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from moonshim.engine.grammar.protocol import CallBegan, CallGrew, Channel, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, CallStarted, Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.declared import call_without_arguments, names_of
 from moonshim.engine.grammar.shared.markers import marker_set
-from moonshim.engine.grammar.shared.speech import Speech
+from moonshim.engine.grammar.shared.speech import SpeechBuffer
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["IN_CALL", "OUTSIDE", "THINK_TAGS", "CallReader", "MarkedGrammar", "State"]
 
 THINK_TAGS: Final = {"<think>": "think", "</think>": "/think"}
-State: TypeAlias = Callable[[Any, str, int, list[Found]], int]
+State: TypeAlias = Callable[[Any, str, int, list[GrammarEvent]], int]
 
 _NOT_SPACE: Final = re.compile(r"\S")
 
@@ -43,10 +43,10 @@ class CallReader(Protocol):
     def raw(self) -> str:
         """All that was read, while it is not sure to be a call."""
 
-    def read(self, text: str, pos: int, out: list[Found]) -> int:
+    def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Read on; where reading stopped. Before the end while not `done`: more of the rest decides what it is."""
 
-    def cut(self, rest: str, out: list[Found]) -> str:
+    def cut(self, rest: str, out: list[GrammarEvent]) -> str:
         """The input is over: end the call, with this rest that was not read; what of the rest is only text."""
 
 
@@ -81,7 +81,7 @@ class MarkedGrammar(ABC):
         opener: str | None = None,
         behind_call: State | None = None,
     ) -> None:
-        self._speech = Speech(channel)
+        self._speech = SpeechBuffer(channel)
         self._names = names_of(tools)
         self._tags = tags
         self._markers = marker_set(*tags, *markers)
@@ -109,12 +109,12 @@ class MarkedGrammar(ABC):
             return ""
         return self._raw + (self._call.raw if self._state is IN_CALL and self._call is not None else "")
 
-    def feed(self, text: str) -> list[Found]:
-        out: list[Found] = []
+    def feed(self, text: str) -> list[GrammarEvent]:
+        out: list[GrammarEvent] = []
         if self._state is IN_CALL:
             # The inside of a string is most of every long call, and needs only a glance.
             if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
-                return [CallGrew(text)] if text else []
+                return [CallDelta(text)] if text else []
         elif self._state is OUTSIDE and self._is_plain(text):
             self._speech.say(text, out)
             return out
@@ -124,9 +124,9 @@ class MarkedGrammar(ABC):
             pos = self._state(self, text, pos, out)
         return out
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         """End of input: what looked like the start of a marker was only text; an open call is cut off."""
-        out: list[Found] = []
+        out: list[GrammarEvent] = []
         held, self._held = self._held, ""
         if self._state is IN_CALL and self._call is not None:
             held = self._call.cut(held, out)
@@ -144,7 +144,7 @@ class MarkedGrammar(ABC):
     # -- outside of calls --------------------------------------------------------------
 
     @abstractmethod
-    def _turn(self, marker: re.Match[str], out: list[Found]) -> int:
+    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         """A marker outside of any call decides what comes next; where to read on."""
 
     def _is_plain(self, text: str) -> bool:
@@ -158,7 +158,7 @@ class MarkedGrammar(ABC):
                 return False
         return True
 
-    def _outside(self, text: str, pos: int, out: list[Found]) -> int:
+    def _outside(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         speech = self._speech
         if speech.quiet:
             pos = speech.skip_space(text, pos, out)
@@ -189,7 +189,7 @@ class MarkedGrammar(ABC):
         self._held = text[pos:]
         return len(text)
 
-    def _keep(self, text: str, pos: int, stop: int, limit: int, out: list[Found]) -> int:
+    def _keep(self, text: str, pos: int, stop: int, limit: int, out: list[GrammarEvent]) -> int:
         """Read on what may be no call; over the limit it is none (the state is then `OUTSIDE`).
 
         No more than the limit at once, so that what is found does not depend on the chunking.
@@ -200,17 +200,17 @@ class MarkedGrammar(ABC):
             self._give_up(out)
         return stop
 
-    def _keep_space(self, text: str, pos: int, limit: int, out: list[Found]) -> tuple[int, str]:
+    def _keep_space(self, text: str, pos: int, limit: int, out: list[GrammarEvent]) -> tuple[int, str]:
         """Read on white space; where it ends, and the character there. None: the text is over, or this is no call."""
         found = _NOT_SPACE.search(text, pos)
         stop = self._keep(text, pos, found.start() if found else len(text), limit, out)
         return stop, found.group() if found is not None and self._state is not OUTSIDE else ""
 
-    def _give_up(self, out: list[Found], text: str = "") -> None:
+    def _give_up(self, out: list[GrammarEvent], text: str = "") -> None:
         """What was read, and this text, is no call: it is what the model wrote, so it is kept."""
         text = self._raw + text
         if not self._is_bare and (told := self._tag + text):
-            out.append(Noticed("unreadable_call", told))
+            out.append(Notice("unreadable_call", told))
         self._state, self._tag, self._raw = OUTSIDE, "", ""
         self._speech.say(text, out)
 
@@ -219,13 +219,13 @@ class MarkedGrammar(ABC):
     def _read_with(self, reader: CallReader) -> None:
         self._state, self._call = IN_CALL, reader
 
-    def _begin(self, header: str, name: str | None, reader: CallReader, out: list[Found]) -> None:
+    def _begin(self, header: str, name: str | None, reader: CallReader, out: list[GrammarEvent]) -> None:
         """This is a call, and its arguments come next."""
-        out.append(CallBegan(self._speech.channel, header, name))
+        out.append(CallStarted(self._speech.channel, header, name))
         self._tag = self._raw = ""
         self._read_with(reader)
 
-    def _begin_without_arguments(self, header: str, name: str, out: list[Found]) -> None:
+    def _begin_without_arguments(self, header: str, name: str, out: list[GrammarEvent]) -> None:
         """A marker follows the name: a call all the same, unless no tool has that name."""
         if found := call_without_arguments(name, header, self._names, self._speech.channel):
             out += found
@@ -233,7 +233,7 @@ class MarkedGrammar(ABC):
         else:
             self._give_up(out)
 
-    def _in_call(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_call(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         assert self._call is not None
         stop = self._call.read(text, pos, out)
         if not self._call.done:
@@ -248,7 +248,7 @@ class MarkedGrammar(ABC):
         self._state, self._tag, self._raw = self._behind_call, "", ""
         self._speech.pause()
 
-    def _skip(self, text: str, pos: int, not_between: re.Pattern[str], out: list[Found]) -> int:
+    def _skip(self, text: str, pos: int, not_between: re.Pattern[str], out: list[GrammarEvent]) -> int:
         """Behind a call: what may stand between it and the next one waits; where that ends."""
         found = not_between.search(text, pos)
         stop = self._speech.skip(text, pos, found.start() if found else len(text), out)

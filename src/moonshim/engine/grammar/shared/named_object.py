@@ -13,8 +13,8 @@ import json
 import re
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed
-from moonshim.engine.grammar.shared.declared import Known, call_without_arguments
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice
+from moonshim.engine.grammar.shared.declared import DeclaredNames, call_without_arguments
 from moonshim.engine.grammar.shared.markers import MarkerSet
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_scanner import ValueScanner
@@ -37,8 +37,8 @@ _NOT_SPACE: Final = re.compile(r"\S")
 _STRING_END: Final = re.compile(r'["\\]')
 _WORD_END: Final = re.compile(r"[,}<]")
 _ARGUMENTS: Final = frozenset({"arguments", "parameters"})
-_BARE_KEYS: Final = Known(_ARGUMENTS | {"name", "type", "function"})
-_TYPES: Final = Known({"function"})
+_BARE_KEYS: Final = DeclaredNames(_ARGUMENTS | {"name", "type", "function"})
+_TYPES: Final = DeclaredNames({"function"})
 _HARMLESS: Final = frozenset({'"type": "function"'})
 
 
@@ -47,7 +47,7 @@ class NamedObject:
 
     Until then everything is kept in `raw`, so that what turns out to be no call can
     go out as the text that it is. From then on nothing fails: what has no place is in a
-    `Noticed`. With `bare` only an object that names one of these tools, before its
+    `Notice`. With `bare` only an object that names one of these tools, before its
     arguments, is a call, and anything else is known at its first wrong character.
 
     >>> reader, out = NamedObject("text"), []
@@ -90,7 +90,7 @@ class NamedObject:
         *,
         markers: MarkerSet | None = None,
         names: frozenset[str] | None = None,
-        bare: Known | None = None,
+        bare: DeclaredNames | None = None,
     ) -> None:
         self._channel: Channel = channel
         self._markers = markers
@@ -134,7 +134,7 @@ class NamedObject:
         scanner = self._scanner
         return self._state == _IN_VALUE and self._kind == "arguments" and scanner.in_string and not scanner.escaped
 
-    def read(self, text: str, pos: int, out: list[Found]) -> int:
+    def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Read on; where reading stopped. Before the end while not `done`: the rest may become a marker."""
         start = pos
         # Never over the limit in one go: where it is reached must not depend on the chunking.
@@ -153,7 +153,7 @@ class NamedObject:
                 self.done = self.failed = True
         return pos
 
-    def cut(self, rest: str, out: list[Found]) -> str:
+    def cut(self, rest: str, out: list[GrammarEvent]) -> str:
         """The input is over: a call that began is cut off, unless its arguments are whole."""
         if self._begun and not self.done:
             self._end(out, closed=self._over)
@@ -161,7 +161,7 @@ class NamedObject:
 
     # -- the object --------------------------------------------------------------------
 
-    def _step(self, text: str, pos: int, end: int, out: list[Found]) -> int:
+    def _step(self, text: str, pos: int, end: int, out: list[GrammarEvent]) -> int:
         match self._state:
             case 1:
                 return self._in_key(text, pos, end)
@@ -190,7 +190,7 @@ class NamedObject:
             case _:
                 return self._behind_value(text, pos, out)
 
-    def _before_key(self, char: str, pos: int, out: list[Found]) -> int:
+    def _before_key(self, char: str, pos: int, out: list[GrammarEvent]) -> int:
         if char == '"' and self._depth:
             self._state, self._piece = _IN_KEY, ""
             return pos + 1
@@ -208,7 +208,7 @@ class NamedObject:
             self._state = _COLON
         return pos
 
-    def _before_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _before_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         char, key = text[pos], self._key
         self._kind = "extra"
         if key in _ARGUMENTS and not self._begun and self._waiting is None:
@@ -240,7 +240,7 @@ class NamedObject:
         self._state = _IN_VALUE if char in '{["' else _IN_WORD
         return pos
 
-    def _in_name(self, text: str, pos: int, end: int, out: list[Found]) -> int:
+    def _in_name(self, text: str, pos: int, end: int, out: list[GrammarEvent]) -> int:
         allowed = self._bare if self._key != "type" or self._bare is None else _TYPES
         pos, done = self._read_string(text, pos, end, NAME_LIMIT, allowed)
         if done:
@@ -250,11 +250,11 @@ class NamedObject:
             self._piece = ""
             if self._name and self._waiting is not None:
                 self._begin(out)
-                out.append(CallGrew("".join(self._waiting)))
+                out.append(CallDelta("".join(self._waiting)))
                 self._waiting, self._over = None, True
         return pos
 
-    def _behind_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _behind_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         match text[pos]:
             case ",":
                 self._state = _KEY
@@ -267,7 +267,7 @@ class NamedObject:
                 return pos
         return self._wrong(pos)
 
-    def _close(self, pos: int, out: list[Found]) -> int:
+    def _close(self, pos: int, out: list[GrammarEvent]) -> int:
         self._depth -= 1
         self._state = _NEXT
         if self._depth:
@@ -282,19 +282,21 @@ class NamedObject:
             self.done = self.failed = True
         return pos + 1
 
-    def _begin(self, out: list[Found]) -> None:
+    def _begin(self, out: list[GrammarEvent]) -> None:
         self._begun = True
-        out.append(CallBegan(self._channel, self._wire_id, self._name))
-        out += [Noticed("call_field", extra) for extra in self._extras]
+        out.append(CallStarted(self._channel, self._wire_id, self._name))
+        out += [Notice("call_field", extra) for extra in self._extras]
 
-    def _end(self, out: list[Found], *, closed: bool) -> None:
+    def _end(self, out: list[GrammarEvent], *, closed: bool) -> None:
         self._show(out)
         out.append(CallEnded(closed))
         self.done = True
 
     # -- values ------------------------------------------------------------------------
 
-    def _read_string(self, text: str, pos: int, end: int, limit: int, allowed: Known | None) -> tuple[int, bool]:
+    def _read_string(
+        self, text: str, pos: int, end: int, limit: int, allowed: DeclaredNames | None
+    ) -> tuple[int, bool]:
         """Read a string into the piece; where it stopped, and whether it ended."""
         while pos < end:
             if self._escaped:
@@ -319,7 +321,7 @@ class NamedObject:
             pos = stop
         return pos, False
 
-    def _in_value(self, text: str, pos: int, end: int, out: list[Found]) -> int:
+    def _in_value(self, text: str, pos: int, end: int, out: list[GrammarEvent]) -> int:
         scanner = self._scanner
         if end == len(text):
             stop = scanner.scan(text, pos)
@@ -333,7 +335,7 @@ class NamedObject:
             return self._at_angle(text, stop, out)
         return stop
 
-    def _in_word(self, text: str, pos: int, end: int, out: list[Found]) -> int:
+    def _in_word(self, text: str, pos: int, end: int, out: list[GrammarEvent]) -> int:
         found = _WORD_END.search(text, pos, end)
         stop = found.start() if found else end
         self._grow(text[pos:stop], out)
@@ -343,7 +345,7 @@ class NamedObject:
             self._end_value(out)
         return stop
 
-    def _at_angle(self, text: str, pos: int, out: list[Found]) -> int:
+    def _at_angle(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """At a `<` outside of strings: a marker ends the call, anything else is part of what stands here."""
         if self._markers is not None:
             if self._markers.match(text, pos) is not None:
@@ -358,17 +360,17 @@ class NamedObject:
         self._grow("<", out)
         return pos + 1
 
-    def _grow(self, text: str, out: list[Found]) -> None:
+    def _grow(self, text: str, out: list[GrammarEvent]) -> None:
         if not text:
             return
         if self._kind == "arguments":
-            out.append(CallGrew(text))
+            out.append(CallDelta(text))
         elif self._kind == "held" and self._waiting is not None:
             self._waiting.append(text)
         else:
             self._add(text, out)
 
-    def _end_value(self, out: list[Found]) -> None:
+    def _end_value(self, out: list[GrammarEvent]) -> None:
         self._state = _NEXT
         if self._kind == "arguments":
             self._over = True
@@ -397,7 +399,7 @@ class NamedObject:
         self._state, self._kind, self._escaped = _JUNK, "junk", False
         return pos
 
-    def _in_junk(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_junk(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         found = _WORD_END.search(text, pos)
         stop = found.start() if found else len(text)
         self._add(text[pos:stop], out)
@@ -409,24 +411,24 @@ class NamedObject:
         self._state = _NEXT
         return stop
 
-    def _add(self, text: str, out: list[Found]) -> None:
+    def _add(self, text: str, out: list[GrammarEvent]) -> None:
         """Collect it; once there is a call it is told in pieces, so that little waits."""
         self._pieces.append(text)
         self._pieces_size += len(text)
         if self._begun and self._pieces_size >= EXTRA_LIMIT:
             joined = "".join(self._pieces)
             whole = len(joined) - len(joined) % EXTRA_LIMIT
-            out += [Noticed(self._rule, joined[at : at + EXTRA_LIMIT]) for at in range(0, whole, EXTRA_LIMIT)]
+            out += [Notice(self._rule, joined[at : at + EXTRA_LIMIT]) for at in range(0, whole, EXTRA_LIMIT)]
             self._pieces, self._pieces_size = [joined[whole:]], len(joined) - whole
 
-    def _show(self, out: list[Found]) -> None:
+    def _show(self, out: list[GrammarEvent]) -> None:
         if self._state == _IN_KEY:
             self._pieces = ['"' + self._piece]
         elif self._state in (_COLON, _VALUE):
             self._pieces = [f'"{self._key}"']
         piece, self._pieces, self._pieces_size = "".join(self._pieces).strip(), [], 0
         if piece and piece not in _HARMLESS:
-            out.append(Noticed(self._rule, piece))
+            out.append(Notice(self._rule, piece))
 
     @property
     def _rule(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.engine.grammar.protocol import CallEnded, CallGrew, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.python_literals import UNFINISHED_ESCAPE, escaped, json_of_escape, json_of_word
 from moonshim.engine.values.text_pieces import TextPieces
 
@@ -47,7 +47,7 @@ class PythonArguments:
     """Writes one call's arguments. Strings and containers go out as they arrive, the rest when it is over.
 
     Nothing that came is left out: a value that is no literal becomes a string, and what
-    has no place is in a `Noticed`. It begins behind `(` with the first key, and is `done`
+    has no place is in a `Notice`. It begins behind `(` with the first key, and is `done`
     behind `)`, or before the `]` of a list that forgot it.
 
     >>> arguments, out = PythonArguments(), []
@@ -103,7 +103,7 @@ class PythonArguments:
         self._buffer = TextPieces()
         self._paused = False
 
-    def read(self, text: str, pos: int, out: list[Found]) -> int:
+    def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Read on; where reading stopped. Before the end while not `done`: more of the rest decides what it is."""
         while pos < len(text) and not self.done and not self._paused:
             match self._state:
@@ -120,7 +120,7 @@ class PythonArguments:
             out.append(CallEnded(closed=True))
         return pos
 
-    def cut(self, rest: str, out: list[Found]) -> str:
+    def cut(self, rest: str, out: list[GrammarEvent]) -> str:
         """The input is over, the arguments are not: what came is delivered, and nothing is added to it."""
         if self._state == _STRING:
             self._emit(escaped(rest))
@@ -144,7 +144,7 @@ class PythonArguments:
 
     # -- between values ----------------------------------------------------------------
 
-    def _between(self, text: str, pos: int, out: list[Found]) -> int:
+    def _between(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         char = text[pos]
         match self._state:
             case 0:
@@ -171,7 +171,7 @@ class PythonArguments:
             case _:
                 return self._behind_value(text, pos, out)
 
-    def _in_key(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_key(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         char = text[pos]
         if char in ")]" and not self._key:
             return self._end(char, pos)
@@ -192,7 +192,7 @@ class PythonArguments:
         call.count += 1
         self._key, self._state = "", _VALUE
 
-    def _before_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _before_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         frame, char = self._stack[-1], text[pos]
         if char in _CLOSE and frame.kind != "call":
             return self._close(pos)
@@ -227,7 +227,7 @@ class PythonArguments:
             self._emit(", " if frame.count else "")
         frame.count += frame.kind != "call"
 
-    def _behind_value(self, text: str, pos: int, out: list[Found]) -> int:
+    def _behind_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         frame, char = self._stack[-1], text[pos]
         if frame.kind == "call":
             if char in ")]":
@@ -261,7 +261,7 @@ class PythonArguments:
         """Whether the value that has begun is the key of a dict, or may be."""
         return frame.kind == "brace" or (frame.kind == "dict" and frame.count % 2 == 1)
 
-    def _end_key(self, out: list[Found]) -> None:
+    def _end_key(self, out: list[GrammarEvent]) -> None:
         self._emit(": null")
         self._tell("python_key_without_value", "null", out)
         self._stack[-1].count += 1
@@ -329,7 +329,7 @@ class PythonArguments:
         self._bare_quote, self._depth = "", 0
         self._key = ""
 
-    def _in_bare(self, text: str, pos: int, out: list[Found]) -> int:
+    def _in_bare(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         stops = _STRING_STOPS[self._bare_quote] if self._bare_quote else _BARE_STOPS
         found = stops.search(text, pos)
         if found is None:
@@ -357,7 +357,7 @@ class PythonArguments:
             return stop
         return stop + 1
 
-    def _take(self, text: str, out: list[Found]) -> None:
+    def _take(self, text: str, out: list[GrammarEvent]) -> None:
         if self._spilled:
             self._emit(escaped(text))
             return
@@ -376,7 +376,7 @@ class PythonArguments:
             self._tell(self._rule, raw[at : at + HOLD_LIMIT], out)
         self._bare, self._bare_size = [raw[whole:]], len(raw) - whole
 
-    def _end_bare(self, out: list[Found]) -> None:
+    def _end_bare(self, out: list[GrammarEvent]) -> None:
         raw, self._bare = "".join(self._bare).strip(), []
         self._state = _AFTER
         if self._rule:
@@ -405,11 +405,11 @@ class PythonArguments:
         if self._pending_size > HOLD_LIMIT:
             self._decide("[")
 
-    def _send(self, out: list[Found]) -> None:
+    def _send(self, out: list[GrammarEvent]) -> None:
         if text := "".join(self._buffer):
-            out.append(CallGrew(text))
+            out.append(CallDelta(text))
         self._buffer.clear()
 
-    def _tell(self, rule: str, detail: str, out: list[Found]) -> None:
+    def _tell(self, rule: str, detail: str, out: list[GrammarEvent]) -> None:
         self._send(out)
-        out.append(Noticed(rule, detail))
+        out.append(Notice(rule, detail))

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from moonshim.engine.grammar.protocol import CallGrew, Found, Noticed
+from moonshim.engine.grammar.protocol import CallDelta, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.declared_kinds import ANYTHING
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_scanner import ValueScanner
@@ -60,7 +60,7 @@ class ValueWriter:
     """Writes one call's arguments. Strings and containers go out as they arrive, the rest when it is over.
 
     Nothing that came is left out: a value that is not what its type says becomes a
-    string, and what follows a finished container is in a `Noticed`.
+    string, and what follows a finished container is in a `Notice`.
 
     `rule` is the name under which a value that became a string is reported; with
     `trims` one line break at each end of a value belongs to the format; with
@@ -112,25 +112,25 @@ class ValueWriter:
             return False
         return not self.trims or not (self._first or self._tail or text[-1] == "\n")
 
-    def begin(self, key: str, kinds: frozenset[str], out: list[Found]) -> None:
+    def begin(self, key: str, kinds: frozenset[str], out: list[GrammarEvent]) -> None:
         # Arguments behind a whole object make a second one: whoever mends arguments knows what to do with two.
         lead = ("{" if self._body != "arguments" else ", ") + encoded(key) + ": "
         self._body, self._key, self._kinds = "arguments", key, kinds
         self._first, self._tail, self.at_line = self.trims, "", True
         if kinds == {"string"}:
             self.phase = STRING
-            out.append(CallGrew(lead + '"'))
+            out.append(CallDelta(lead + '"'))
         else:
             self.phase = HELD
             self._undecided = not kinds.isdisjoint(_STARTS) or "string" in kinds
-            out.append(CallGrew(lead))
+            out.append(CallDelta(lead))
 
     def begin_object(self) -> None:
         """All arguments come as one object, of which the `{` is next."""
         self._body, self._key = "object", ""
         self.phase = CONTAINER
 
-    def write(self, text: str, out: list[Found]) -> None:
+    def write(self, text: str, out: list[GrammarEvent]) -> None:
         """This text belongs to the value, whatever it looks like."""
         if not text:
             return
@@ -140,41 +140,41 @@ class ValueWriter:
         match self.phase:
             case 0:
                 if text:
-                    out.append(CallGrew(escaped(text)))
+                    out.append(CallDelta(escaped(text)))
             case 1:
                 self._hold(text, out)
             case 2:
-                out.append(CallGrew(text))
+                out.append(CallDelta(text))
             case _:
                 self._keep_junk(text, out)
 
-    def stream(self, text: str, pos: int, out: list[Found]) -> int:
+    def stream(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Read a container on from `pos`, up to a `<` outside of its strings, or its end, or the end of the text."""
         stop = self.scanner.scan(text, pos)
         if not self.scanner.inside:
             self.phase = AFTER
         if stop > pos:
-            out.append(CallGrew(text[pos:stop]))
+            out.append(CallDelta(text[pos:stop]))
         return stop
 
-    def end_value(self, out: list[Found]) -> None:
+    def end_value(self, out: list[GrammarEvent]) -> None:
         """A tag says that the value is over."""
         match self.phase:
             case 0:
-                out.append(CallGrew('"'))
+                out.append(CallDelta('"'))
             case 1:
                 self._end_held(out)
             case 2:
-                out.append(Noticed("arguments_unfinished", self._key))
+                out.append(Notice("arguments_unfinished", self._key))
                 self.scanner = ValueScanner()
             case 3:
                 self._show_junk(out)
 
-    def cut(self, out: list[Found]) -> None:
+    def cut(self, out: list[GrammarEvent]) -> None:
         """The input is over, the value is not: what came is delivered, and nothing is added to it."""
         tail, self._tail = self._tail, ""
         if self.phase == STRING and tail:
-            out.append(CallGrew(escaped(tail)))
+            out.append(CallDelta(escaped(tail)))
         elif self.phase == AFTER:
             self._show_junk(out)
         elif self.phase == HELD:
@@ -184,15 +184,15 @@ class ValueWriter:
                 raw = value
             elif raw:
                 if "string" not in self._kinds:
-                    out.append(Noticed(self._rule, raw))
+                    out.append(Notice(self._rule, raw))
                 raw = '"' + escaped(raw)
             if raw:
-                out.append(CallGrew(raw))
+                out.append(CallDelta(raw))
 
-    def end_call(self, out: list[Found]) -> None:
+    def end_call(self, out: list[GrammarEvent]) -> None:
         """A tag says that the call is over: so is its object."""
         if self._body in ("", "arguments"):
-            out.append(CallGrew("}" if self._body else "{}"))
+            out.append(CallDelta("}" if self._body else "{}"))
 
     # -- the kinds of values -----------------------------------------------------------
 
@@ -204,7 +204,7 @@ class ValueWriter:
         self._tail = "\n" if text.endswith("\n") else ""
         return text.removesuffix("\n")
 
-    def _hold(self, text: str, out: list[Found]) -> None:
+    def _hold(self, text: str, out: list[GrammarEvent]) -> None:
         self._pieces.append(text)
         self._size += len(text)
         if self._undecided:
@@ -217,7 +217,7 @@ class ValueWriter:
                     stop = self.stream(raw, len(raw) - len(raw.lstrip()), out)
                     while stop < len(raw) and self.phase == CONTAINER:
                         # No tag was seen here, so it is part of the container.
-                        out.append(CallGrew("<"))
+                        out.append(CallDelta("<"))
                         stop = self.stream(raw, stop + 1, out)
                     self.write(raw[stop:], out)
                     return
@@ -229,12 +229,12 @@ class ValueWriter:
         if self._size > HOLD_LIMIT:
             if "string" not in self._kinds:
                 raw = self._held()
-                out.append(Noticed(self._rule, raw[:HOLD_LIMIT]))
+                out.append(Notice(self._rule, raw[:HOLD_LIMIT]))
                 self._pieces.append(raw)
             self._become_string(out)
 
-    def _become_string(self, out: list[Found]) -> None:
-        out.append(CallGrew('"' + escaped(self._held())))
+    def _become_string(self, out: list[GrammarEvent]) -> None:
+        out.append(CallDelta('"' + escaped(self._held())))
         self.phase = STRING
 
     def _begins_container(self, raw: str) -> bool:
@@ -251,14 +251,14 @@ class ValueWriter:
             return True
         return any(word.startswith(value) for kind in self._kinds for word in _WORDS.get(kind, ()))
 
-    def _end_held(self, out: list[Found]) -> None:
+    def _end_held(self, out: list[GrammarEvent]) -> None:
         raw = self._held()
         value = self._as_json(raw.strip())
         if value is None:
             if "string" not in self._kinds:
-                out.append(Noticed(self._rule, raw))
+                out.append(Notice(self._rule, raw))
             value = encoded(raw)
-        out.append(CallGrew(value))
+        out.append(CallDelta(value))
 
     def _as_json(self, value: str) -> str | None:
         kinds = self._kinds
@@ -295,16 +295,16 @@ class ValueWriter:
         self._size = 0
         return raw
 
-    def _keep_junk(self, text: str, out: list[Found]) -> None:
+    def _keep_junk(self, text: str, out: list[GrammarEvent]) -> None:
         self._pieces.append(text)
         self._size += len(text)
         if self._size >= HOLD_LIMIT:
             raw = self._held()
             whole = len(raw) - len(raw) % HOLD_LIMIT
-            out += [Noticed("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
+            out += [Notice("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
             self._pieces.append(raw[whole:])
             self._size = len(raw) - whole
 
-    def _show_junk(self, out: list[Found]) -> None:
+    def _show_junk(self, out: list[GrammarEvent]) -> None:
         if junk := self._held().strip():
-            out.append(Noticed("arguments_trailing", junk))
+            out.append(Notice("arguments_trailing", junk))

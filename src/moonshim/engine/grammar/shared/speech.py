@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.engine.grammar.protocol import Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice, TextFound
 
-__all__ = ["GAP_LIMIT", "Speech"]
+__all__ = ["GAP_LIMIT", "SpeechBuffer"]
 
 GAP_LIMIT: Final = 1024
 """How much white space may be between two markers."""
@@ -15,7 +15,7 @@ GAP_LIMIT: Final = 1024
 _NOT_SPACE: Final = re.compile(r"\S")
 
 
-class Speech:
+class SpeechBuffer:
     """Knows the channel, and what white space means: before text it is text, before a marker it is nobody's.
 
     Behind a marker white space waits (`quiet`) until it is known what follows, but no
@@ -38,14 +38,14 @@ class Speech:
         self._words_open = 0
         """How many `<think>` were said as words and not ended yet."""
 
-    def say(self, text: str, out: list[Found]) -> None:
+    def say(self, text: str, out: list[GrammarEvent]) -> None:
         """White space before text is text after all."""
         if self._gap:
             text = "".join(self._gap) + text
             self.drop_gap()
         self.quiet = False
         if text:
-            out.append(Said(self.channel, text))
+            out.append(TextFound(self.channel, text))
             self.last = text[-1]
             if self.fresh:
                 self.fresh = text.isspace()
@@ -57,12 +57,12 @@ class Speech:
         self.last = ""
         self.drop_gap()
 
-    def skip_space(self, text: str, pos: int, out: list[Found]) -> int:
+    def skip_space(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Keep white space for later; how far it was read."""
         found = _NOT_SPACE.search(text, pos)
         return self.skip(text, pos, found.start() if found else len(text), out)
 
-    def skip(self, text: str, pos: int, stop: int, out: list[Found]) -> int:
+    def skip(self, text: str, pos: int, stop: int, out: list[GrammarEvent]) -> int:
         """White space, or a separator, that is only text if no call follows; how far it was read.
 
         No more than the limit at once, so that what is said does not depend on the chunking.
@@ -80,20 +80,20 @@ class Speech:
         self._gap.clear()
         self._gap_size = 0
 
-    def enter_reasoning(self, out: list[Found]) -> None:
+    def enter_reasoning(self, out: list[GrammarEvent]) -> None:
         self.say("", out)
         self.channel = "reasoning"
         self.fresh = False
 
-    def leave_reasoning(self, tag: str, out: list[Found]) -> None:
+    def leave_reasoning(self, tag: str, out: list[GrammarEvent]) -> None:
         self.say("", out)
         if self.channel == self._base:
-            out.append(Noticed("stray_marker", tag))
+            out.append(Notice("stray_marker", tag))
         else:
             self.channel = self._base
             self.fresh = True
 
-    def think(self, kind: str, tag: str, out: list[Found], *, as_words: bool) -> None:
+    def think(self, kind: str, tag: str, out: list[GrammarEvent], *, as_words: bool) -> None:
         """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
         if kind == "think" and as_words:
             self._words_open += 1

@@ -15,9 +15,9 @@ from msgspec import Struct
 __all__ = [
     "MORE",
     "NAME_LIMIT",
-    "Part",
-    "Seen",
-    "Tag",
+    "TagMatch",
+    "TagPart",
+    "TagPattern",
     "TagSet",
     "attribute",
     "chars",
@@ -33,61 +33,61 @@ MORE: Final = "more"
 """The kind of what may still become a tag."""
 
 
-class Part(Struct, frozen=True):
+class TagPart(Struct, frozen=True):
     """A piece of a tag: the pattern of all of it, and of what may still become it (which may be nothing at all)."""
 
     whole: str
     begun: str
 
 
-def literal(text: str) -> Part:
+def literal(text: str) -> TagPart:
     begun = ""
     for char in reversed(text[:-1]):
         begun = f"(?:{re.escape(char)}{begun})?"
-    return Part(re.escape(text), begun)
+    return TagPart(re.escape(text), begun)
 
 
-def space(most: int = 64) -> Part:
+def space(most: int = 64) -> TagPart:
     """White space, which may be missing."""
-    return Part(rf"\s{{0,{most}}}+", rf"\s{{0,{most}}}+")
+    return TagPart(rf"\s{{0,{most}}}+", rf"\s{{0,{most}}}+")
 
 
-def chars(inside: str, most: int = NAME_LIMIT) -> Part:
+def chars(inside: str, most: int = NAME_LIMIT) -> TagPart:
     """Some of these characters (the inside of a bracket expression), captured."""
-    return Part(rf"([{inside}]{{1,{most}}}+)", rf"[{inside}]{{0,{most}}}+")
+    return TagPart(rf"([{inside}]{{1,{most}}}+)", rf"[{inside}]{{0,{most}}}+")
 
 
-def either(*parts: Part) -> Part:
-    return Part(f"(?:{'|'.join(part.whole for part in parts)})", f"(?:{'|'.join(part.begun for part in parts)})")
+def either(*parts: TagPart) -> TagPart:
+    return TagPart(f"(?:{'|'.join(part.whole for part in parts)})", f"(?:{'|'.join(part.begun for part in parts)})")
 
 
-def row(*parts: Part) -> Part:
+def row(*parts: TagPart) -> TagPart:
     """One part after the other."""
     begun = parts[-1].begun
     for part in reversed(parts[:-1]):
         begun = f"(?:{part.whole}{begun}|{part.begun})"
-    return Part("".join(part.whole for part in parts), begun)
+    return TagPart("".join(part.whole for part in parts), begun)
 
 
-def attribute(name: str) -> Part:
+def attribute(name: str) -> TagPart:
     """`name="value"`; the quotes may be single, or missing. The value is captured with them."""
     double, single, bare = (rf'[^"<\n]{{0,{NAME_LIMIT}}}+', rf"[^'<\n]{{0,{NAME_LIMIT}}}+", r"""[^\s"'<>=]""")
-    value = Part(
+    value = TagPart(
         rf"""("{double}"|'{single}'|{bare}{{1,{NAME_LIMIT}}}+)""",
         rf"""(?:"{double}|'{single}|{bare}{{0,{NAME_LIMIT}}}+)""",
     )
     return row(literal(name), space(8), literal("="), space(8), value)
 
 
-class Tag(Struct, frozen=True):
+class TagPattern(Struct, frozen=True):
     """A kind of tag. With `follows` it is one only before that (white space may be between), or at the very end.
 
     A `weak` tag is read where no other can be: it waits until the others are ruled out.
     """
 
     kind: str
-    part: Part
-    follows: Part | None = None
+    part: TagPart
+    follows: TagPart | None = None
     weak: bool = False
     at_end: bool = True
     """Whether the end of the input will do instead of what must follow."""
@@ -106,7 +106,7 @@ class Tag(Struct, frozen=True):
         return rf"({self.part.whole})(?=\s{{0,64}}+{self.follows.begun}\Z)"
 
 
-class Seen(Struct, frozen=True, gc=False):
+class TagMatch(Struct, frozen=True, gc=False):
     """A tag of this kind, or MORE, from `start` to `end`; `values` is what its parts captured."""
 
     kind: str
@@ -125,7 +125,7 @@ class TagSet:
 
     __slots__ = ("_final", "_kinds", "_kinds_final", "_match", "_starts")
 
-    def __init__(self, tags: Sequence[Tag], *, starts: str = "<") -> None:
+    def __init__(self, tags: Sequence[TagPattern], *, starts: str = "<") -> None:
         strong = [(tag.kind, tag.whole) for tag in tags if not tag.weak]
         weak = [(tag.kind, tag.whole) for tag in tags if tag.weak]
         last = [(tag.kind, tag.last) for tag in tags if tag.follows is not None and tag.at_end]
@@ -134,13 +134,13 @@ class TagSet:
         self._final, self._kinds_final = _compiled(strong + last + weak + more)
         self._starts = re.compile(f"[{re.escape(starts)}]")
 
-    def find(self, text: str, pos: int, *, final: bool = False) -> Seen | None:
+    def find(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
         for start in self._starts.finditer(text, pos):
             if (seen := self.at(text, start.start(), final=final)) is not None:
                 return seen
         return None
 
-    def at(self, text: str, pos: int, *, final: bool = False) -> Seen | None:
+    def at(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
         """What stands at this place, if anything does."""
         found = (self._final if final else self._match).match(text, pos)
         if found is None or found.end() == pos:
@@ -148,7 +148,7 @@ class TagSet:
         assert found.lastindex is not None
         kind, inner = (self._kinds_final if final else self._kinds)[found.lastindex]
         values = tuple(value for at in inner if (value := found[at]) is not None)
-        return Seen(kind, pos, found.end(found.lastindex), values)
+        return TagMatch(kind, pos, found.end(found.lastindex), values)
 
 
 def _compiled(patterns: list[tuple[str, str]]) -> tuple[re.Pattern[str], dict[int, tuple[str, range]]]:

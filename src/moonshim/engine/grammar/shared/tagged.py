@@ -15,16 +15,16 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from moonshim.engine.grammar.protocol import CallBegan, CallEnded, CallGrew, Channel, Found, Noticed, Said
+from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.declared_kinds import JSON_ONLY, STRING_ONLY, DeclaredKinds
 from moonshim.engine.grammar.shared.raw_values import CONTAINER, ValueWriter, escaped
-from moonshim.engine.grammar.shared.speech import Speech
-from moonshim.engine.grammar.shared.tag_patterns import MORE, Seen, Tag, TagSet, literal
+from moonshim.engine.grammar.shared.speech import SpeechBuffer
+from moonshim.engine.grammar.shared.tag_patterns import MORE, TagMatch, TagPattern, TagSet, literal
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["THINK", "TagFormat", "TaggedGrammar", "tag_sets"]
 
-THINK: Final = (Tag("think", literal("<think>")), Tag("/think", literal("</think>")))
+THINK: Final = (TagPattern("think", literal("<think>")), TagPattern("/think", literal("</think>")))
 
 _QUOTES: Final = ('"', "'")
 _SURELY_A_TAG: Final = 4
@@ -50,7 +50,10 @@ class TagFormat(Struct, frozen=True):
 
 
 def tag_sets(
-    outside: Iterable[Tag], inside: Iterable[Tag], in_call: Iterable[Tag], in_value: Iterable[Tag]
+    outside: Iterable[TagPattern],
+    inside: Iterable[TagPattern],
+    in_call: Iterable[TagPattern],
+    in_value: Iterable[TagPattern],
 ) -> tuple[TagSet, TagSet, TagSet, TagSet]:
     return TagSet([*outside, *THINK]), TagSet([*inside, *THINK]), TagSet(list(in_call)), TagSet(list(in_value))
 
@@ -58,7 +61,7 @@ def tag_sets(
 class TaggedGrammar:
     """Reads one text field. What is kept back as text is at most a tag that has not ended, with its name.
 
-    Text between the params of a call is said at once: a `Said` may come while a call is open.
+    Text between the params of a call is said at once: a `TextFound` may come while a call is open.
     """
 
     __slots__ = (
@@ -78,7 +81,7 @@ class TaggedGrammar:
     format: ClassVar[TagFormat]
 
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
-        self._speech = Speech(channel)
+        self._speech = SpeechBuffer(channel)
         self._kinds = DeclaredKinds(tools)
         self._markers = self.format.outside if calls else _NO_CALLS
         self._calling = False
@@ -100,20 +103,20 @@ class TaggedGrammar:
         """Text that may still turn out to be (part of) a tag."""
         return "" if self._calling else self._held
 
-    def feed(self, text: str) -> list[Found]:
+    def feed(self, text: str) -> list[GrammarEvent]:
         if not text:
             return []
         if not self._held and "<" not in text:
             if self._in_value:
                 if self._writer.is_plain(text):
                     self._writer.at_line = False
-                    return [CallGrew(escaped(text))]
+                    return [CallDelta(escaped(text))]
             elif not self._speech.quiet and not self._lost:
-                return [Said(self._speech.channel, text)]
+                return [TextFound(self._speech.channel, text)]
         text, self._held = self._held + text, ""
         return self._read(text, [], final=False)
 
-    def flush(self) -> list[Found]:
+    def flush(self) -> list[GrammarEvent]:
         """End of input: what looked like the start of a tag was only text; an open call is cut off.
 
         The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
@@ -130,7 +133,7 @@ class TaggedGrammar:
         elif left:
             self._say(left, out)
         if cut:
-            out.append(Noticed("stray_marker", cut))
+            out.append(Notice("stray_marker", cut))
         if self._calling or self._in_section:
             self._speech.pause()
         if self._calling:
@@ -139,7 +142,7 @@ class TaggedGrammar:
         self._speech.say("", out)
         return out
 
-    def _read(self, text: str, out: list[Found], *, final: bool) -> list[Found]:
+    def _read(self, text: str, out: list[GrammarEvent], *, final: bool) -> list[GrammarEvent]:
         pos, end = 0, len(text)
         while pos < end:
             pos = self._value(text, pos, out, final) if self._in_value else self._between(text, pos, out, final)
@@ -147,7 +150,7 @@ class TaggedGrammar:
 
     # -- between tags ------------------------------------------------------------------
 
-    def _between(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+    def _between(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         if self._speech.quiet:
             pos = self._speech.skip_space(text, pos, out)
             if self._calling and self.format.objects and self._writer.empty and text.startswith("{", pos):
@@ -181,22 +184,22 @@ class TaggedGrammar:
             return self.format.inside
         return self._markers
 
-    def _say(self, text: str, out: list[Found]) -> None:
+    def _say(self, text: str, out: list[GrammarEvent]) -> None:
         if self._lost:
-            out.append(Noticed("unreadable_call", self._lost))
+            out.append(Notice("unreadable_call", self._lost))
             self._lost = ""
         self._speech.say(text, out)
 
     # -- tags --------------------------------------------------------------------------
 
-    def _turn(self, seen: Seen, raw: str, out: list[Found]) -> None:
+    def _turn(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
         """A tag that stands outside of any value decides what comes next."""
         if seen.kind in ("think", "/think"):
             self._speech.think(seen.kind, raw, out, as_words=self.tags_are_text)
         elif not (self._calling and self._turn_in_call(seen, raw, out)):
             self._turn_outside(seen, raw, out)
 
-    def _turn_in_call(self, seen: Seen, raw: str, out: list[Found]) -> bool:
+    def _turn_in_call(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> bool:
         """Whether the tag has its place in the call. Any other shows that the call is over."""
         match seen.kind:
             case "param":
@@ -211,7 +214,7 @@ class TaggedGrammar:
                 return seen.kind == "/call"
         return True
 
-    def _turn_outside(self, seen: Seen, raw: str, out: list[Found]) -> None:
+    def _turn_outside(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
         after_call = self._speech.quiet
         match seen.kind:
             case "section":
@@ -219,28 +222,28 @@ class TaggedGrammar:
             case "call":
                 self._name = _unquoted(seen.values[0])
                 self._lost = ""
-                out.append(CallBegan(self._speech.channel, "", self._name or None))
+                out.append(CallStarted(self._speech.channel, "", self._name or None))
                 self._calling = True
                 self._writer = self._new_writer()
             case "/section" if self._in_section or (after_call and self.format.sections):
                 self._in_section, self._lost = False, ""
             case "lost":
                 self._speech.say("", out)
-                out.append(Noticed("unreadable_call", raw))
+                out.append(Notice("unreadable_call", raw))
                 return
             case _:
                 self._stray(raw, out)
                 return
         self._speech.pause()
 
-    def _stray(self, raw: str, out: list[Found]) -> None:
-        out.append(Noticed("stray_marker", raw))
+    def _stray(self, raw: str, out: list[GrammarEvent]) -> None:
+        out.append(Notice("stray_marker", raw))
         if self._speech.quiet:
             self._speech.pause()
 
     # -- values ------------------------------------------------------------------------
 
-    def _begin_value(self, seen: Seen, out: list[Found]) -> None:
+    def _begin_value(self, seen: TagMatch, out: list[GrammarEvent]) -> None:
         key = _unquoted(seen.values[0])
         # A format that says itself what is a string knows better than the schema.
         said = _unquoted(seen.values[1]) if len(seen.values) > 1 else ""
@@ -249,7 +252,7 @@ class TaggedGrammar:
         self._in_value = True
         self._speech.pause()
 
-    def _value(self, text: str, pos: int, out: list[Found], final: bool) -> int:
+    def _value(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         writer = self._writer
         if writer.phase == CONTAINER:
             stop = writer.stream(text, pos, out)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.engine.hosts.errors.secret_spellings import spellings
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["FREE_VALUE", "Told", "could_be_protocol", "masked", "masked_bytes", "read_body"]
+__all__ = ["FREE_VALUE", "ErrorDetails", "could_be_protocol", "masked", "masked_bytes", "read_body"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -45,7 +45,7 @@ _MASK: Final = "…".encode()
 _WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
 
 
-class Told(Struct, frozen=True):
+class ErrorDetails(Struct, frozen=True):
     """What an error says about itself."""
 
     message: str = ""
@@ -57,7 +57,7 @@ class Told(Struct, frozen=True):
     """A status that the body itself names."""
 
 
-def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> Told:
+def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorDetails:
     """What is told; never raises, and the message is never empty. `secrets` are masked in the message.
 
     >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
@@ -69,13 +69,13 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> Told:
     if data.startswith(b"data:"):  # an error in the frame of a stream
         data = data[5:].split(b"\n", 1)[0].strip()
     value = _first_object(data)
-    told = _told(value, 0) if value is not None else Told(_text(body, status))
+    told = _told(value, 0) if value is not None else ErrorDetails(_text(body, status))
     # Before it is cut, since half a key is not known again; and behind it, since it may have been spelt in pieces.
     text = _UNPRINTABLE.sub("", _without(told.message, secrets)[:_READ])
     message = _shortened(masked(text, secrets).strip())
     if not message:
         message = f"the host answered {status} without a message"
-    return Told(message, told.type, told.code, told.param, told.request_id, told.status)
+    return ErrorDetails(message, told.type, told.code, told.param, told.request_id, told.status)
 
 
 def masked(text: str, secrets: Collection[str] = ()) -> str:
@@ -142,7 +142,7 @@ def _text(body: bytes, status: int) -> str:
     return text
 
 
-def _told(value: Json, depth: int) -> Told:
+def _told(value: Json, depth: int) -> ErrorDetails:
     """One wrapping after the other; what is inside knows better."""
     error = value.get("error")
     if isinstance(error, str):
@@ -153,7 +153,7 @@ def _told(value: Json, depth: int) -> Told:
     code, numeric = inner.get("code"), None
     if isinstance(code, int) and not isinstance(code, bool):
         numeric, code = (code, None) if 400 <= code <= 599 else (None, str(code) if abs(code) < _HUGE else None)
-    told = Told(
+    told = ErrorDetails(
         message,
         _word(inner.get("type")),
         _word(code),
@@ -164,7 +164,7 @@ def _told(value: Json, depth: int) -> Told:
     if depth < _DEEPEST and (wrapped := _wrapped(inner, message)) is not None:
         deeper = _told(wrapped, depth + 1)
         if deeper.message:
-            return Told(
+            return ErrorDetails(
                 deeper.message,
                 deeper.type or told.type,
                 deeper.code or told.code,

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from moonshim.engine.hosts.errors.body import Told, masked, read_body
+from moonshim.engine.hosts.errors.body import ErrorDetails, masked, read_body
 from moonshim.engine.hosts.errors.context_overflow import Overflow, read_overflow
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.errors import Problem, ProblemKind
 
 __all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "read_problem", "without"]
@@ -83,7 +83,7 @@ def read_problem(
     status: int,
     body: bytes,
     headers: Mapping[str, str],
-    needs: Needs | None = None,
+    needs: HostProfile | None = None,
     *,
     secrets: Collection[str] = (),
 ) -> Problem:
@@ -145,14 +145,14 @@ def _short(word: str | None, secrets: Collection[str]) -> str | None:
     return None if word is None else _CONTROLS.sub(" ", masked(word, secrets))[:_LONGEST_WORD]
 
 
-def _request_ids(names: Mapping[str, str], told: Told, secrets: Collection[str]) -> Iterator[str]:
+def _request_ids(names: Mapping[str, str], told: ErrorDetails, secrets: Collection[str]) -> Iterator[str]:
     """Those that can be sent on in a header as they are; one that holds a key names nothing any longer."""
     for word in (*(names.get(name) for name in _REQUEST_IDS), told.request_id):
         if word and _PRINTABLE.fullmatch(word) and masked(word, secrets) == word:
             yield word[:_LONGEST_WORD]
 
 
-def _kind(status: int, told: Told) -> ProblemKind:
+def _kind(status: int, told: ErrorDetails) -> ProblemKind:
     default = _STATUSES.get(status, "server" if status >= 500 else "invalid_request")
     words = (word.lower().removesuffix("_error") for word in (told.code, told.type) if word is not None)
     known = next((_WORDS[word] for word in words if word in _WORDS), default)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.ids.pairing import pair
 from moonshim.engine.request.leftovers import more_follows
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.engine.values.tool_calls import CallSeen
 
@@ -53,13 +53,13 @@ class _Seen(Struct, frozen=True):
     fate: Fate
 
 
-def legal(messages: list[Placed], changes: list[Change], *, marks_errors: bool = True) -> list[Placed]:
+def legal(messages: list[LocatedMessage], changes: list[Change], *, marks_errors: bool = True) -> list[LocatedMessage]:
     """The conversation as hosts accept it. Turns that are right stay the very objects that they are.
 
     `marks_errors` tells whether the host's dialect has a mark for results of tools that failed.
     """
-    desk = _Desk(messages, changes, marks_errors=marks_errors)
-    out, position = list[Placed](), 0
+    desk = _CallOrder(messages, changes, marks_errors=marks_errors)
+    out, position = list[LocatedMessage](), 0
     for _, group in groupby(messages, key=attrgetter("turn")):
         turn = list(group)
         out += turn if desk.is_right(turn, position) else desk.put_right(turn, position)
@@ -67,13 +67,13 @@ def legal(messages: list[Placed], changes: list[Change], *, marks_errors: bool =
     return out
 
 
-class _Desk:
-    def __init__(self, messages: list[Placed], changes: list[Change], *, marks_errors: bool) -> None:
+class _CallOrder:
+    def __init__(self, messages: list[LocatedMessage], changes: list[Change], *, marks_errors: bool) -> None:
         self._changes = changes
         self._marks_errors = marks_errors
         self._calls: dict[tuple[int, int], int] = {}
         self._results: dict[tuple[int, int], _Seen] = {}
-        self._answers: dict[int, tuple[Placed, ToolResult]] = {}
+        self._answers: dict[int, tuple[LocatedMessage, ToolResult]] = {}
         pairing = pair(one.message for one in messages)
         made_in: dict[int, int] = {}
         for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
@@ -93,7 +93,7 @@ class _Desk:
                 self._answers[slot] = (one, seen.value)
             self._results[at] = _Seen(slot, fate)
 
-    def is_right(self, turn: list[Placed], start: int) -> bool:
+    def is_right(self, turn: list[LocatedMessage], start: int) -> bool:
         """Whether every call is answered behind its message, in order, before anything else is said."""
         waiting = list[int]()
         for position, one in enumerate(turn, start):
@@ -113,9 +113,9 @@ class _Desk:
             waiting += reversed(made)
         return not waiting
 
-    def put_right(self, turn: list[Placed], start: int) -> list[Placed]:
+    def put_right(self, turn: list[LocatedMessage], start: int) -> list[LocatedMessage]:
         before = self._before(turn, start)
-        out = list[Placed]()
+        out = list[LocatedMessage]()
         for position, one in enumerate(turn, start):
             rest = self._rest(one, position, behind_model=bool(out) and out[-1].message.speaker == "ai")
             if rest is not None:
@@ -129,7 +129,7 @@ class _Desk:
                         last = ("result", slot)
         return out
 
-    def _before(self, turn: list[Placed], start: int) -> dict[int, tuple[str, int]]:
+    def _before(self, turn: list[LocatedMessage], start: int) -> dict[int, tuple[str, int]]:
         """For each call that is answered, what stood before the result: its message, another result, or something."""
         found, last = dict[int, tuple[str, int]](), ("", 0)
         for position, one in enumerate(turn, start):
@@ -143,7 +143,7 @@ class _Desk:
                     last = ("message", position)
         return found
 
-    def _answer(self, call: ToolCall, slot: int, calling: Placed, *, moved: bool) -> Placed:
+    def _answer(self, call: ToolCall, slot: int, calling: LocatedMessage, *, moved: bool) -> LocatedMessage:
         found = self._answers.get(slot)
         if found is None:
             self._tell("result_missing", f"the call of {_tool(call.name)} has no result: one that says so", calling)
@@ -155,7 +155,7 @@ class _Desk:
         alone = one.message.speaker == "tool" and len(one.message.parts) == 1
         return one if alone else replace(one, message=Message("tool", (result,)))
 
-    def _rest(self, one: Placed, position: int, *, behind_model: bool) -> Placed | None:
+    def _rest(self, one: LocatedMessage, position: int, *, behind_model: bool) -> LocatedMessage | None:
         """The message without the results that stand behind their calls; None when nothing else was in it.
 
         The first word behind the model's that only repeats a result is a turn all the same, which says nothing.
@@ -181,7 +181,7 @@ class _Desk:
             return replace(one, message=Message("human", tuple(parts)))
         return one.saying(*parts)
 
-    def _tell(self, rule: str, detail: str, one: Placed) -> None:
+    def _tell(self, rule: str, detail: str, one: LocatedMessage) -> None:
         self._changes.append(Change(rule, detail, one.place))
 
 

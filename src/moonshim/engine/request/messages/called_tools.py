@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from moonshim.engine.request.leftovers import fields_of, without_fields
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.request.tools.tool_names import ToolNames
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import decode_object
@@ -22,8 +22,8 @@ _EMPTY: Final = "{}"
 
 
 def condition_calls(
-    messages: list[Placed], names: ToolNames, declared: Iterable[str], mend: Mend | None, changes: list[Change]
-) -> list[Placed]:
+    messages: list[LocatedMessage], names: ToolNames, declared: Iterable[str], mend: Mend | None, changes: list[Change]
+) -> list[LocatedMessage]:
     """Rename calls and results, and put arguments right that hosts refuse. Valid arguments stay to the letter.
 
     That a declared tool has another name was told when it was declared.

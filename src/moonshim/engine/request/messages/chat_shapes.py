@@ -7,15 +7,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from moonshim.engine.request.leftovers import CHAT, fields_of, kept_of, without, without_fields
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, ToolCall
 
 __all__ = ["condition_shapes", "may_go_on"]
 
 
-def condition_shapes(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def condition_shapes(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Chat messages whose fields are such as every host reads; the parts stay as they are."""
-    out = list[Placed]()
+    out = list[LocatedMessage]()
     for number, one in enumerate(messages):
         if CHAT not in one.message.extras:
             out.append(one)

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.leftovers import (
     CHAT,
     MESSAGES,
@@ -24,7 +24,7 @@ from moonshim.engine.request.leftovers import (
     only_said,
     without,
 )
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.request.messages.chat_shapes import may_go_on
 from moonshim.engine.values.conversation import (
     Change,
@@ -43,12 +43,12 @@ __all__ = ["NOTHING", "drop_empty", "join_roles", "join_turns"]
 NOTHING: Final = "[empty message]"
 
 
-def drop_empty(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+def drop_empty(messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
     """Take out empty text where the host refuses it, and messages that say nothing, which all hosts refuse.
 
     The content of a tool result may be empty, and a message that the model is to go on with, too.
     """
-    out, begun = list[Placed](), False
+    out, begun = list[LocatedMessage](), False
     for number, one in enumerate(messages):
         if one.message.is_one_text and CHAT not in one.message.extras:
             begun = begun or one.message.speaker != "system"
@@ -107,16 +107,16 @@ def _goes_on(message: Message, *, last: bool) -> bool:
     return bool(fields.get("tools") or (fields.get("partial") and may_go_on(message, last=last)))
 
 
-def _is_empty(message: Message, needs: Needs) -> bool:
+def _is_empty(message: Message, needs: HostProfile) -> bool:
     return not any(map(_says, message.parts)) and not holds_unknown(message, needs.dialect)
 
 
-def _drops_text(message: Message, needs: Needs) -> bool:
+def _drops_text(message: Message, needs: HostProfile) -> bool:
     calling = any(isinstance(part, ToolCall) for part in message.parts)
     return needs.drops_empty_text or (calling and needs.empty_content == "omit")
 
 
-def _with_full_results(message: Message, needs: Needs) -> Message:
+def _with_full_results(message: Message, needs: HostProfile) -> Message:
     """The message whose results have no empty text in a list; a result that says nothing is an empty text itself."""
     parts = list[Part]()
     blocks = needs.dialect == MESSAGES and came_with_listed_results(message)
@@ -139,16 +139,16 @@ class _Turn:
 
     __slots__ = ("members", "thinks")
 
-    def __init__(self, one: Placed) -> None:
+    def __init__(self, one: LocatedMessage) -> None:
         self.members = [one]
         self.thinks = _is_silent(one.message) and _has_thoughts(one.message)
         """Whether nothing but thoughts was said so far."""
 
-    def add(self, one: Placed) -> None:
+    def add(self, one: LocatedMessage) -> None:
         self.thinks = _is_silent(one.message) and (self.thinks or _has_thoughts(one.message))
         self.members.append(one)
 
-    def joined(self) -> Placed:
+    def joined(self) -> LocatedMessage:
         """The last message, which says what those before it have said, too, in the place of the first."""
         first, last = self.members[0], self.members[-1]
         if len(self.members) == 1:
@@ -157,7 +157,7 @@ class _Turn:
         return replace(first, message=replace(last.message, parts=(*before, *last.message.parts)))
 
 
-def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+def join_turns(messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
     """The model's messages that follow each other become one: all of them where the host wants roles to alternate,
     elsewhere those that are only thoughts, which belong to what comes next. Linear."""
     if not any(_joins(one.message, other.message, needs) for one, other in pairwise(messages)):
@@ -177,7 +177,7 @@ def join_turns(messages: list[Placed], needs: Needs, changes: list[Change]) -> l
     return [turn.joined() for turn in turns]
 
 
-def _joins(before: Message, message: Message, needs: Needs) -> bool:
+def _joins(before: Message, message: Message, needs: HostProfile) -> bool:
     """Whether two messages that follow each other become one."""
     if not before.speaker == message.speaker == "ai":
         return False
@@ -192,12 +192,12 @@ def _has_thoughts(message: Message) -> bool:
     return any(isinstance(part, Reasoning) for part in message.parts)
 
 
-def join_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def join_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Messages of the user, and results, that came apart are marked as one, for hosts that want roles to alternate.
 
     Results stand before what else the user says in the same message.
     """
-    out, apart = list[Placed](), False
+    out, apart = list[LocatedMessage](), False
     for one in messages:
         message = one.message
         if apart and message.speaker in _USERS and came_apart(message):

@@ -23,7 +23,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.engine.hosts.detect import family_of
-from moonshim.engine.hosts.profile import HistoryIds, Needs
+from moonshim.engine.hosts.profile import HistoryIds, HostProfile
 from moonshim.engine.ids.pairing import Pairing, pair
 from moonshim.engine.ids.spelling import (
     ANTHROPIC_LIMIT,
@@ -34,7 +34,7 @@ from moonshim.engine.ids.spelling import (
     mistral_id,
     standard_id,
 )
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.values.tool_calls import CallSeen
@@ -47,7 +47,7 @@ _ANTHROPIC: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{ANTHROPIC_LIMIT}}}")
 _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-def policy_of(options: KimiOptions, needs: Needs, model: str) -> HistoryIds:
+def policy_of(options: KimiOptions, needs: HostProfile, model: str) -> HistoryIds:
     """The policy that options name, which holds in requests as it does in replies.
 
     What Messages, or a model that is known to be no Kimi, would refuse is not sent all the same.
@@ -61,8 +61,8 @@ def policy_of(options: KimiOptions, needs: Needs, model: str) -> HistoryIds:
 
 
 def condition_ids(
-    messages: list[Placed], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
-) -> list[Placed]:
+    messages: list[LocatedMessage], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
+) -> list[LocatedMessage]:
     """Give calls and results the identifiers of this policy; `prefix` is that of K2's."""
     pairing = pair(one.message for one in messages)
     calls = _calls(pairing)
@@ -86,7 +86,7 @@ def _calls(pairing: Pairing) -> list[ToolCall]:
     return list(found.values())
 
 
-def _named(one: Placed, position: int, at: dict[tuple[int, int], str], changes: list[Change]) -> Message:
+def _named(one: LocatedMessage, position: int, at: dict[tuple[int, int], str], changes: list[Change]) -> Message:
     parts, told = list[Part](), list[str]()
     for place, part in enumerate(one.message.parts):
         wire_id = at.get((position, place))

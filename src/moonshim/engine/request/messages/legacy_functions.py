@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from moonshim.engine.ids.spelling import CANONICAL
 from moonshim.engine.request.leftovers import CHAT, fields_of, without_fields
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Request, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import encode
 
 __all__ = ["condition_functions", "declare_functions"]
 
 
-def condition_functions(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def condition_functions(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Everything that is not of the old protocol stays as it is."""
-    waiting, out = dict[str, str](), list[Placed]()
+    waiting, out = dict[str, str](), list[LocatedMessage]()
     for number, one in enumerate(messages):
         fields = fields_of(one.message)
         if one.message.speaker == "ai" and "function_call" in fields:
@@ -50,7 +50,7 @@ def declare_functions(request: Request) -> tuple[Request, list[Change]]:
     return changed, [Change("function_call", f"{name} is said as hosts of today take it", name) for name in old]
 
 
-def _calling(one: Placed, called: Any, number: int, waiting: dict[str, str], changes: list[Change]) -> Message:
+def _calling(one: LocatedMessage, called: Any, number: int, waiting: dict[str, str], changes: list[Change]) -> Message:
     message = without_fields(one.message, "function_call")
     name = called.get("name") if isinstance(called, dict) else None
     if not isinstance(name, str) or any(isinstance(part, ToolCall) for part in message.parts):

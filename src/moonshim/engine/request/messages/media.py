@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
-from moonshim.engine.request.located import Placed
+from moonshim.engine.hosts.profile import HostProfile
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Media, Message, Part, Text, ToolResult
 from moonshim.errors import CannotExpress
 
@@ -22,13 +22,13 @@ _TEXTUAL: Final = re.compile(
 )
 
 
-def condition_media(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+def condition_media(messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
     """Say documents of text as text where the host takes no files.
 
     `CannotExpress` for what the model is shown now and cannot see. What a former turn showed to another model is left
     out and said to be: a conversation must be able to go on after a switch of models.
     """
-    desk = _Desk(needs, changes)
+    desk = _MediaAdapter(needs, changes)
     answered = max((number for number, one in enumerate(messages) if one.message.speaker == "ai"), default=-1)
     return [
         one.as_message(desk.seen(one, old=number < answered))
@@ -38,12 +38,12 @@ def condition_media(messages: list[Placed], needs: Needs, changes: list[Change])
     ]
 
 
-class _Desk:
-    def __init__(self, needs: Needs, changes: list[Change]) -> None:
+class _MediaAdapter:
+    def __init__(self, needs: HostProfile, changes: list[Change]) -> None:
         self._needs, self._changes = needs, changes
         self._old = False
 
-    def seen(self, one: Placed, *, old: bool) -> Message:
+    def seen(self, one: LocatedMessage, *, old: bool) -> Message:
         self._old = old
         parts = tuple(self._part(part, one.place) for part in one.message.parts)
         if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
@@ -89,14 +89,14 @@ def _text_of(media: Media) -> str | None:
         return None
 
 
-def move_media(messages: list[Placed], changes: list[Change], *, results: bool) -> list[Placed]:
+def move_media(messages: list[LocatedMessage], changes: list[Change], *, results: bool) -> list[LocatedMessage]:
     """Media go into a user message where they may not stand themselves, which says where to look.
 
     Only the user shows things: those in messages of the model and of the system move, and with
     `results` those in tool results, where Chat has only text. The user message stands directly
     behind the message that they come from, or behind the results that follow it.
     """
-    out, waiting = list[Placed](), list[Part]()
+    out, waiting = list[LocatedMessage](), list[Part]()
     for number, one in enumerate(messages):
         if not waiting and one.message.is_one_text:
             out.append(one)
@@ -118,7 +118,7 @@ def move_media(messages: list[Placed], changes: list[Change], *, results: bool) 
         out.append(one)
         behind = messages[number + 1].message.parts if number + 1 < len(messages) else ()
         if waiting and not any(isinstance(part, ToolResult) for part in behind):
-            out.append(Placed(Message("human", tuple(waiting)), one.turn, one.place))
+            out.append(LocatedMessage(Message("human", tuple(waiting)), one.turn, one.place))
             waiting = []
     return out
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.leftovers import fields_of, kept_of
-from moonshim.engine.request.located import Placed, Tally
-from moonshim.engine.signing import is_sealed
+from moonshim.engine.request.located import ChangeCounter, LocatedMessage
+from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Text, ToolCall
 
 __all__ = ["condition_reasoning", "put_back"]
@@ -27,12 +27,12 @@ _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
 _GROWING: Final = ("text", "summary", "encrypted", "data")
 
 
-def put_back(request: Request, needs: Needs, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
+def put_back(request: Request, needs: HostProfile, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
     """What somebody remembers of a turn stands in its message as if the client had sent it, where the host takes it.
 
     What the client has sent itself counts more, unless it says nothing to this host.
     """
-    messages, desk, tally = list(request.messages), _Desk(needs), Tally()
+    messages, desk, tally = list(request.messages), _ReasoningAdapter(needs), ChangeCounter()
     for index in sorted(recalled):
         message = messages[index] if 0 <= index < len(messages) else None
         if message is None or not _wants(message, needs) or desk.heard(message):
@@ -48,7 +48,7 @@ def put_back(request: Request, needs: Needs, recalled: Mapping[int, Reasoning]) 
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
 
-def _wants(message: Message, needs: Needs) -> bool:
+def _wants(message: Message, needs: HostProfile) -> bool:
     """Whether the host takes the reasoning of this message."""
     # In the protocol of 2023 a call is a field.
     calling = any(isinstance(part, ToolCall) for part in message.parts) or "function_call" in fields_of(message)
@@ -61,21 +61,23 @@ def _only_thinks(message: Message) -> bool:
     return message.speaker == "ai" and all(part == Text("") for part in said)
 
 
-def condition_reasoning(messages: list[Placed], needs: Needs, changes: list[Change]) -> list[Placed]:
+def condition_reasoning(
+    messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]
+) -> list[LocatedMessage]:
     """Each message depends on itself alone."""
-    desk = _Desk(needs)
+    desk = _ReasoningAdapter(needs)
     out = [one.as_message(desk.made(one)) if one.message.speaker == "ai" else one for one in messages]
     changes.extend(desk.tally.changes())
     return out
 
 
-class _Desk:
-    def __init__(self, needs: Needs) -> None:
+class _ReasoningAdapter:
+    def __init__(self, needs: HostProfile) -> None:
         self._needs = needs
         self._signed = re.compile(needs.signature_pattern or ".*", re.DOTALL)
-        self.tally = Tally()
+        self.tally = ChangeCounter()
 
-    def made(self, one: Placed) -> Message:
+    def made(self, one: LocatedMessage) -> Message:
         message, needs = one.message, self._needs
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         calling = any(isinstance(part, ToolCall) for part in message.parts)
@@ -100,11 +102,11 @@ class _Desk:
         taken = (self.taken(part, None) for part in message.parts if isinstance(part, Reasoning))
         return any(thought.text.strip() or thought.signature or thought.details for thought in taken)
 
-    def _dropped(self, one: Placed, why: str) -> Message:
+    def _dropped(self, one: LocatedMessage, why: str) -> Message:
         self.tally.add("reasoning_dropped", f"{why}: not sent", one.place)
         return replace(one.message, parts=tuple(p for p in one.message.parts if not isinstance(p, Reasoning)))
 
-    def _found(self, one: Placed, thoughts: list[Reasoning]) -> list[Reasoning]:
+    def _found(self, one: LocatedMessage, thoughts: list[Reasoning]) -> list[Reasoning]:
         """What was thought before these calls is lost: what the host takes for it."""
         lost = self._needs.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
@@ -138,7 +140,7 @@ class _Desk:
     def _reads(self, signature: str, *, detailed: bool) -> bool:
         """Whether a signature has a place and a form that this host knows; Chat has a place in the details."""
         placed = detailed or self._needs.reasoning_in == "thinking"
-        return placed and not is_sealed(signature) and self._signed.fullmatch(signature) is not None
+        return placed and not is_signed(signature) and self._signed.fullmatch(signature) is not None
 
     def _named(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
         """The thought under the name that the host reads."""
@@ -150,7 +152,7 @@ class _Desk:
 
     def _takes(self, entry: dict[str, Any]) -> bool:
         """Whether an entry of the details is of use to this host, and not one of our own tokens."""
-        if any(is_sealed(entry.get(key)) for key in _TOKENS):
+        if any(is_signed(entry.get(key)) for key in _TOKENS):
             return False
         if self._needs.reasoning_in == "thinking":
             return entry.get("type") == _REDACTED

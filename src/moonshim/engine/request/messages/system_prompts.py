@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.engine.request.leftovers import MESSAGES, came, fields_of, only, without, without_fields
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Text
 
 __all__ = ["condition_roles", "strip_billing", "system_as_text"]
@@ -16,9 +16,9 @@ __all__ = ["condition_roles", "strip_billing", "system_as_text"]
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
-def strip_billing(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def strip_billing(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Take out the line with which Claude Code begins its prompt: it differs every time, and no prompt cache fits."""
-    out = list[Placed]()
+    out = list[LocatedMessage]()
     for one in messages:
         message = one.message
         if message.speaker == "system" and any(_has_billing(part) for part in message.parts):
@@ -37,9 +37,9 @@ def _has_billing(part: object) -> bool:
     return isinstance(part, Text) and "x-anthropic-billing-header:" in part.text and bool(_BILLING.search(part.text))
 
 
-def condition_roles(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def condition_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Roles that only some hosts know become those that all know: `developer` is `system`, an unknown one `user`."""
-    out = list[Placed]()
+    out = list[LocatedMessage]()
     for one in messages:
         role = fields_of(one.message).get("role")
         if role is not None:
@@ -56,9 +56,9 @@ def condition_roles(messages: list[Placed], changes: list[Change]) -> list[Place
 _ROLES: Final = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 
 
-def system_as_text(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """System messages behind others become user text in their place, for hosts that know only one prompt at the top."""
-    out, top = list[Placed](), True
+    out, top = list[LocatedMessage](), True
     for one in messages:
         top = top and one.message.speaker == "system"
         if not top and one.message.speaker == "system":

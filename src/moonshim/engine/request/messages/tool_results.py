@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.engine.request.leftovers import lacks, only_said
-from moonshim.engine.request.located import Placed
+from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
@@ -19,7 +19,7 @@ __all__ = ["FAILED", "check_results", "mend_results", "say_failures"]
 FAILED: Final = "[The tool failed.]"
 
 
-def check_results(messages: list[Placed]) -> None:
+def check_results(messages: list[LocatedMessage]) -> None:
     """`acceptRoleTool`: a tool message needs `tool_call_id`, and `content`, which may be empty."""
     for number, one in enumerate(messages):
         for part in one.message.parts:
@@ -35,18 +35,18 @@ def check_results(messages: list[Placed]) -> None:
                 raise InvalidInput("Tool messages must have tool_call_id and content", field=f"{place}.{missing[0]}")
 
 
-def mend_results(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def mend_results(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """What is missing is filled in: empty content, and the identifier of a call of the same turn that nobody answers.
 
     Among several such calls the one with the result's name goes first, then the one that was made first.
     """
-    out = list[Placed]()
+    out = list[LocatedMessage]()
     for _, turn in groupby(messages, key=attrgetter("turn")):
         out += _mended_turn(list(turn), changes)
     return out
 
 
-def _mended_turn(turn: list[Placed], changes: list[Change]) -> list[Placed]:
+def _mended_turn(turn: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     if not any(_odd(one.message) for one in turn):
         return turn
     parts = [(one.message, part) for one in turn for part in one.message.parts]
@@ -79,7 +79,7 @@ def _odd(message: Message) -> bool:
     return any(not _has_id(message, part) or not _has_content(message, part) for part in results)
 
 
-def _mended(one: Placed, unclaimed: _Unclaimed, changes: list[Change]) -> Placed:
+def _mended(one: LocatedMessage, unclaimed: _Unclaimed, changes: list[Change]) -> LocatedMessage:
     message, parts = one.message, list(one.message.parts)
     for number, part in enumerate(parts):
         if not isinstance(part, ToolResult):
@@ -106,12 +106,12 @@ def _has_content(message: Message, result: ToolResult) -> bool:
     return bool(result.parts) or not lacks(message, "content")
 
 
-def say_failures(messages: list[Placed], changes: list[Change]) -> list[Placed]:
+def say_failures(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Chat has no mark for a tool that failed: a result that says nothing else says that."""
     return [_failing(one, changes) if any(map(_fails_silently, one.message.parts)) else one for one in messages]
 
 
-def _failing(one: Placed, changes: list[Change]) -> Placed:
+def _failing(one: LocatedMessage, changes: list[Change]) -> LocatedMessage:
     changes.append(Change("result_failed", "a failed result says nothing, not even that: it says so", one.place))
     said = (
         replace(p, parts=(Text(FAILED),)) if isinstance(p, ToolResult) and _fails_silently(p) else p

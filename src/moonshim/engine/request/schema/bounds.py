@@ -9,7 +9,7 @@ from typing import Any, Final
 from moonshim.engine.request.schema.merge import Json
 from moonshim.engine.request.schema.weight import LARGEST, own_weight, stepped
 
-__all__ = ["TOO_LARGE", "TooMuch", "bounded"]
+__all__ = ["TOO_LARGE", "SchemaTooLarge", "bounded"]
 
 TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {LARGEST} bytes"
 _DEPTH: Final = 30
@@ -21,7 +21,7 @@ _NESTED: Final = 100
 _PREFIX: Final = "#/$defs/"
 
 
-class TooMuch(Exception):
+class SchemaTooLarge(Exception):
     """What Moonshot would not take, and where."""
 
     def __init__(self, message: str, path: str = "root") -> None:
@@ -29,7 +29,7 @@ class TooMuch(Exception):
 
 
 def bounded(schema: Json, changes: list[str]) -> Json:
-    """Raises `TooMuch` for what no rewriting helps against."""
+    """Raises `SchemaTooLarge` for what no rewriting helps against."""
     schema = _without_slashes(schema, changes)
     _check_keys(schema)
     _check_size(schema)
@@ -44,7 +44,7 @@ def _check_size(schema: Json) -> None:
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     # Counted as Moonshot does, which escapes these three to six characters each.
     if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > LARGEST:
-        raise TooMuch(TOO_LARGE)
+        raise SchemaTooLarge(TOO_LARGE)
 
 
 def _below(schema: Json) -> Iterator[tuple[bool, Json]]:
@@ -69,7 +69,7 @@ def _everywhere(schema: Json) -> Iterator[Json]:
 def _check_keys(schema: Json) -> None:
     total = sum(len(level.get("properties", ())) for level in _everywhere(schema))
     if total > _KEYS:
-        raise TooMuch(f"{total} properties are more than the maximum of {_KEYS}")
+        raise SchemaTooLarge(f"{total} properties are more than the maximum of {_KEYS}")
 
 
 def _check_depth(schema: Json) -> None:
@@ -86,7 +86,7 @@ def _check_depth(schema: Json) -> None:
             own, edges = reach[name]
             steps += name not in known
             if steps > _STEPS or depth + known.get(name, own) > _DEPTH:
-                raise TooMuch(
+                raise SchemaTooLarge(
                     f"schema depth exceeds maximum limit of {_DEPTH}",
                     "root" if start == "#" else start[2:].replace("/", "."),
                 )
@@ -145,7 +145,7 @@ def _ending(schema: Json, changes: list[str]) -> Json:
     # Moonshot does not see that a list can be empty, nor that a level without a type can be anything.
     helped: Json = _helped(schema)
     if not _all_end(helped):
-        raise TooMuch("detected infinite recursion without termination condition")
+        raise SchemaTooLarge("detected infinite recursion without termination condition")
     changes.append("At path 'root': the ends of recursive lists and of levels without a type were made explicit")
     return helped
 
@@ -250,10 +250,10 @@ def _inlined(
 ) -> Json:
     room[0] -= own_weight(level)
     if room[0] < 0:
-        raise TooMuch(TOO_LARGE)
+        raise SchemaTooLarge(TOO_LARGE)
     reference = str(level.get("$ref", "")).removeprefix(_PREFIX)
     if reference in inside or nested > _NESTED:
-        raise TooMuch("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
+        raise SchemaTooLarge("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
     if reference in names:
         return _inlined(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
 

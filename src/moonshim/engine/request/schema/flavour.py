@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.engine.request.schema.bounds import TOO_LARGE, TooMuch, bounded
+from moonshim.engine.request.schema.bounds import TOO_LARGE, SchemaTooLarge, bounded
 from moonshim.engine.request.schema.merge import Json
 from moonshim.engine.request.schema.plain import is_plain
 from moonshim.engine.request.schema.rewrite import Rewrite
@@ -53,7 +53,7 @@ def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
     rewrite = Rewrite(schema, size, heavy, whose)
     try:
         out = bounded(rewrite.whole(schema), rewrite.changes)
-    except TooMuch as error:
+    except SchemaTooLarge as error:
         raise _cannot(whose, str(error)) from None
     except RecursionError:
         # How deep is too deep depends on the caller's own stack too.

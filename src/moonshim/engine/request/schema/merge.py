@@ -10,7 +10,7 @@ import json
 from collections.abc import KeysView
 from typing import Any, Final, TypeAlias, TypeGuard
 
-__all__ = ["NOTES", "Joined", "Json", "Nothing", "is_number", "same", "type_names"]
+__all__ = ["NOTES", "Joined", "Json", "Unsatisfiable", "is_number", "same", "type_names"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -23,7 +23,7 @@ _COMPARED: Final = 8
 """How many descriptions one more is compared with, so that many cost no more than their size."""
 
 
-class Nothing(Exception):
+class Unsatisfiable(Exception):
     """No value at all is allowed here."""
 
     path: str | None = None
@@ -41,7 +41,7 @@ class Joined:
         self._descriptions: list[str] | None = None
 
     def add(self, part: Json) -> list[str]:
-        """The keywords that had to go; raises `Nothing` when the part excludes what is there."""
+        """The keywords that had to go; raises `Unsatisfiable` when the part excludes what is there."""
         lost: list[str] = []
         for word, value in part.items():
             if word not in self._words:
@@ -161,7 +161,7 @@ def _types(one: Any, other: Any) -> Any:
     kept = [name for name in ours if _covers(theirs, name)]
     kept += [name for name in theirs if name not in kept and _covers(ours, name)]
     if not kept:
-        raise Nothing
+        raise Unsatisfiable
     return kept[0] if len(kept) == 1 else kept
 
 
@@ -175,7 +175,7 @@ def _enums(one: Any, other: Any) -> Any:
     written = {json.dumps(value, sort_keys=True) for value in other}
     kept = [value for value in one if json.dumps(value, sort_keys=True) in written]
     if not kept:
-        raise Nothing
+        raise Unsatisfiable
     return kept
 
 

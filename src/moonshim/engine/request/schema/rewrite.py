@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moonshim.engine.request.schema.definitions import Definitions
 from moonshim.engine.request.schema.keywords import ELSEWHERE, noted, supported, told
-from moonshim.engine.request.schema.merge import NOTES, Joined, Json, Nothing, is_number, type_names
+from moonshim.engine.request.schema.merge import NOTES, Joined, Json, Unsatisfiable, is_number, type_names
 from moonshim.engine.request.schema.plain import RESERVED
 from moonshim.engine.request.schema.values import WORDS_OF, enum_branches, enum_stands, kind_of, mend_ranges
 from moonshim.engine.request.schema.weight import MOST_READ, own_weight, stepped, weight
@@ -44,14 +44,14 @@ class Rewrite:
         """The root with all definitions that it needs."""
         try:
             out = self._schema(root, "", frozenset())
-        except Nothing as nothing:
+        except Unsatisfiable as nothing:
             raise self._cannot(nothing.path or "", "no value is allowed by it") from None
         definitions: Json = {}
         while waiting := self._definitions.next_waiting():
             name, target, place = waiting
             try:
                 definitions[name] = self._schema(target, place, frozenset())
-            except Nothing as nothing:
+            except Unsatisfiable as nothing:
                 raise self._cannot(nothing.path or place, "no value is allowed by it") from None
         self._root_words(root, out, definitions)
         return out
@@ -90,7 +90,7 @@ class Rewrite:
             if "anyOf" in words:
                 return self._alternatives(words, path, inside)
             return self._typed(words, path, inside)
-        except Nothing as nothing:
+        except Unsatisfiable as nothing:
             nothing.path = nothing.path or path
             raise
         finally:
@@ -136,7 +136,7 @@ class Rewrite:
         if self._visits > 2 * self._enough or self._written > 2 * self._room:
             raise self._cannot(path, "it becomes too large when all that it repeats is written out")
         if raw is False:
-            raise Nothing
+            raise Unsatisfiable
         if raw is True:
             self._changed(path, "true became an empty schema")
             return {}
@@ -219,11 +219,11 @@ class Rewrite:
             before = len(self.changes)
             try:
                 out.append(self._schema(branch, stepped(path, "anyOf"), inside))
-            except Nothing:
+            except Unsatisfiable:
                 del self.changes[before:]
                 self._changed(path, "a schema of anyOf that allows nothing was left out")
         if not out:
-            raise Nothing
+            raise Unsatisfiable
         return {"anyOf": self._grouped(out, path), **self._without_default(words, path, "anyOf")}
 
     def _shared(self, words: Json, own: Json, branches: list[Any], path: str) -> Json | None:
@@ -271,7 +271,7 @@ class Rewrite:
         if bare := [name for name, own in used.items() if not own]:
             branches.append({"type": bare[0] if len(bare) == 1 else bare})
         if not branches:
-            raise Nothing
+            raise Unsatisfiable
         return {"anyOf": branches, **self._without_default(words, path, "anyOf")}
 
     def _types(self, words: Json, path: str) -> list[str] | None:
@@ -315,7 +315,7 @@ class Rewrite:
             typed.append({**own, **branch})
         branches = self._possible(typed, path, inside)
         if not branches:
-            raise Nothing
+            raise Unsatisfiable
         notes: Json = {word: words[word] for word in NOTES if word in words}
         if any(branch["type"] in ("object", "array") for branch in branches):
             note = told("enum", values)
@@ -332,7 +332,7 @@ class Rewrite:
         for branch in branches:
             try:
                 out.append(self._single(branch, branch["type"], path, inside))
-            except Nothing:
+            except Unsatisfiable:
                 self._changed(path, f"type {branch['type']} was left out, since nothing of it is allowed")
         return out
 
@@ -362,7 +362,7 @@ class Rewrite:
         if others is not None and not isinstance(others, bool):
             try:
                 out["additionalProperties"] = self._schema(others, stepped(path, "additionalProperties"), inside)
-            except Nothing:
+            except Unsatisfiable:
                 out["additionalProperties"] = False
                 self._changed(path, "additionalProperties became false, since nothing fits it")
         elif "additionalProperties" in out and others is None:
@@ -380,7 +380,7 @@ class Rewrite:
                 out["items"] = below
             else:
                 self._changed(path, "items was left out, since what remains of it allows everything")
-        except Nothing:
+        except Unsatisfiable:
             self._changed(path, "items that nothing fits became maxItems 0")
             out["maxItems"] = 0
 
@@ -398,7 +398,7 @@ class Rewrite:
             before = len(self.changes)
             try:
                 properties[name] = self._schema(below, stepped(path, "properties", name), inside)
-            except Nothing:
+            except Unsatisfiable:
                 if name in needed:
                     raise
                 del self.changes[before:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from moonshim.engine.request.schema.merge import Json, Nothing, is_number
+from moonshim.engine.request.schema.merge import Json, Unsatisfiable, is_number
 
 __all__ = ["LONGEST_ENUM", "WORDS_OF", "enum_branches", "enum_stands", "kind_of", "mend_ranges"]
 
@@ -72,7 +72,7 @@ def enum_branches(values: list[Any], types: list[str] | None) -> list[Json]:
             label = "numeric" if kind in ("integer", "number") else kind
             groups.setdefault(label, []).append(value)
     if not groups:
-        raise Nothing
+        raise Unsatisfiable
     return [branch for label, group in groups.items() for branch in _branches(label, group, types)]
 
 
@@ -88,7 +88,7 @@ def _branches(label: str, group: list[Any], types: list[str] | None) -> list[Jso
 
 
 def mend_ranges(words: Json, type_: str, changes: list[str]) -> None:
-    """Bounds that are none go, those between whole numbers are drawn in; raises `Nothing` when they cross."""
+    """Bounds that are none go, those between whole numbers are drawn in; raises `Unsatisfiable` when they cross."""
     for low, high in _RANGES:
         for word, rounded in ((low, math.ceil), (high, math.floor)):
             if word not in words:
@@ -103,8 +103,8 @@ def mend_ranges(words: Json, type_: str, changes: list[str]) -> None:
                 changes.append(f"{word} was rounded to {value}, which says the same of whole numbers")
             if low != "minimum" and value < 0:
                 if word == high:
-                    raise Nothing
+                    raise Unsatisfiable
                 del words[word]
                 changes.append(f"{word} was left out, since it is always met")
         if low in words and high in words and words[low] > words[high]:
-            raise Nothing
+            raise Unsatisfiable

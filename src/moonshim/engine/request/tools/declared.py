@@ -7,14 +7,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.leftovers import MESSAGES
 from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.engine.request.tools.tool_names import ToolNames
 from moonshim.engine.values.conversation import Change, Tool, ToolChoice
 from moonshim.errors import CannotExpress, InvalidInput
 
-__all__ = ["ToolDesk"]
+__all__ = ["ToolAdapter"]
 
 _CUSTOM: Final = "custom"
 _CHATS: Final = "function.parameters"
@@ -23,7 +23,7 @@ _SCHEMA_FIELDS: Final = {"openai_chat": _CHATS, "anthropic": "input_schema", "op
 _SEARCHES: Final = ("web_search", "$web_search")
 
 
-class ToolDesk:
+class ToolAdapter:
     """Where every declared tool of one request passes.
 
     `names` knows how the host sees each name, `by_name` which tool of the client stands
@@ -31,7 +31,7 @@ class ToolDesk:
     are the same in every turn, and on those declared before.
     """
 
-    def __init__(self, needs: Needs, changes: list[Change]) -> None:
+    def __init__(self, needs: HostProfile, changes: list[Change]) -> None:
         self.names = ToolNames(needs.tool_name_pattern, needs.tool_name_limit)
         self.by_name: dict[str, Tool] = {}
         self._needs = needs

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from moonshim.engine.formats import format_tools, parse_tools
 from moonshim.engine.request.leftovers import CHAT, fields_of, kept_of, only_said, without_fields
-from moonshim.engine.request.located import Placed
-from moonshim.engine.request.tools.declared import ToolDesk
+from moonshim.engine.request.located import LocatedMessage
+from moonshim.engine.request.tools.declared import ToolAdapter
 from moonshim.engine.values.conversation import Change, Message, Text, Tool
 from moonshim.errors import InvalidInput
 
@@ -15,10 +15,10 @@ __all__ = ["declare_in_messages"]
 
 
 def declare_in_messages(
-    messages: list[Placed], desk: ToolDesk, changes: list[Change], *, accepted: bool
-) -> tuple[list[Placed], tuple[Tool, ...]]:
+    messages: list[LocatedMessage], desk: ToolAdapter, changes: list[Change], *, accepted: bool
+) -> tuple[list[LocatedMessage], tuple[Tool, ...]]:
     """The messages, and the tools that have to be declared beside them because the host reads none in a message."""
-    out, besides = list[Placed](), list[Tool]()
+    out, besides = list[LocatedMessage](), list[Tool]()
     for number, one in enumerate(messages):
         given = fields_of(one.message).get("tools")
         if given is None:
@@ -49,7 +49,7 @@ def _read(given: object, where: str) -> tuple[Tool, ...]:
         raise InvalidInput(str(error), field=where + (error.field or "").removeprefix("tools")) from None
 
 
-def _declaring(one: Placed, tools: tuple[Tool, ...] | None) -> list[Placed]:
+def _declaring(one: LocatedMessage, tools: tuple[Tool, ...] | None) -> list[LocatedMessage]:
     """The message that declares tools; what it says besides goes into one of its own, before it."""
     message = one.message
     if tools is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from moonshim.engine.hosts.profile import Needs
+from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, ToolChoice
 from moonshim.errors import InvalidOption
 
@@ -13,7 +13,7 @@ __all__ = ["fit_choice"]
 _PLACE = "tool_choice"
 
 
-def fit_choice(request: Request, needs: Needs, *, thinking: bool, default: str) -> tuple[Request, list[Change]]:
+def fit_choice(request: Request, needs: HostProfile, *, thinking: bool, default: str) -> tuple[Request, list[Change]]:
     """The request with a choice that is accepted. The list of tools is never narrowed: it is part of the prompt."""
     changes: list[Change] = []
     choice = request.tool_choice
