@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests import profiles
 from tests.matrix.report import table
+from tests.support import profiles
 
 profiles.load()
 

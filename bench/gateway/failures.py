@@ -20,8 +20,8 @@ import aiohttp
 from bench.gateway.client import body_of, run_streams
 from bench.gateway.load import CHAT
 from bench.gateway.processes import gateway, host
-from tests.gateway.hosts import Asked, Host, Peer, whole
-from tests.redis_server import running_redis
+from tests.support.gateway.hosts import Asked, Host, Peer, whole
+from tests.support.redis_server import running_redis
 
 CONVERSATIONS: Final = 16
 ROUNDS: Final = 31

@@ -25,7 +25,7 @@ from moonshim.simulator.request import Wire
 from tests.agent.asking import Boxes, boxes_for
 from tests.agent.eight_rounds import CLEAN, ONCE, EightRounds, Half, Host, go_on
 from tests.agent.eight_rounds_checks import wrong_at_the_wire, wrong_in_the_history
-from tests.profiles import PROFILE
+from tests.support.profiles import PROFILE
 
 NATURES: Final = ("selfhost", "moonshot")
 WIRES: Final[tuple[Wire, ...]] = ("openai_chat", "anthropic")

@@ -16,7 +16,7 @@ from moonshim.engine.values.events import BlockDelta, Failed, Finished
 from moonshim.http_client import UpstreamClient
 from moonshim.simulator import Simulator
 from tests.agent.asking import LIST, collected, human, run
-from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks
+from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks
 
 
 def chunk(text: str | None = None, finish: str | None = None) -> bytes:

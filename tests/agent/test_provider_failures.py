@@ -14,7 +14,7 @@ from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, 
 from moonshim.simulator import FAULTS, Simulator
 from moonshim.simulator.fault import Fault
 from tests.agent.asking import LIST, Boxes, boxes_for, collected, human, run
-from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
+from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
 
 KEY: Final = "sk-the-secret-of-the-test"
 waited: list[float] = []

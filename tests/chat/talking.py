@@ -11,7 +11,7 @@ from typing import Final, Self
 import pexpect
 import pyte
 
-from tests.cli.command import MOONSHIM, environment
+from tests.support.command import MOONSHIM, environment
 
 DEADLINE: Final = 30.0
 COLUMNS, ROWS = 100, 30

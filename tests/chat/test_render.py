@@ -10,7 +10,7 @@ from rich.console import Console
 
 from moonshim.chat.render.items import lines_of
 from moonshim.chat.render.screen import NoticeItem, ReasoningItem, ScreenItem, TextItem, ToolCallItem
-from tests.chat.test_clean import HOSTILE
+from tests.chat.test_sanitize import HOSTILE
 
 STYLING = re.compile(r"\x1b\[[\d;]*m")
 HEIGHT, WIDTH = 10, 40

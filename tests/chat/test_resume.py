@@ -11,7 +11,7 @@ import pytest
 
 from moonshim.simulator import Simulator
 from tests.chat.talking import Talk, in_folder
-from tests.cli.command import Done, moonshim_
+from tests.support.command import Done, moonshim_
 
 ANSWERED = {"speaker": "ai", "parts": [{"type": "text", "text": "Hi."}]}
 

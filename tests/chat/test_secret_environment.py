@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
-from tests.cli.command import MOONSHIM, environment
+from tests.support.command import MOONSHIM, environment
 
 KEY = "sk-test-0123456789abcdef"
 ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc")

@@ -9,7 +9,7 @@ import pytest
 
 from moonshim.simulator import Simulator
 from tests.chat.talking import Talk, in_folder
-from tests.cli.command import moonshim_
+from tests.support.command import moonshim_
 
 pytest.importorskip("pty")
 

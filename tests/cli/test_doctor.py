@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from moonshim.cli.doctor import ADVICE
-from tests.cli.command import MOONSHIM, ROOT, Done, environment, moonshim_
-from tests.gateway.hosts import Asked, Host, Peer, Script, run
-from tests.gateway.test_checkup import MARKERS, chat_host, chat_stream, error, events, says
+from tests.doctor.test_checkup import MARKERS, chat_host, chat_stream, error, events, says
+from tests.support.command import MOONSHIM, ROOT, Done, environment, moonshim_
+from tests.support.gateway.hosts import Asked, Host, Peer, Script, run
 
 KEY: Final = "sk-very-secret-key-0123456789"
 

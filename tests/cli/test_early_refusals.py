@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from tests.cli.running import DEADLINE, Running, running
-from tests.gateway.serving import wait_until
+from tests.support.gateway.serving import wait_until
+from tests.support.servers import DEADLINE, Running, running
 
 FILE: Final = """
 [limits]

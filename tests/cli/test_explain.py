@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import moonshim
-from tests.cli.command import ROOT, Done, moonshim_
+from tests.support.command import ROOT, Done, moonshim_
 
 REQUEST = ROOT / "examples" / "claude_code_request.json"
 

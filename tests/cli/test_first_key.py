@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.cli.command import moonshim_
-from tests.cli.running import running
+from tests.support.command import moonshim_
+from tests.support.servers import running
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from tests.cli.command import MOONSHIM, environment
-from tests.gateway.serving import wait_until
+from tests.support.command import MOONSHIM, environment
+from tests.support.gateway.serving import wait_until
 
 pty = pytest.importorskip("pty")
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.cli.command import MOONSHIM, environment, moonshim_
-from tests.cli.running import DEADLINE, Running, running
-from tests.gateway.serving import wait_until
+from tests.support.command import MOONSHIM, environment, moonshim_
+from tests.support.gateway.serving import wait_until
+from tests.support.servers import DEADLINE, Running, running
 
 ASKED: Final = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}]}
 FILE: Final = '[[providers]]\nname = "sim"\napi_base_url = "{url}/v1"\nmodels = ["kimi-k2.5"]\n'

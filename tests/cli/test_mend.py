@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import moonshim
-from tests.cli.command import CLEAN, EXAMPLE, MOONSHIM, RESPONSE, TOOLS, environment, mend, mended
+from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, RESPONSE, TOOLS, environment, mend, mended
 
 LEAKED = EXAMPLE.read_bytes()
 NDJSON = b"".join(line[6:] + b"\n" for line in LEAKED.splitlines() if line.startswith(b"data: {"))

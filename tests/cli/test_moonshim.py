@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from moonshim import cli
-from tests.cli.command import environment, moonshim_
+from tests.support.command import environment, moonshim_
 
 
 def test_alone_it_prints_help_and_calls_that_bad_usage() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import EXAMPLE, ROOT, environment, moonshim_
-from tests.cli.running import DEADLINE
-from tests.gateway.serving import first_line
+from tests.support.command import EXAMPLE, ROOT, environment, moonshim_
+from tests.support.gateway.serving import first_line
+from tests.support.servers import DEADLINE
 
 PROVIDER = '[[providers]]\nname = "a"\napi_base_url = "http://127.0.0.1:9/v1"\nmodels = ["kimi-k2.5"]\n'
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from tests.cli.command import moonshim_
-from tests.cli.running import running
+from tests.support.command import moonshim_
+from tests.support.servers import running
 
 PROVIDER: Final = """\
 [[providers]]

@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.cli.command import MOONSHIM, environment
-from tests.cli.running import DEADLINE, Running
-from tests.gateway.serving import wait_until
+from tests.support.command import MOONSHIM, environment
+from tests.support.gateway.serving import wait_until
+from tests.support.servers import DEADLINE, Running
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="prlimit and /proc are there")
 if sys.platform == "linux":

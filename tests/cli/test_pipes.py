@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from tests.cli.command import CLEAN, EXAMPLE, MOONSHIM, environment, mend, mended
+from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, environment, mend, mended
 
 EVENTS = [event + b"\n\n" for event in CLEAN.split(b"\n\n")[:-1]]
 

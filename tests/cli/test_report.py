@@ -16,7 +16,7 @@ from moonshim.cli import console
 from moonshim.cli.mend_options import EXPLAINED
 from moonshim.cli.mend_report import Outcome, render_json, render_table
 from moonshim.engine.values.events import Failed, Finished, Repaired
-from tests.cli.command import CLEAN, EXAMPLE, RESPONSE, mend
+from tests.support.command import CLEAN, EXAMPLE, RESPONSE, mend
 
 PLAIN = console.Paint(None)
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\u202e\u2028\ud800"

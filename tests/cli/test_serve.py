@@ -20,10 +20,10 @@ import pytest
 from moonshim.cli import main
 from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR
-from tests.cli.command import MOONSHIM, ROOT, Done, environment, moonshim_
-from tests.cli.running import DEADLINE, Running
-from tests.cli.running import running as running_command
-from tests.gateway.serving import wait_until
+from tests.support.command import MOONSHIM, ROOT, Done, environment, moonshim_
+from tests.support.gateway.serving import wait_until
+from tests.support.servers import DEADLINE, Running
+from tests.support.servers import running as running_command
 
 CONFIG: Final = """\
 [[providers]]

@@ -21,8 +21,8 @@ from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.selection import read_model, read_names
-from tests.cli.command import Done, environment, moonshim_
-from tests.cli.running import running
+from tests.support.command import Done, environment, moonshim_
+from tests.support.servers import running
 
 TOOL: Any = {
     "type": "function",

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cli.command import Done, moonshim_
 from tests.cli.test_terminal import on_a_terminal
+from tests.support.command import Done, moonshim_
 
 CALL: Final = "<|tool_call_begin|>{}<|tool_call_argument_begin|>"
 

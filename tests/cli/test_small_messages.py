@@ -12,8 +12,8 @@ import pytest
 import moonshim
 from moonshim.agent import Provider
 from moonshim.engine.values.conversation import Thinking
-from tests.cli.command import MOONSHIM, environment, moonshim_
-from tests.cli.running import Running, running
+from tests.support.command import MOONSHIM, environment, moonshim_
+from tests.support.servers import Running, running
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 

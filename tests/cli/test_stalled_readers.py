@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from tests.cli.running import running
-from tests.gateway.faults import body_of, connected
-from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks
-from tests.streams import chunk, sse
+from tests.support.gateway.faults import body_of, connected
+from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks
+from tests.support.servers import running
+from tests.support.streams import chunk, sse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc says what a process takes")
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.cli.command import Done, moonshim_
-from tests.cli.running import Running, running
+from tests.support.command import Done, moonshim_
+from tests.support.servers import Running, running
 
 PROVIDER: Final = """\
 [[providers]]

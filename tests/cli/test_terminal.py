@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import EXAMPLE, MOONSHIM, environment
+from tests.support.command import EXAMPLE, MOONSHIM, environment
 
 pty = pytest.importorskip("pty")
 

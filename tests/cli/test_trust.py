@@ -15,9 +15,9 @@ from typing import Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.cli.command import MOONSHIM, Done, environment, moonshim_
-from tests.cli.running import DEADLINE, running
-from tests.gateway.serving import wait_until
+from tests.support.command import MOONSHIM, Done, environment, moonshim_
+from tests.support.gateway.serving import wait_until
+from tests.support.servers import DEADLINE, running
 
 SECRET: Final = "sk-5ecret-0123456789"
 PROVIDER: Final = """\

@@ -19,8 +19,8 @@ from typing import Any, Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.cli.command import moonshim_
-from tests.cli.running import Running, running
+from tests.support.command import moonshim_
+from tests.support.servers import Running, running
 
 WRITTEN: Final = Path(__file__).parent / "version_0_1"
 STORE: Final = WRITTEN / "state.db"

@@ -11,8 +11,8 @@ import pytest
 
 from moonshim.cli import config as command
 from moonshim.config import EXAMPLE
-from tests.cli.command import ROOT, environment
 from tests.config.texts import PROVIDER
+from tests.support.command import ROOT, environment
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,9 @@ import aiohttp
 from moonshim.config import GatewayKey, Limits
 from moonshim.gateway.inbound.admission import LargeWork
 from moonshim.gateway.inbound.auth import new_key
-from tests.gateway.hosts import Asked, Host, Peer, run, whole
-from tests.gateway.running import MODEL, Running, config_for, running
-from tests.playing import Thought, chat_answer
+from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.running import MODEL, Running, config_for, running
+from tests.support.playing import Thought, chat_answer
 
 ANSWER: Final = json.dumps(chat_answer(Thought({}), "Hello.", []).whole).encode()
 MIB: Final = 1024 * 1024

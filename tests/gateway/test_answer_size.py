@@ -11,10 +11,10 @@ import pytest
 
 import moonshim
 from moonshim.config import Limits, Retries
-from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
-from tests.gateway.running import MODEL, config_for, running
-from tests.playing import Thought, chat_answer
-from tests.streams import chunk, sse
+from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.running import MODEL, config_for, running
+from tests.support.playing import Thought, chat_answer
+from tests.support.streams import chunk, sse
 
 MIB: Final = 1024 * 1024
 LIMIT: Final = 256 * 1024

@@ -11,10 +11,10 @@ from typing import Final
 import aiohttp
 import pytest
 
-from tests.gateway.faults import CLIENTS, answer_of, body_of, connected, heard, sending
-from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, run
-from tests.gateway.running import config_for, running
-from tests.streams import chunk, sse
+from tests.support.gateway.faults import CLIENTS, answer_of, body_of, connected, heard, sending
+from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run
+from tests.support.gateway.running import config_for, running
+from tests.support.streams import chunk, sse
 
 KIB: Final = 1024
 OWN_PATHS: Final = ("/metrics", "/ready", "/health", "/")

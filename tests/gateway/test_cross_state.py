@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from moonshim.config import Config, GatewayKey, Retries
 from moonshim.gateway.inbound.auth import new_key
-from tests.gateway.hosts import Asked, Host, Peer
-from tests.gateway.official_clients import Packages, Result
-from tests.gateway.stages import Stage, stage
-from tests.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, turns_of
+from tests.support.gateway.hosts import Asked, Host, Peer
+from tests.support.gateway.official_clients import Packages, Result
+from tests.support.gateway.stages import Stage, stage
+from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, turns_of
 
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
 TOOL: Final[dict[str, Any]] = {

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from moonshim.config import config_from_environment
-from tests.gateway.faults import ask, body_of, sending, text_answer
-from tests.gateway.hosts import Host, run
-from tests.gateway.running import running
+from tests.support.gateway.faults import ask, body_of, sending, text_answer
+from tests.support.gateway.hosts import Host, run
+from tests.support.gateway.running import running
 
 SPELLINGS = {
     "OPENROUTER": ("moonshotai/kimi-k2.6", "moonshotai/kimi-k3"),

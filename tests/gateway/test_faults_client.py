@@ -10,9 +10,18 @@ import pytest
 
 from moonshim.config import Retries
 from moonshim.gateway.client_stream import ClientStream
-from tests.gateway.faults import CLIENTS, UPSTREAMS, Connection, answer_of, body_of, heard, sending, short_stream
-from tests.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
-from tests.gateway.leaks import Scene, resident, scene
+from tests.support.gateway.faults import (
+    CLIENTS,
+    UPSTREAMS,
+    Connection,
+    answer_of,
+    body_of,
+    heard,
+    sending,
+    short_stream,
+)
+from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
+from tests.support.gateway.leaks import Scene, resident, scene
 
 MEGABYTE: Final = 1024 * 1024
 

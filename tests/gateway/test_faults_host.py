@@ -15,7 +15,7 @@ from anthropic import APIError as AnthropicError
 from openai import APIError
 
 from moonshim.config import Timeouts
-from tests.gateway.faults import (
+from tests.support.gateway.faults import (
     CLIENTS,
     UPSTREAMS,
     Reply,
@@ -26,8 +26,8 @@ from tests.gateway.faults import (
     read_stream,
     short_stream,
 )
-from tests.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
-from tests.gateway.leaks import resident, scene
+from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.leaks import resident, scene
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 _AT: Final = re.compile(rb"die at (\d+) by (\w+)")

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from moonshim.config import GatewayKey
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.store.redis import RedisStore
-from tests.gateway.faults import CLIENTS, Json, answer_of, body_of, error_of, heard, sending, short_stream
-from tests.gateway.hosts import Asked, Peer, chunked, chunks, run
-from tests.gateway.leaks import Scene, scene
-from tests.redis_server import RedisServer, running_redis
+from tests.support.gateway.faults import CLIENTS, Json, answer_of, body_of, error_of, heard, sending, short_stream
+from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
+from tests.support.gateway.leaks import Scene, scene
+from tests.support.redis_server import RedisServer, running_redis
 
 GOOD: Final = sending(answer_of("openai_chat"))
 

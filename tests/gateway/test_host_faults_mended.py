@@ -17,14 +17,14 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.config import Config, Retries, TransformerUse
-from tests.gateway.host_faults import CHAT_FAULTS, TOOLS, Fault
-from tests.gateway.messages_faults import MESSAGES_FAULTS
-from tests.gateway.official_clients import Answered, Conversation, Result
-from tests.gateway.stages import Stage, stage
-from tests.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
-from tests.playing import Answer
-from tests.profiles import PROFILE
-from tests.streams import leaked
+from tests.support.gateway.host_faults import CHAT_FAULTS, TOOLS, Fault
+from tests.support.gateway.messages_faults import MESSAGES_FAULTS
+from tests.support.gateway.official_clients import Answered, Conversation, Result
+from tests.support.gateway.stages import Stage, stage
+from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
+from tests.support.playing import Answer
+from tests.support.profiles import PROFILE
+from tests.support.streams import leaked
 
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
 FAULTS: Final = CHAT_FAULTS | MESSAGES_FAULTS

@@ -21,7 +21,7 @@ from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 from moonshim.store.memory import MemoryStore
 from moonshim.store.sqlite import SqliteStore
-from tests.profiles import examples
+from tests.support.profiles import examples
 
 START = 1_763_200_000.0 - 1_763_200_000.0 % 60
 """The first second of a minute."""

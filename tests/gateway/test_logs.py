@@ -18,7 +18,7 @@ from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.log_lines import WORDS, fields_of, human_line
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server.log_lines import without_secrets
-from tests.cli.command import ROOT
+from tests.support.command import ROOT
 
 pty = pytest.importorskip("pty")
 

@@ -19,7 +19,7 @@ from moonshim.gateway.memory.secret import minting_secret
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
-from tests.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
+from tests.support.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
 
 TTL: Final = 600.0
 KINDS: Final = ("memory", "sqlite", "redis", "redis-cluster")

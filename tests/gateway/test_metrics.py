@@ -16,8 +16,8 @@ from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.metrics import Metrics
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.process.settings import ServeSettings
-from tests.cli.command import ROOT
-from tests.gateway.serving import Serving, serving, wait_until
+from tests.support.command import ROOT
+from tests.support.gateway.serving import Serving, serving, wait_until
 
 
 def finished(**changes: Any) -> RequestRecord:
@@ -135,7 +135,7 @@ def test_probes_are_no_requests() -> None:
 
 def test_two_workers_answer_for_both_also_when_one_has_died(tmp_path: Path) -> None:
     settings = ServeSettings(
-        factory="tests.gateway.small_service:open_counting_service", port=0, workers=2, log_dir=str(tmp_path)
+        factory="tests.support.gateway.small_service:open_counting_service", port=0, workers=2, log_dir=str(tmp_path)
     )
     with serving(settings, tmp_path) as server:
         counted = wait_until(lambda: _count_at_both(server), "both have counted")

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from moonshim.config import Config, GatewayKey, Secret
 from moonshim.gateway.inbound.auth import new_key
-from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
-from tests.gateway.running import MODEL, config_for, running
-from tests.playing import Call, Thought, chat_answer
+from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
+from tests.support.gateway.running import MODEL, config_for, running
+from tests.support.playing import Call, Thought, chat_answer
 
 CALLING = chat_answer(Thought({"reasoning_content": "ALICE"}), "", [Call("functions.ls:0", "ls", "{}")]).whole
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}]

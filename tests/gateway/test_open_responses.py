@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from tests.dialects.anthropic.reading import frames_of
-from tests.gateway.faults import Json, answer_of, body_of, sending, text_answer
-from tests.gateway.hosts import run
-from tests.gateway.leaks import scene
+from tests.engine.dialects.anthropic.reading import frames_of
+from tests.support.gateway.faults import Json, answer_of, body_of, sending, text_answer
+from tests.support.gateway.hosts import run
+from tests.support.gateway.leaks import scene
 
 NUMBER: Final = (int, float)
 NONE: Final = type(None)

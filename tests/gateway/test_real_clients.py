@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from moonshim.config import Config, Retries
-from tests.dialects.anthropic.reading import ResponsesReader
-from tests.gateway.agent_models import (
+from tests.engine.dialects.anthropic.reading import ResponsesReader
+from tests.support.gateway.agent_models import (
     RECORDED,
     ClaudeCode,
     Codex,
@@ -27,13 +27,13 @@ from tests.gateway.agent_models import (
     dialect_of,
     recorded,
 )
-from tests.gateway.faults import Reply as FaultReply
-from tests.gateway.faults import heard
-from tests.gateway.hosts import Asked, Peer, whole
-from tests.gateway.stages import Stage, stage
-from tests.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, as_answer, turns_of
-from tests.playing import Answer
-from tests.streams import parsed, read_sse
+from tests.support.gateway.faults import Reply as FaultReply
+from tests.support.gateway.faults import heard
+from tests.support.gateway.hosts import Asked, Peer, whole
+from tests.support.gateway.stages import Stage, stage
+from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, as_answer, turns_of
+from tests.support.playing import Answer
+from tests.support.streams import parsed, read_sse
 
 Json: TypeAlias = dict[str, Any]
 

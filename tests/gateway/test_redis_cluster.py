@@ -12,10 +12,10 @@ import pytest
 from moonshim.config import GatewayKey
 from moonshim.errors import InvalidInput
 from moonshim.gateway.inbound.auth import new_key
-from tests.gateway.hosts import Asked, Host, Peer, run, whole
-from tests.gateway.running import MODEL, config_for, running
-from tests.playing import Thought, chat_answer
-from tests.redis_server import RedisCluster, running_cluster
+from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.running import MODEL, config_for, running
+from tests.support.playing import Thought, chat_answer
+from tests.support.redis_server import RedisCluster, running_cluster
 
 ANSWER: Final = json.dumps(chat_answer(Thought({}), "Hello.", []).whole).encode()
 

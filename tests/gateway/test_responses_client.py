@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from openai import BadRequestError, NotFoundError
 
-from tests.gateway.hosts import Asked, Host, Peer, run, whole
-from tests.gateway.running import MODEL, config_for, running
+from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.running import MODEL, config_for, running
 
 ids: Iterator[int] = itertools.count()
 

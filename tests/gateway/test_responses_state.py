@@ -19,8 +19,8 @@ from moonshim.gateway.memory.response_records import StoredTurn
 from moonshim.gateway.memory.responses import ResponsesState
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
-from tests.gateway.responses_client import TOOL, Client, record
-from tests.redis_server import RedisServer, running_redis
+from tests.support.gateway.responses_client import TOOL, Client, record
+from tests.support.redis_server import RedisServer, running_redis
 
 TTL: Final = 600.0
 Json: TypeAlias = dict[str, Any]

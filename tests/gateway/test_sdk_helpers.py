@@ -11,8 +11,8 @@ from anthropic import BadRequestError, beta_async_tool
 from pydantic import BaseModel
 
 from moonshim.config import Config
-from tests.gateway.stages import Stage, stage
-from tests.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
+from tests.support.gateway.stages import Stage, stage
+from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
 
 
 class Forecast(BaseModel):

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config import Config
-from tests.gateway.official_clients import WAYS, Answered, Conversation, Result
-from tests.gateway.stages import Stage, stage
-from tests.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, signature_of, turns_of
 from tests.matrix.steps import TOOLS as EVERY_TOOL
-from tests.playing import Call
-from tests.profiles import PROFILE
+from tests.support.gateway.official_clients import WAYS, Answered, Conversation, Result
+from tests.support.gateway.stages import Stage, stage
+from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, signature_of, turns_of
+from tests.support.playing import Call
+from tests.support.profiles import PROFILE
 
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
 # The quick profile is for further interpreters: it looks for what differs between them.

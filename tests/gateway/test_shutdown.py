@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config import LOOKED_FOR
-from tests.cli.command import MOONSHIM, environment
-from tests.gateway.faults import (
+from tests.support.command import MOONSHIM, environment
+from tests.support.gateway.faults import (
     CLIENTS,
     answer_of,
     ask,
@@ -26,8 +26,8 @@ from tests.gateway.faults import (
     sending,
     short_stream,
 )
-from tests.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run
-from tests.gateway.leaks import sockets
+from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run
+from tests.support.gateway.leaks import sockets
 
 STREAMS: Final = 50
 CONFIG: Final = """\

@@ -10,9 +10,9 @@ import aiohttp
 
 from moonshim.config import GatewayKey
 from moonshim.gateway.inbound.auth import new_key
-from tests.gateway.hosts import Asked, Host, Peer, run, whole
-from tests.gateway.running import MODEL, config_for, running
-from tests.playing import Thought, chat_answer
+from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.running import MODEL, config_for, running
+from tests.support.playing import Thought, chat_answer
 
 KIB: Final = 1024
 

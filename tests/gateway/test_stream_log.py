@@ -17,8 +17,8 @@ from moonshim.engine.values.options import KimiOptions
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_header import REQUEST_LIMIT, StreamHeader, read_header, render_header
 from moonshim.gateway.observe.stream_log import StreamLogs
-from tests.cli.command import mend, mended
-from tests.gateway.serving import wait_until
+from tests.support.command import mend, mended
+from tests.support.gateway.serving import wait_until
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
 BODY: dict[str, Any] = {

@@ -11,7 +11,7 @@ from moonshim.engine.prepare import prepare_request
 from moonshim.engine.signing import Signer
 from moonshim.errors import Refused
 from moonshim.gateway.memory.summary import compacted, summary_request
-from tests.gateway.responses_client import SECRET, TOOL
+from tests.support.gateway.responses_client import SECRET, TOOL
 
 BODY: dict[str, Any] = {
     "model": "kimi-k2.5",

@@ -14,11 +14,11 @@ import pytest
 from msgspec import Struct
 
 from moonshim.config import Config, ProviderConfig, Secret
-from tests.gateway.hosts import Asked, Host, Peer, whole
-from tests.gateway.official_clients import Result
-from tests.gateway.stages import Stage, stage
-from tests.gateway.strict_hosts import Turn, answered, turns_of
-from tests.playing import Answer, Call, Thought, chat_answer, messages_answer
+from tests.support.gateway.hosts import Asked, Host, Peer, whole
+from tests.support.gateway.official_clients import Result
+from tests.support.gateway.stages import Stage, stage
+from tests.support.gateway.strict_hosts import Turn, answered, turns_of
+from tests.support.playing import Answer, Call, Thought, chat_answer, messages_answer
 
 TOOL: Final = "mcp__filesystem_server__read_multiple_text_files_now"
 """K2's identifier of it has 64 characters, more than OpenAI takes."""

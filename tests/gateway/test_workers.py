@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 from moonshim.gateway.process.settings import ServeSettings
-from tests.gateway.serving import Serving, serving, wait_until
+from tests.support.gateway.serving import Serving, serving, wait_until
 
 
 def small(folder: Path, **changes: object) -> ServeSettings:
     given: dict[str, object] = {
-        "factory": "tests.gateway.small_service:open_small_service",
+        "factory": "tests.support.gateway.small_service:open_small_service",
         "port": 0,
         "workers": 2,
         "log_dir": str(folder),
@@ -74,7 +74,7 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
 
 
 def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
-    settings = small(tmp_path, factory="tests.gateway.small_service:fail_to_open")
+    settings = small(tmp_path, factory="tests.support.gateway.small_service:fail_to_open")
     with serving(settings, tmp_path, ready=False) as server:
         assert server.wait() == 1
         assert "the store cannot be reached" in server.told

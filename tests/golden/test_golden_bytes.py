@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import pytest
 
 import moonshim
-from tests.vector_files import Vector, files
+from tests.support.vector_files import Vector, files
 
 RECORDED: Final = Path(__file__).with_name("digests.json")
 OUTPUT: Final = os.environ.get("MOONSHIM_GOLDEN_OUTPUT")

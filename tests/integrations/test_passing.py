@@ -17,9 +17,9 @@ from moonshim import InvalidInput, KimiOptions
 from moonshim.integrations import async_openai_http_client, openai_http_client
 from moonshim.integrations.exchange import ClientState
 from moonshim.integrations.transports import mend_client
-from tests.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
 from tests.integrations.judging import FAULTS, five_rounds, problems_at
 from tests.integrations.programs import HTTP, KEY, TOOLS, asking, asking_host, talk
+from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
 
 HELLO: Final[Any] = [{"role": "user", "content": "hello"}]
 CALL: Final = '<|tool_call_begin|>functions.sun:0<|tool_call_argument_begin|>{"city":"Rome"}<|tool_call_end|>'

@@ -12,10 +12,10 @@ import uvloop
 from moonshim.config import Config, ProviderConfig, Retries, Secret, Timeouts
 from moonshim.simulator import Simulator
 from moonshim.simulator.request import Wire
-from tests.gateway.official_clients import Packages
-from tests.gateway.running import Running, running
 from tests.matrix.cells import HOSTS, Cell
 from tests.matrix.steps import Steps
+from tests.support.gateway.official_clients import Packages
+from tests.support.gateway.running import Running, running
 
 __all__ = ["OTHER", "Scene", "scene"]
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 from openai import APIError as OpenAIError
 from openai import LengthFinishReasonError
 
-from tests.gateway.official_clients import Answered, Conversation, Packages, Result
 from tests.matrix.steps import ROUNDS, SWITCHED, TOOLS, given
-from tests.playing import Call
+from tests.support.gateway.official_clients import Answered, Conversation, Packages, Result
+from tests.support.playing import Call
 
 __all__ = ["Talk", "conversation", "is_from_the_package", "problems_of", "talk", "was_cut_off"]
 

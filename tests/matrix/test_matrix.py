@@ -19,8 +19,8 @@ from tests.matrix.breaking import BREAKS
 from tests.matrix.cells import BROKEN_ROUND, CLEAN, Cell, full, pairwise
 from tests.matrix.scene import OTHER, Scene, scene
 from tests.matrix.talks import Talk, conversation, is_from_the_package, problems_of, talk, was_cut_off
-from tests.playing import Call
-from tests.profiles import PROFILE
+from tests.support.playing import Call
+from tests.support.profiles import PROFILE
 
 FULL: Final = os.environ.get("MOONSHIM_MATRIX") == "full"
 CELLS: Final = full() if FULL else pairwise()

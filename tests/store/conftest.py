@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
 from tests.store.opened import KINDS, Opened, opened
+from tests.support.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Final
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
 from moonshim.store.sqlite import SqliteStore
-from tests.redis_server import RedisCluster, RedisServer
+from tests.support.redis_server import RedisCluster, RedisServer
 
 KINDS: Final = ("memory", "sqlite", "redis", "redis-cluster")
 DEADLINE: Final = 10.0

@@ -12,8 +12,8 @@ from redis import Redis
 from moonshim.store import Store, StoreUnavailable, open_store
 from moonshim.store.circuit import Circuit
 from moonshim.store.redis import RedisStore
-from tests.redis_server import RedisServer, redis_executable, running_redis
 from tests.store.opened import until
+from tests.support.redis_server import RedisServer, redis_executable, running_redis
 
 
 @pytest.fixture

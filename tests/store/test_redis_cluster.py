@@ -12,8 +12,8 @@ from redis.crc import key_slot
 from moonshim.errors import InvalidInput
 from moonshim.store import Store, StoreUnavailable, open_store
 from moonshim.store.redis_cluster import ClusterStore
-from tests.redis_server import RedisCluster, RedisServer, running_cluster
 from tests.store.opened import until
+from tests.support.redis_server import RedisCluster, RedisServer, running_cluster
 
 TENANTS = [f"{number:024x}" for number in range(20)]
 

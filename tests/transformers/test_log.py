@@ -12,7 +12,7 @@ from moonshim import Mender
 from moonshim.engine.prepare import prepare_request
 from moonshim.transformers import Log
 from moonshim.transformers.log import NAMES_LIMIT, TEXT_LIMIT
-from tests.streams import chunk, sse
+from tests.support.streams import chunk, sse
 
 Told = list[tuple[str, str, dict[str, Any]]]
 SECRET: Final = "the password is fish"

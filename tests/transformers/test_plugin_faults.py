@@ -14,7 +14,7 @@ from moonshim.engine.prepare import Prepared, prepare_request
 from moonshim.engine.stages import TransformerFailed
 from moonshim.errors import InvalidOption, Refused
 from moonshim.transformers import load_chain
-from tests.streams import chunk, sse
+from tests.support.streams import chunk, sse
 
 Told = list[tuple[str, str, dict[str, Any]]]
 PLUGIN = """\

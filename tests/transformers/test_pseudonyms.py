@@ -15,7 +15,7 @@ from moonshim.engine.reasoning_cache import cache_entry, lookup
 from moonshim.engine.values.conversation import ToolCall
 from moonshim.errors import InvalidOption
 from moonshim.transformers import Chain, load_chain
-from tests.streams import chunk, sse
+from tests.support.streams import chunk, sse
 
 EXAMPLES: Final = Path(__file__).parent.parent.parent / "examples"
 NAMES: Final = {"Acme Corp": "Company A", 'Jane "JD" Doe': "Person 1"}

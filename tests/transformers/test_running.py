@@ -15,7 +15,7 @@ from moonshim.engine.stages import Stage, Transformer, TransformerFailed
 from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall
 from moonshim.engine.values.events import BlockDelta, Event, Failed, Finished
 from moonshim.errors import InvalidInput, Problem, Refused, problem_of
-from tests.streams import chunk, sse
+from tests.support.streams import chunk, sse
 from tests.transformers.plugged import Passing, Saying, Staged
 
 Json = dict[str, Any]

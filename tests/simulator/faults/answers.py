@@ -14,7 +14,7 @@ from moonshim.simulator.request import Json, OfferedTool, SimCall, SimRequest, S
 from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, NativeCall
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
 from moonshim.simulator.wire.messages import messages_events, messages_whole
-from tests.streams import MARKERS
+from tests.support.streams import MARKERS
 
 __all__ = [
     "LS",

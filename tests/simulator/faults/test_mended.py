@@ -17,7 +17,7 @@ from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, question, written
-from tests.streams import leaked
+from tests.support.streams import leaked
 
 FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
 CASES: Final = [(name, family) for name, fault in FAULTS.items() for family in fault.families]

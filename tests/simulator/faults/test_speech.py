@@ -14,7 +14,6 @@ from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
 from moonshim.simulator.request import SimCall, Wire
 from moonshim.simulator.response import HostResponse
-from tests.profiles import examples
 from tests.simulator.faults.answers import (
     LS,
     PARIS,
@@ -27,6 +26,7 @@ from tests.simulator.faults.answers import (
     said_by,
     written,
 )
+from tests.support.profiles import examples
 
 FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
 AS_IT_SHOULD_BE: Final = {("anthropic", False): {"ids-k2", "arguments-empty"}}

@@ -1,0 +1,596 @@
+"""What a checkup finds at hosts of every kind of health, each on a real socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import pytest
+import trustme
+
+from moonshim.cli.doctor import advice, verdict
+from moonshim.config import Config, KeySource, ProviderConfig, Secret, TransformerUse, endpoint_of
+from moonshim.doctor.checkup import Checkup, Finding, check_providers
+from tests.support.gateway.hosts import Asked, Host, Peer, Script, run, whole
+
+KEY: Final = "a-key-that-looks-like-nothing"
+MODEL: Final = "kimi-k2.5"
+SENTENCE: Final = "It rains in Paris."
+ARGUMENTS: Final = '{"city":"Paris"}'
+MARKERS: Final = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
+    f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
+)
+PAGE: Final = b"<!DOCTYPE html><html><head><title>Welcome</title></head><body>Hello</body></html>"
+Json = dict[str, Any]
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------
+
+
+def chat_stream(*deltas: Json, finish: str = "stop", usage: bool = True) -> bytes:
+    frame: Json = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
+    chunks: list[Json] = [frame | {"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append(frame | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    if usage:
+        chunks.append(frame | {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+def native_call(call_id: str = "functions.get_weather:0", arguments: str = ARGUMENTS, **said: Any) -> bytes:
+    function = {"name": "get_weather", "arguments": arguments}
+    entry = {"index": 0, "id": call_id, "type": "function", "function": function}
+    return chat_stream({"role": "assistant", **said}, {"tool_calls": [entry]}, finish="tool_calls")
+
+
+def messages_stream(*blocks: tuple[Json, Json], finish: str) -> bytes:
+    usage = {"input_tokens": 90, "output_tokens": 9}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "content": [], "usage": usage}
+    events: list[Json] = [{"type": "message_start", "message": message}]
+    for index, (block, delta) in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events.append({"type": "content_block_stop", "index": index})
+    events.append({"type": "message_delta", "delta": {"stop_reason": finish, "stop_sequence": None}, "usage": usage})
+    events.append({"type": "message_stop"})
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
+
+
+def events(stream: bytes) -> bytes:
+    return whole(stream, headers=("content-type: text/event-stream",))
+
+
+def error(status: str, message: str, kind: str = "invalid_request_error") -> bytes:
+    return whole(json.dumps({"error": {"message": message, "type": kind}}).encode(), status=status)
+
+
+NOT_FOUND: Final = whole(b'{"error":"url.not_found","message":"no such path"}', status="404 Not Found")
+EMPTY: Final = error("400 Bad Request", "model is required")
+MODELS: Final = whole(json.dumps({"data": [{"id": "kimi-k2.5"}, {"id": "kimi-k3"}, {"id": "glm-5"}]}).encode())
+
+
+def chat_host(
+    first: bytes | None = None, second: bytes | None = None, *, models: bytes = MODELS, path: str = "/v1"
+) -> Script:
+    """Chat under a path: what it says at first, and what behind a result."""
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        if (asked.method, asked.path) == ("GET", f"{path}/models"):
+            await peer.send(models)
+        elif (asked.method, asked.path) != ("POST", f"{path}/chat/completions"):
+            await peer.send(NOT_FOUND)
+        elif not (body := json.loads(asked.body)):
+            await peer.send(EMPTY)
+        elif body["messages"][-1]["role"] == "tool":
+            await peer.send(second or events(chat_stream({"content": SENTENCE})))
+        else:
+            await peer.send(first or events(native_call()))
+
+    return script
+
+
+async def messages_host(peer: Peer, asked: Asked) -> None:
+    """Messages, under the path of Moonshot."""
+    if asked.path != "/anthropic/v1/messages":
+        await peer.send(NOT_FOUND)
+    elif not (body := json.loads(asked.body)):
+        await peer.send(EMPTY)
+    elif isinstance(body["messages"][-1]["content"], list) and body["messages"][-1]["content"][0]["type"] != "text":
+        text = {"type": "text", "text": ""}, {"type": "text_delta", "text": SENTENCE}
+        await peer.send(events(messages_stream(text, finish="end_turn")))
+    else:
+        thought = {"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "A tool."}
+        call = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {}}
+        piece = {"type": "input_json_delta", "partial_json": ARGUMENTS}
+        await peer.send(events(messages_stream(thought, (call, piece), finish="tool_use")))
+
+
+def says(answer: bytes) -> Script:
+    async def script(peer: Peer, asked: Asked) -> None:
+        await peer.send(answer)
+
+    return script
+
+
+# --- checking ---------------------------------------------------------------------------------------------------
+
+
+def provider_at(url: str, **given: Any) -> ProviderConfig:
+    fields: Json = {"name": "host", "api_base_url": f"{url}/v1", "models": (MODEL,), "keys": (Secret(KEY),)}
+    fields["key_sources"] = (KeySource("SOME_API_KEY"),)
+    return ProviderConfig(**(fields | given))
+
+
+async def check(*providers: ProviderConfig, **given: Any) -> list[Checkup]:
+    found = [checkup async for checkup in check_providers(Config(providers=providers), **({"seconds": 5.0} | given))]
+    assert KEY not in repr(found)
+    return found
+
+
+def checked(
+    script: Script, *, seconds: float = 5.0, model: str | None = None, base: str = "/v1", **given: Any
+) -> Checkup:
+    """The checkup of one host that follows a script."""
+
+    async def ask() -> Checkup:
+        async with Host(script) as host:
+            provider = provider_at(host.url, api_base_url=host.url + base, **given)
+            return (await check(provider, seconds=seconds, model=model))[0]
+
+    return run(ask())
+
+
+def finding(checkup: Checkup, topic: str) -> Finding:
+    [found] = [one for one in checkup.findings if one.topic == topic]
+    return found
+
+
+def advised(checkup: Checkup, topic: str) -> str:
+    return advice(finding(checkup, topic)) or ""
+
+
+def wrong(checkup: Checkup) -> list[str]:
+    assert checkup.right == (not any(one.state == "wrong" for one in checkup.findings))
+    assert all((advice(one) is not None) == (one.state == "wrong") for one in checkup.findings), "what to do next"
+    return [one.topic for one in checkup.findings if one.state == "wrong"]
+
+
+# --- all is right -----------------------------------------------------------------------------------------------
+
+
+def test_a_good_host_is_right_and_nothing_had_to_be_mended() -> None:
+    checkup = checked(chat_host())
+    assert wrong(checkup) == []
+    assert verdict(checkup) == "key, address, model and dialect are right; nothing to mend"
+    assert (checkup.call, checkup.call_id, checkup.repairs) == ("native", "functions.get_weather:0", {})
+    assert [one.topic for one in checkup.findings if one.state == "right"] == [
+        "address", "key", "model", "dialect", "call", "answer",
+    ]  # fmt: skip
+    assert "SOME_API_KEY" in finding(checkup, "key").said
+
+
+def test_tokens_of_both_requests_are_counted_and_the_first_is_timed() -> None:
+    checkup = checked(chat_host())
+    assert (checkup.input_tokens, checkup.output_tokens) == (200, 20)
+    assert checkup.first_token_seconds is not None
+    assert 0 <= checkup.first_token_seconds <= checkup.seconds
+
+
+def test_markers_and_identifiers_that_were_mended_are_told_in_words() -> None:
+    checkup = checked(chat_host(events(chat_stream({"content": MARKERS}))))
+    assert wrong(checkup) == []
+    assert checkup.call == "markers"
+    assert "marker_call" in checkup.repairs
+    assert "mended: markers×1" in verdict(checkup)
+    rewritten = checked(chat_host(events(native_call("call_17"))))
+    assert rewritten.call_id == "functions.get_weather:0"
+    assert "ids×1" in verdict(rewritten)
+    assert "its id became functions.get_weather:0" in finding(rewritten, "call").said
+
+
+def test_a_host_that_never_streams_is_right_too() -> None:
+    call = {
+        "id": "functions.get_weather:0",
+        "type": "function",
+        "function": {"name": "get_weather", "arguments": ARGUMENTS},
+    }
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    body = {"id": "c", "object": "chat.completion", "model": MODEL, "created": 1}
+    body["choices"] = [{"index": 0, "message": message, "finish_reason": "tool_calls"}]
+    assert wrong(checked(chat_host(whole(json.dumps(body).encode())))) == []
+
+
+def test_a_messages_host_is_asked_in_messages() -> None:
+    checkup = checked(messages_host, base="/anthropic", dialect="anthropic")
+    assert wrong(checkup) == []
+    assert checkup.call_id is not None
+    assert (checkup.input_tokens, checkup.output_tokens) == (180, 18)
+    assert "given back" in finding(checkup, "reasoning").said
+
+
+def test_reasoning_is_given_back_to_a_host_that_insists_on_it() -> None:
+    async def script(peer: Peer, asked: Asked) -> None:
+        messages = json.loads(asked.body)["messages"]
+        if messages[-1]["role"] != "tool":
+            await peer.send(events(native_call(reasoning_content='I need "the" tool.')))
+        elif messages[-2].get("reasoning_content") != 'I need "the" tool.':
+            message = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1"
+            await peer.send(error("400 Bad Request", message))
+        elif messages[-2]["tool_calls"][0]["id"] != messages[-1]["tool_call_id"]:
+            await peer.send(error("400 Bad Request", "tool_call_id is not found"))
+        else:
+            await peer.send(events(chat_stream({"content": SENTENCE})))
+
+    checkup = checked(script, host="moonshot")
+    assert wrong(checkup) == []
+    assert finding(checkup, "reasoning").said == "18 characters came, and were given back"
+
+
+def test_a_server_of_ones_own_needs_no_key() -> None:
+    checkup = checked(chat_host(), keys=(), key_sources=())
+    assert wrong(checkup) == []
+    assert finding(checkup, "key").said == "none is configured, and none is asked for"
+
+
+# --- the address ------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_connection_is_an_address_that_is_wrong() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        [checkup] = run(check(provider_at(f"http://127.0.0.1:{free.getsockname()[1]}")))
+    assert wrong(checkup) == ["address"]
+    assert "connection refused" in verdict(checkup)
+    assert advised(checkup, "address") == "start the server, or put its port right in api_base_url"
+
+
+def test_a_host_that_no_name_server_knows_is_an_address_that_is_wrong() -> None:
+    [checkup] = run(check(provider_at("https://moonshim.invalid")))
+    assert wrong(checkup) == ["address"]
+    assert "HTTPS_PROXY" in advised(checkup, "address")
+
+
+def test_tls_to_a_plain_port_leads_to_http() -> None:
+    async def ask() -> None:
+        async with Host(chat_host()) as host:
+            [checkup] = await check(provider_at(host.url.replace("http:", "https:")), seconds=0.5)
+            assert wrong(checkup) == ["address"]
+            assert advised(checkup, "address").endswith(f': api_base_url = "{host.url}/v1"')
+            assert all("authorization" not in asked.headers for asked in host.asked), "no key in the open"
+
+    run(ask())
+
+
+def test_plain_http_to_a_tls_port_leads_to_https(tmp_path: Any) -> None:
+    import ssl
+
+    authority, bundle = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    async def ask() -> None:
+        async with Host(chat_host(), tls=context) as host:
+            plain = provider_at(host.url.replace("https:", "http:"), ca_bundle=str(bundle))
+            [checkup] = await check(plain)
+            assert wrong(checkup) == ["address"]
+            assert f'api_base_url = "{host.url}/v1"' in advised(checkup, "address")
+
+    run(ask())
+    said = checked(
+        says(whole(b"Client sent an HTTP request to an HTTPS server.\n", status="400 Bad Request", headers=()))
+    )
+    assert wrong(said) == ["address"]
+    assert 'api_base_url = "https://127.0.0.1' in advised(said, "address")
+
+
+def test_a_host_that_never_answers_is_reachable_but_silent() -> None:
+    async def script(peer: Peer, asked: Asked) -> None:
+        await peer.gone()
+
+    checkup = checked(script, seconds=0.3)
+    assert wrong(checkup) == ["answer"]
+    assert finding(checkup, "address").state == "right"
+    assert "--timeout" in advised(checkup, "answer")
+
+
+def test_a_host_that_never_ends_is_not_waited_for() -> None:
+    async def script(peer: Peer, asked: Asked) -> None:
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: still thinking\n\n")
+        await peer.gone()
+
+    checkup = checked(script, seconds=0.3)
+    assert wrong(checkup) == ["answer"]
+
+
+def test_a_wrong_path_leads_to_the_right_one() -> None:
+    checkup = checked(chat_host(), base="/wrong/v1")
+    assert wrong(checkup) == ["address"]
+    advice = advised(checkup, "address")
+    assert advice.endswith('/v1", dialect = "openai_chat"')
+    assert "/wrong" not in advice
+
+
+@pytest.mark.parametrize("answer", [whole(PAGE, headers=("content-type: text/html",)), NOT_FOUND])
+def test_a_web_server_is_no_api(answer: bytes) -> None:
+    checkup = checked(says(answer))
+    assert wrong(checkup) == ["address"]
+    assert "no Chat is spoken" in verdict(checkup)
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "502 Bad Gateway"])
+def test_a_page_before_the_host_is_not_blamed_on_the_key(status: str) -> None:
+    checkup = checked(says(whole(PAGE, status=status, headers=("content-type: text/html",))))
+    assert wrong(checkup) == ["answer"]
+    assert "firewall" in advised(checkup, "answer")
+
+
+def test_a_redirect_is_told_and_not_followed() -> None:
+    moved = whole(
+        b"", status="301 Moved", headers=("location: https://api.example.com/v1/chat/completions?key=1234567",)
+    )
+    checkup = checked(says(moved))
+    assert wrong(checkup) == ["address"]
+    assert "https://api.example.com/v1" in verdict(checkup)
+    assert "1234567" not in repr(checkup)
+
+
+# --- the dialect ------------------------------------------------------------------------------------------------
+
+
+def test_chat_at_a_host_of_messages_leads_to_messages() -> None:
+    checkup = checked(messages_host, base="/anthropic/v1")
+    assert wrong(checkup) == ["dialect"]
+    assert advised(checkup, "dialect").endswith('/anthropic/v1", dialect = "anthropic"')
+
+
+def test_messages_at_a_host_of_chat_leads_to_chat() -> None:
+    checkup = checked(chat_host(), base="/anthropic", dialect="anthropic")
+    assert wrong(checkup) == ["dialect"]
+    assert advised(checkup, "dialect").endswith('/v1", dialect = "openai_chat"')
+
+
+@pytest.mark.parametrize(
+    ("dialect", "answer", "speaks"),
+    [
+        ("openai_chat", messages_stream(finish="end_turn"), "anthropic"),
+        ("anthropic", chat_stream({"content": "Hello"}), "openai_chat"),
+    ],
+)
+def test_an_endpoint_that_answers_in_another_dialect_is_told(dialect: str, answer: bytes, speaks: str) -> None:
+    checkup = checked(says(events(answer)), dialect=dialect)
+    assert wrong(checkup) == ["dialect"]
+    assert speaks in advised(checkup, "dialect")
+
+
+def test_the_advice_works() -> None:
+    async def ask() -> None:
+        async with Host(messages_host) as host:
+            [checkup] = await check(provider_at(host.url))
+            advice = advised(checkup, "dialect").split('"')
+            fixed = provider_at(host.url, api_base_url=advice[1], dialect=advice[3])
+            assert endpoint_of(fixed) == f"{host.url}/anthropic/v1/messages"
+            [again] = await check(fixed)
+            assert wrong(again) == []
+
+    run(ask())
+
+
+# --- the key ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "word"),
+    [
+        ("401 Unauthorized", "invalid_authentication_error", "a key of this very host"),
+        ("403 Forbidden", "permission_denied_error", "does not let it do this"),
+        ("403 Forbidden", "access_terminated_error", "--user-agent"),
+        ("429 Too Many", "exceeded_current_quota_error", "nothing left"),
+    ],
+)
+def test_a_key_that_is_refused_is_told_with_its_source_and_never_itself(status: str, kind: str, word: str) -> None:
+    checkup = checked(says(error(status, f"Incorrect API key {KEY}", kind)))
+    assert wrong(checkup) == ["key"]
+    said = finding(checkup, "key")
+    assert "SOME_API_KEY" in said.said
+    assert status[:3] in said.said
+    assert "***" in said.said
+    assert word in advised(checkup, "key")
+
+
+def test_a_key_that_is_not_there_is_told_with_the_place_it_was_looked_for() -> None:
+    refusal = says(error("401 Unauthorized", "no key", "invalid_authentication_error"))
+    checkup = checked(refusal, keys=(), key_sources=(KeySource("SOME_API_KEY", found=False),))
+    assert wrong(checkup) == ["key"]
+    assert "SOME_API_KEY is not set" in verdict(checkup)
+
+
+def test_every_key_is_tried() -> None:
+    good = chat_host()
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        if asked.headers["authorization"] == "Bearer second-key":
+            await peer.send(error("401 Unauthorized", "who?", "invalid_authentication_error"))
+        else:
+            await good(peer, asked)
+
+    checkup = checked(script, keys=(Secret(KEY), Secret("second-key"), Secret("third-key")))
+    assert wrong(checkup) == ["key"]
+    assert "number 2 of 3 is refused (401)" in verdict(checkup)
+    assert finding(checkup, "answer").state == "right"
+
+
+def test_headers_of_the_configuration_are_sent_and_never_shown() -> None:
+    async def script(peer: Peer, asked: Asked) -> None:
+        await peer.send(error("400 Bad Request", f"I saw {asked.headers['x-secret']} of {asked.headers['user-agent']}"))
+
+    async def ask() -> Checkup:
+        async with Host(script) as host:
+            provider = provider_at(host.url, headers={"X-Secret": "hidden-value"})
+            return (await check(provider, user_agent="curl/8"))[0]
+
+    checkup = run(ask())
+    assert verdict(checkup) == "answer: 400, I saw *** of curl/8"
+
+
+# --- the model --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error("404 Not Found", "Not found the model kimi-k2p5 or Permission denied", "resource_not_found_error"),
+        error("404 Not Found", "no such thing"),
+        error("400 Bad Request", "kimi-k2p5 is not a valid model ID"),
+    ],
+)
+def test_an_unknown_model_is_told_with_the_nearest_names(answer: bytes) -> None:
+    checkup = checked(chat_host(answer), model="kimi-k2p5")
+    assert wrong(checkup) == ["model"]
+    assert advised(checkup, "model") == "the host has these: kimi-k2.5, kimi-k3"
+
+
+def test_an_unknown_model_is_told_where_the_host_has_no_list() -> None:
+    answer = error("404 Not Found", f"The model `{MODEL}` does not exist.")
+    checkup = checked(chat_host(answer, models=NOT_FOUND))
+    assert wrong(checkup) == ["model"]
+    assert "--model" in advised(checkup, "model")
+
+
+def test_a_404_at_the_right_address_is_about_the_model_even_if_messages_is_spoken_beside_it() -> None:
+    chat = chat_host(error("404 Not Found", "No endpoints found that support tool use."))
+
+    async def script(peer: Peer, asked: Asked) -> None:
+        if asked.path == "/v1/messages":
+            await peer.send(EMPTY)
+        else:
+            await chat(peer, asked)
+
+    checkup = checked(script)
+    assert wrong(checkup) == ["model"]
+    assert "support tool use" in verdict(checkup)
+    assert finding(checkup, "model").cause == "model_not_served"
+
+
+def test_without_a_model_the_list_of_the_host_has_one() -> None:
+    checkup = checked(chat_host(models=whole(b'[{"id":"glm-5"},{"id":"moonshotai/kimi-k3"}]')), models=())
+    assert wrong(checkup) == []
+    assert checkup.model == "moonshotai/kimi-k3"
+
+
+def test_an_alias_says_which_model_is_asked_for() -> None:
+    async def ask() -> Checkup:
+        async with Host(chat_host()) as host:
+            config = Config(
+                providers=(provider_at(host.url, models=()),), aliases={"claude-*": ("other/x", "host/kimi-k3")}
+            )
+            [checkup] = [checkup async for checkup in check_providers(config, seconds=5.0)]
+            return checkup
+
+    assert run(ask()).model == "kimi-k3"
+
+
+# --- the round --------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_never_calls_the_tool_is_told() -> None:
+    checkup = checked(chat_host(events(chat_stream({"content": "It is sunny, I guess."}))))
+    assert wrong(checkup) == ["call"]
+    assert checkup.call == "none"
+    assert "--enable-auto-tool-choice" in advised(checkup, "call")
+    assert finding(checkup, "key").state == "right"
+
+
+def test_a_model_that_thinks_until_it_is_cut_off_is_told() -> None:
+    thinking = chat_stream({"reasoning_content": "Hm. " * 20}, finish="length")
+    checkup = checked(chat_host(events(thinking)))
+    assert wrong(checkup) == ["call"]
+    assert "2048 tokens" in verdict(checkup)
+
+
+def test_markers_that_the_chain_leaves_alone_are_told() -> None:
+    chain = (TransformerUse("Kimi", {"manualToolParsing": False}),)
+    checkup = checked(chat_host(events(chat_stream({"content": MARKERS}))), transformers=chain)
+    assert wrong(checkup) == ["call"]
+    assert "manualToolParsing" in advised(checkup, "call")
+
+
+def test_a_call_without_what_the_schema_asks_for_is_told() -> None:
+    checkup = checked(chat_host(events(native_call(arguments='{"town":"Paris"}'))))
+    assert wrong(checkup) == ["call"]
+
+
+def test_a_host_that_refuses_the_result_is_told() -> None:
+    checkup = checked(chat_host(second=error("400 Bad Request", "invalid role: tool")))
+    assert wrong(checkup) == ["answer"]
+    assert "invalid role: tool" in verdict(checkup)
+
+
+def test_an_answer_of_only_reasoning_is_told() -> None:
+    checkup = checked(chat_host(second=events(chat_stream({"reasoning_content": "Rain."}))))
+    assert wrong(checkup) == ["answer"]
+    assert "retry_empty_answer" in advised(checkup, "answer")
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        (error("429 Too Many", "slow down", "rate_limit_reached_error"), "too often"),
+        (error("503 Busy", "The engine is currently overloaded", "engine_overloaded_error"), "no room"),
+        (error("500 Oops", "worker died", "server_error"), "at fault"),
+        (whole(b'{"error":{"message":"overloaded","type":"overloaded_error"}}'), "no room"),
+    ],
+)
+def test_trouble_at_the_host_is_not_blamed_on_the_key(answer: bytes, advice: str) -> None:
+    checkup = checked(says(answer))
+    assert wrong(checkup) == ["answer"]
+    assert advice in advised(checkup, "answer")
+
+
+def test_a_transformer_that_cannot_be_loaded_is_told() -> None:
+    checkup = checked(chat_host(), transformers=(TransformerUse("Kimmi"),))
+    assert wrong(checkup) == ["chain"]
+    assert "Kimmi" in verdict(checkup)
+
+
+# --- several ----------------------------------------------------------------------------------------------------
+
+
+def test_providers_are_asked_at_the_same_time_and_told_in_order() -> None:
+    import asyncio
+
+    async def ask() -> None:
+        both = asyncio.Barrier(2)
+
+        def together(inner: Callable[[Peer, Asked], Awaitable[None]]) -> Script:
+            async def script(peer: Peer, asked: Asked) -> None:
+                if not any("tool" in message["role"] for message in json.loads(asked.body)["messages"]):
+                    await both.wait()
+                await inner(peer, asked)
+
+            return script
+
+        async with Host(together(chat_host())) as one, Host(together(chat_host())) as other:
+            providers = [provider_at(host.url, name=name) for name, host in (("b", one), ("a", other))]
+            found = await check(*providers)
+            assert [(checkup.provider, checkup.right) for checkup in found] == [("b", True), ("a", True)]
+
+    run(ask())
+
+
+def test_no_more_are_asked_at_once_than_may_be() -> None:
+    open_now: list[int] = []
+
+    async def ask() -> Iterable[Checkup]:
+        async def script(peer: Peer, asked: Asked) -> None:
+            open_now.append(host.open)
+            await chat_host()(peer, asked)
+            peer.writer.close()
+
+        async with Host(script) as host:
+            return await check(*(provider_at(host.url, name=f"p{n}") for n in range(4)), at_once=1)
+
+    assert all(checkup.right for checkup in run(ask()))
+    assert set(open_now) == {1}

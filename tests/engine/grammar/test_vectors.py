@@ -1,0 +1,19 @@
+"""Every vector of every marker family: what is found does not depend on the chunking."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.grammar.family_runs import SIZES, VECTORS, Vector, grammar_of, run, vectors
+
+CASES = [
+    pytest.param(path.stem, vector, id=f"{path.stem}-{name}")
+    for path in sorted(VECTORS.glob("*.json"))
+    for name, vector in vectors(path.stem).items()
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("family", "vector"), CASES)
+def test_vector_at_every_chunk_size(family: str, vector: Vector, size: int) -> None:
+    assert run(grammar_of(family, vector), vector.text, size) == vector.found

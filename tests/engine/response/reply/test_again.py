@@ -1,0 +1,218 @@
+"""An answer of only reasoning, and a second one behind it: the client sees one answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from moonshim.engine.response.reply import Form, ResponseStream, read_reply
+from moonshim.engine.values.conversation import Message, Reasoning, Text
+from moonshim.engine.values.events import Finished
+from moonshim.errors import InvalidInput, Problem
+from tests.engine.response.reply.asking import CLIENTS, UPSTREAMS, answer_of, as_form, payloads, plan_for_pair, read
+from tests.support.streams import chunk, listen, parsed, read_sse, sse
+
+COMES: Final[dict[str, tuple[Form, ...]]] = {"openai_chat": ("sse", "ndjson", "json"), "anthropic": ("sse", "json")}
+WAYS: Final = [(client, upstream, comes) for client in CLIENTS for upstream in UPSTREAMS for comes in COMES[upstream]]
+STALLED: Final = Problem(status=504, kind="timeout", message="stalled", code="upstream_stalled")
+
+
+def empty(upstream: str, comes: Form, thought: str = "Let me see.") -> bytes:
+    return as_form(answer_of(upstream, "", calls=0, thought=thought), comes)
+
+
+def second(upstream: str, comes: Form, **more: Any) -> bytes:
+    """Another answer of the same host, under another name and at another time."""
+    data = as_form(answer_of(upstream, "Look.", thought="Once more.", **more), comes)
+    data = data.replace(b"chatcmpl-7", b"chatcmpl-8").replace(b"msg_1", b"msg_2")
+    return data.replace(b'"created": 1700000000', b'"created": 1800000000').replace(b'"created": 7', b'"created": 8')
+
+
+def asked_again(client: str, upstream: str, comes: Form, goes: Form, size: int = 41) -> tuple[bytes, ResponseStream]:
+    reading = read_reply(plan_for_pair(client, upstream), comes=comes, goes=goes, hold_empty=True)
+    out = b""
+    for data in (empty(upstream, comes), second(upstream, comes)):
+        if out or reading.ending is not None or reading.only_reasoning:
+            assert reading.only_reasoning
+            reading.again()
+            assert not reading.only_reasoning
+        out += b"".join([reading.feed(data[at : at + size]) for at in range(0, len(data), size)])
+    return out + reading.flush(), reading
+
+
+def in_order(message: Message) -> list[tuple[str, str]]:
+    """What the message says; thoughts that follow each other are one."""
+    out: list[tuple[str, str]] = []
+    for part in message.parts:
+        kind, text = type(part).__name__, part.text if isinstance(part, (Reasoning, Text)) else ""
+        if out and out[-1][0] == kind:
+            text = out.pop()[1] + text
+        out.append((kind, text))
+    return out
+
+
+@pytest.mark.parametrize("goes", ["sse", "json"])
+@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
+def test_a_second_answer_goes_on_where_the_first_one_stopped(
+    client: str, upstream: str, comes: Form, goes: Form
+) -> None:
+    out, reading = asked_again(client, upstream, comes, goes)
+    assert in_order(reading.message) == [("Reasoning", "Let me see.Once more."), ("Text", "Look."), ("ToolCall", "")]
+    assert isinstance(reading.ending, Finished)
+    assert reading.ending.reason == "tool_calls"
+    assert reading.usage is not None
+    assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 8)
+    assert reading.problem is None
+    assert reading.repair_counts["empty_answer"] == 1
+    assert b"chatcmpl-8" not in out
+    assert b"msg_2" not in out
+    assert b"Let me" in out
+
+
+@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
+def test_the_stream_is_one_answer_to_its_client(client: str, upstream: str, comes: Form) -> None:
+    out, _ = asked_again(client, upstream, comes, "sse")
+    match client:
+        case "openai_chat":
+            values = parsed(read_sse(out))
+            heard = listen(values)
+            assert (heard[0].reasoning, heard[0].content) == ("Let me see.Once more.", "Look.")
+            assert (heard[0].finish, heard.done) == ("tool_calls", True)
+            chunks = [one for one in values if isinstance(one, dict)]
+            assert len({(one["id"], one.get("created"), one["model"]) for one in chunks if "created" in one}) == 1
+            roles = [choice["delta"].get("role") for one in chunks for choice in one["choices"]]
+            assert [role for role in roles if role] == ["assistant"]
+            assert [usage["completion_tokens"] for usage in heard.usages] == [8]
+        case "anthropic":
+            events = payloads(out)
+            kinds = [event["type"] for event in events]
+            assert (kinds.count("message_start"), kinds.count("message_stop")) == (1, 1)
+            starts = [event["index"] for event in events if event["type"] == "content_block_start"]
+            stops = [event["index"] for event in events if event["type"] == "content_block_stop"]
+            assert starts == stops == list(range(len(starts)))
+            assert events[-2]["usage"]["output_tokens"] == 8
+        case _:
+            events = payloads(out)
+            assert [event["sequence_number"] for event in events] == list(range(len(events)))
+            assert sum(event["type"] == "response.created" for event in events) == 1
+            response = events[-1]["response"]
+            assert [item["type"] for item in response["output"]] == [
+                "reasoning",
+                "reasoning",
+                "message",
+                "function_call",
+            ]
+            assert response["usage"]["output_tokens"] == 8
+
+
+@pytest.mark.parametrize("goes", ["sse", "json"])
+@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
+def test_what_is_held_is_released_when_nobody_asks_again(client: str, upstream: str, comes: Form, goes: Form) -> None:
+    plan, data = plan_for_pair(client, upstream), empty(upstream, comes)
+    held, reading = read(plan, data, comes, goes, hold_empty=True, size=23)
+    told, other = read(plan, data, comes, goes, size=23)
+    assert held == told
+    assert (reading.message, reading.ending, reading.usage) == (other.message, other.ending, other.usage)
+    assert reading.only_reasoning
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_nothing_of_the_ending_has_left_while_it_is_held(client: str, upstream: str) -> None:
+    reading = read_reply(plan_for_pair(client, upstream), comes="sse", goes="sse", hold_empty=True)
+    out = reading.feed(empty(upstream, "sse"))
+    assert b"see." in out
+    for word in (b"[DONE]", b'"stop"', b"message_delta", b"message_stop", b"response.completed"):
+        assert word not in out
+    assert reading.only_reasoning
+    assert isinstance(reading.ending, Finished)
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_answer_that_says_something_is_not_held(client: str, upstream: str) -> None:
+    plan, data = plan_for_pair(client, upstream), answer_of(upstream, calls=0).stream
+    reading = read_reply(plan, comes="sse", goes="sse", hold_empty=True)
+    assert reading.feed(data) == read(plan, data, "sse", "sse")[0]
+    assert not reading.only_reasoning
+    with pytest.raises(InvalidInput):
+        reading.again()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_answer_that_was_cut_short_is_not_asked_again(client: str) -> None:
+    data = empty("openai_chat", "sse").replace(b'"finish_reason": "stop"', b'"finish_reason": "length"')
+    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    reading.feed(data)
+    assert not reading.only_reasoning
+    assert reading.flush() == b""
+
+
+@pytest.mark.parametrize("comes", ["sse", "json"])
+def test_without_hold_empty_there_is_no_second_answer(comes: Form) -> None:
+    reading = read_reply(plan_for_pair("openai_chat"), comes=comes, goes="sse")
+    reading.feed(empty("openai_chat", comes))
+    assert reading.only_reasoning
+    with pytest.raises(InvalidInput) as caught:
+        reading.again()
+    assert caught.value.field == "hold_empty"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_host_that_never_says_that_it_is_done_is_asked_again_too(client: str) -> None:
+    silent = empty("openai_chat", "sse").replace(b"data: [DONE]\n\n", b"")
+    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    out = reading.feed(silent)
+    assert reading.only_reasoning
+    reading.again()
+    out += reading.feed(second("openai_chat", "sse")) + reading.flush()
+    assert in_order(reading.message)[0] == ("Reasoning", "Let me see.Once more.")
+    assert isinstance(reading.ending, Finished)
+    assert (b"Let me" in out, b"Look" in out or b"Loo" in out) == (True, True)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
+    first = sse([chunk({"role": "assistant"}), chunk({"reasoning_content": "Hm"}, "stop")])
+    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    out = reading.feed(first)
+    reading.again()
+    out += reading.feed(second("openai_chat", "sse")) + reading.flush()
+    assert b"Hm" in out
+    assert out.index(b"Hm") < out.index(b"Once")
+    assert in_order(reading.message)[0] == ("Reasoning", "HmOnce more.")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_second_answer_that_is_empty_too_has_to_do(client: str) -> None:
+    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    out = reading.feed(empty("openai_chat", "sse"))
+    reading.again()
+    out += reading.feed(empty("openai_chat", "sse", "Still nothing."))
+    assert reading.only_reasoning
+    out += reading.flush()
+    assert isinstance(reading.ending, Finished)
+    assert reading.problem is None
+    endings = (b"[DONE]", b"message_stop\ndata", b"event: response.completed")
+    assert sum(out.count(word) for word in endings) == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_second_answer_may_fail(client: str) -> None:
+    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    out = reading.feed(empty("openai_chat", "sse"))
+    reading.again()
+    out += reading.feed(second("openai_chat", "sse")[:600]) + reading.fail(STALLED)
+    assert reading.problem == STALLED
+    last = payloads(out)[-1]
+    assert "stalled" in json.dumps(last.get("error") or last["response"]["error"])
+
+
+def test_a_held_ending_is_the_answer_when_its_host_goes_away() -> None:
+    for client in CLIENTS:
+        reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+        out = reading.feed(empty("openai_chat", "sse")) + reading.fail(STALLED)
+        assert (reading.problem, type(reading.ending)) == (None, Finished)
+        assert out == read(plan_for_pair(client), empty("openai_chat", "sse"), "sse", "sse")[0]

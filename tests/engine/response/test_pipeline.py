@@ -1,0 +1,111 @@
+"""Every vector, written in each client's dialect: the same answer, whatever the dialect and the chunking."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from moonshim.engine.dialects.protocol import Dialect, ResponseContext
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
+from moonshim.engine.plan import Plan, plan_for
+from moonshim.engine.response.chunk_mender import Released
+from moonshim.engine.response.pipeline import ResponsePipeline
+from moonshim.engine.upstream_events import FinishReported, TextDelta, UpstreamEvent, UpstreamFailed
+from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import CallPiece, Finished
+from tests.support.profiles import PROFILE
+from tests.support.vector_checks import Run, said_in_order, same
+from tests.support.vector_files import Vector, cases, name_of
+
+Said: TypeAlias = tuple[str, str, list[tuple[str, str]]]
+TEXT_SIZES: Final = (3,) if PROFILE == "quick" else (0, 1, 3)
+
+
+def is_translatable(vector: Vector) -> bool:
+    """Chunks of one choice, with every rule on: without them native deltas stay as faulty as they came."""
+    framed = vector.raw is None and vector.raw_base64 is None
+    options = vector.options_value()
+    mends = options is None or options.repair_deltas
+    return framed and mends and not vector.expect.others and "kimi" in vector.model
+
+
+CASES: Final = [case for case in cases() if is_translatable(case[0])]
+
+
+def plan_of(vector: Vector, client: str) -> Plan:
+    plan = plan_for(**vector.arguments())
+    plan.client, plan.upstream = dialect_named(client), dialect_named("openai_chat")
+    plan.reply = ResponseContext(model=vector.model)
+    return plan
+
+
+def translated(translator: ResponsePipeline[Any], vector: Vector, field: str, size: int) -> list[dict[str, Any]]:
+    released: list[Released[Any]] = []
+    for one in vector.as_chunks(field, size):
+        released += translator.feed(one, None)
+    if vector.end == "done":
+        released += translator.done(None)
+    released += translator.end()
+    return [payload for one in released for payload in one.chunks or ()]
+
+
+def heard_again(dialect: Dialect, payloads: list[dict[str, Any]]) -> list[UpstreamEvent]:
+    decoder = dialect.decoder()
+    return [heard for payload in payloads for heard in decoder.feed(payload)] + decoder.flush()
+
+
+class Ear:
+    """What a client makes of it: text by channel, calls by index, and how it ended."""
+
+    def __init__(self, heard: list[UpstreamEvent]) -> None:
+        self.text = {"text": "", "reasoning": ""}
+        self.calls: dict[int, list[str]] = {}
+        self.ending: str | None = None
+        for one in heard:
+            match one:
+                case TextDelta(channel=channel, text=text):
+                    self.text[channel] += text
+                case CallPiece():
+                    call = self.calls.setdefault(one.index or 0, ["", ""])
+                    call[0] += one.name or ""
+                    call[1] += one.arguments
+                case FinishReported(reason=reason):
+                    self.ending = reason
+                case UpstreamFailed():
+                    self.ending = "error"
+                case _:
+                    pass
+
+    @property
+    def said(self) -> Said:
+        return self.text["reasoning"], self.text["text"], [(call[0], call[1]) for _, call in sorted(self.calls.items())]
+
+
+def said_by(message: Message) -> Said:
+    reasoning = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+    text = "".join(part.text for part in message.parts if isinstance(part, Text))
+    calls = [(part.name, part.arguments) for part in message.parts if isinstance(part, ToolCall)]
+    return reasoning, text, calls
+
+
+@pytest.mark.parametrize("client", CLIENT_DIALECTS)
+@pytest.mark.parametrize(("vector", "field"), CASES, ids=name_of)
+def test_the_answer_says_the_same_in_every_dialect(vector: Vector, field: str, client: str) -> None:
+    for size in TEXT_SIZES if vector.is_text else (0,):
+        mended = Run(vector, [vector.stream(field, size)]).mender
+        plan = plan_of(vector, client)
+        translator: ResponsePipeline[Any] = ResponsePipeline(plan)
+        payloads = translated(translator, vector, field, size)
+        same("message", said_in_order(translator.message()), said_in_order(mended.message))
+        same("ending", type(translator.ending()), type(mended.ending))
+        assert plan.client is not None
+        ear = Ear(heard_again(plan.client, payloads))
+        same("said", sorted_calls(ear.said), sorted_calls(said_by(mended.message)))
+        ending = mended.ending
+        same("finish", ear.ending, ending.reason if isinstance(ending, Finished) else "error")
+
+
+def sorted_calls(said: Said) -> Said:
+    """Messages has no way to say that there were no arguments at all: a call without any has an empty object."""
+    return said[0], said[1], sorted((name, arguments.lstrip() or "{}") for name, arguments in said[2])

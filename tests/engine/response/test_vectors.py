@@ -1,0 +1,206 @@
+"""Every vector: whole, byte by byte, at several sizes of bytes and of text, streaming and not, and mended twice."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import pytest
+
+from moonshim import Mender, mend_chunks, mend_response
+from tests.support.profiles import PROFILE
+from tests.support.streams import DONE, cut, hear_body, leaked, listen, ndjson, sse
+from tests.support.vector_checks import (
+    REPORTS,
+    Run,
+    check_calls,
+    check_ending,
+    check_heard,
+    check_repairs,
+    check_stream,
+    read_values,
+    said_in_order,
+    same,
+    sorted_parts,
+)
+from tests.support.vector_files import Vector, cases, name_of, vectors
+
+# The quick profile is for further interpreters: it looks for what differs between them, not for the same faults again.
+BYTE_SIZES: Final = (1,) if PROFILE == "quick" else (1, 2, 3, 7, 64)
+TEXT_SIZES: Final = (1, 3) if PROFILE == "quick" else (None, 1, 2, 3, 7)
+KEPT_BACK: Final = len("<|tool_call_argument_begin|>") - 1
+
+CASES: Final = cases()
+
+
+def each(chosen: Callable[[Vector, str], bool] = lambda vector, field: True) -> pytest.MarkDecorator:
+    """Run the test on the cases that can be like that."""
+    return pytest.mark.parametrize(("vector", "field"), [case for case in CASES if chosen(*case)], ids=name_of)
+
+
+def is_raw(vector: Vector) -> bool:
+    return vector.raw is not None or vector.raw_base64 is not None
+
+
+every_case = each()
+
+
+@every_case
+def test_the_vector_gives_what_its_file_says(vector: Vector, field: str) -> None:
+    came = vector.stream(field, 0)
+    check_stream(vector, field, came, Run(vector, [came]))
+
+
+@every_case
+def test_any_split_of_the_bytes_gives_the_same(vector: Vector, field: str) -> None:
+    came = vector.stream(field, 0)
+    whole = Run(vector, [came])
+    for size in BYTE_SIZES:
+        run = Run(vector, [came[at : at + size] for at in range(0, len(came), size)])
+        same(f"in pieces of {size}", run.out, whole.out)
+        same("message", run.mender.message, whole.mender.message)
+        same("repairs", run.mender.repairs, whole.mender.repairs)
+
+
+@each(lambda vector, field: vector.is_text)
+def test_any_rechunking_of_the_text_gives_the_same(vector: Vector, field: str) -> None:
+    for size in TEXT_SIZES:
+        came = vector.stream(field, size)
+        check_stream(vector, field, came, Run(vector, [came]))
+
+
+@every_case
+def test_mending_the_mended_stream_changes_nothing(vector: Vector, field: str) -> None:
+    for size in (0, 3) if vector.is_text else (0,):
+        first = Run(vector, [vector.stream(field, size)])
+        again = Run(vector, [first.out])
+        same("mended twice", again.out, first.out)
+        same("repairs", set(again.rules) - REPORTS, set())
+
+
+@every_case
+def test_assembled_gives_the_same_message(vector: Vector, field: str) -> None:
+    came = vector.stream(field, 3)
+    options = vector.options_value()
+    if options is None:
+        # What the model would get without options, but for the one that is changed.
+        kimi = "kimi" in vector.model
+        changes: dict[str, Any] = {} if kimi else {"preset": "plain", "repair_on_mismatch": False, "id_policy": "keep"}
+        vector = copy.copy(vector)
+        vector.options = changes
+    assembled = Run(vector, [came], tool_call_streaming="assembled")
+    incremental = Run(vector, [came])
+    same("message", assembled.mender.message, incremental.mender.message)
+    same("ending", assembled.mender.ending, incremental.mender.ending)
+    values = read_values(assembled.out, vector)
+    same("leaked", leaked(values, vector.expect.keeps), [])
+    check_heard(vector.expect, field, listen(values, strict=vector.expect.balanced), summary=True)
+
+
+# Some faults only a stream can have.
+@each(lambda vector, field: vector.body(field) is not None)
+def test_a_whole_response_gives_the_same(vector: Vector, field: str) -> None:
+    body = vector.body(field)
+    assert body is not None
+    told, before = vector.arguments(), copy.deepcopy(body)
+    mended = mend_response(body, **told)
+    assert body == before, "the body that was passed changed"
+    same("leaked", leaked([mended.body], vector.expect.keeps), [])
+    check_heard(vector.expect, field, hear_body(mended.body, strict=vector.expect.balanced), summary=False)
+    check_repairs(vector.expect, mended.repairs)
+    check_ending(vector.expect, mended.ending)
+    streamed = Run(vector, [vector.stream(field, 3)]).mender.message
+    same("message", sorted_parts(mended.message), sorted_parts(streamed))
+    if vector.same_message:
+        same("order", said_in_order(mended.message), said_in_order(streamed))
+    if vector.expect.clean:
+        assert mended.body == before
+    again = mend_response(mended.body, **told)
+    same("mended twice", again.body, mended.body)
+    same("repairs", {repair.rule for repair in again.repairs} - REPORTS, set())
+
+
+# Raw bytes are no chunks, and the end of some is told by [DONE] alone.
+@each(lambda vector, field: not is_raw(vector) and (vector.finish is not None or vector.chunks is not None))
+def test_parsed_chunks_give_the_same(vector: Vector, field: str) -> None:
+    chunks, told = vector.as_chunks(field, 3), vector.arguments()
+    before = copy.deepcopy(chunks)
+    mended = list(mend_chunks(chunks, **told))
+    assert chunks == before, "the chunks that were passed changed"
+    events = Run(vector, [sse(chunks, done=False)]).values(vector)
+    same("chunks", mended, [one for one in events if one != DONE])
+    if vector.expect.clean:
+        assert all(one is other for one, other in zip(mended, chunks, strict=True))
+
+    async def arriving() -> AsyncIterator[dict[str, Any]]:
+        for one in chunks:
+            yield one
+
+    async def collected() -> list[dict[str, Any]]:
+        return [one async for one in mend_chunks(arriving(), **told)]
+
+    same("async", asyncio.run(collected()), mended)
+
+
+# Raw bytes are in one framing, and only [DONE] tells the end of those without a finish.
+@each(lambda vector, field: not is_raw(vector) and vector.finish is not None)
+def test_ndjson_says_the_same_as_sse(vector: Vector, field: str) -> None:
+    lines = copy.copy(vector)
+    lines.framing = "ndjson"
+    chunks = vector.as_chunks(field, 3)
+    events = Run(vector, [sse(chunks, done=False)]).values(vector)
+    same("lines", Run(lines, [ndjson(chunks)]).values(lines), [one for one in events if one != DONE])
+
+
+# -- promptness ------------------------------------------------------------------------------------------------
+
+IN_A_HEADER: Final = re.compile(
+    r"<\|tool_call_begin\|>((?!<\|tool_call_(argument_begin|end)\|>).)*\Z|<\|(open|close)\|>((?!<\|sep\|>).)*\Z"
+    r"|[\w.-]+:\d+\s*<[|\w]*\Z",
+    re.DOTALL,
+)
+"""A call without a name yet, a tag that has not ended, what may be a bare header: holds that have a name."""
+PROMPT: Final = [vector for vector in vectors() if vector.is_text and vector.prompt]
+
+
+def _delivered(out: bytes, vector: Vector) -> int:
+    listener = listen(read_values(out, vector))
+    return sum(
+        len(heard.content) + len(heard.reasoning) + sum(len(call.arguments) for call in heard.calls)
+        for heard in listener.choices.values()
+    )
+
+
+@pytest.mark.parametrize("vector", PROMPT, ids=name_of)
+def test_nothing_decided_is_kept_back(vector: Vector) -> None:
+    """After any prefix, all is out that a cut at this place would bring, but for the longest marker less one."""
+    field = vector.fields[0]
+    text = vector.whole_text
+    for size in range(1, len(text) + 1, 4):
+        if IN_A_HEADER.search(text[:size]):
+            continue
+        prefix = copy.copy(vector)
+        prefix.text = cut(text[:size], 3)
+        prefix.finish = "length"
+        chunks = prefix.as_chunks(field, 0)
+        mender = Mender(**prefix.arguments())
+        early = mender.feed(sse(chunks[:-1], done=False))
+        late = early + mender.feed(sse(chunks[-1:])) + mender.flush()
+        missing = _delivered(late, vector) - _delivered(early, vector)
+        assert missing <= KEPT_BACK, f"{missing} characters are kept back after {text[:size]!r}"
+
+
+@pytest.mark.parametrize(("vector", "number"), [(v, n) for v in vectors() for n in range(len(v.moments))], ids=name_of)
+@pytest.mark.parametrize("size", [1, None])
+def test_at_this_moment_this_is_out(vector: Vector, number: int, size: int | None) -> None:
+    moment = vector.moments[number]
+    for field in vector.fields:
+        prefix = copy.copy(vector)
+        prefix.text = moment.after
+        mender = Mender(**prefix.arguments())
+        heard = listen(read_values(mender.feed(sse(prefix.as_chunks(field, size)[:-1], done=False)), vector))[0]
+        same("text", heard.content if field == "content" else heard.reasoning, moment.text)
+        check_calls(moment.calls, heard.calls)

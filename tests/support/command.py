@@ -1,0 +1,79 @@
+"""The command as a user runs it: a process of its own, with files and pipes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import moonshim
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+EXAMPLE: Final = ROOT / "examples" / "leaked_markers.sse"
+TOOLS: Final = ROOT / "examples" / "tools.json"
+MOONSHIM: Final = [sys.executable, "-m", "moonshim"]
+
+CLEAN: Final = (
+    b'data: {"model":"kimi-k2","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}\n\n'
+    b'data: {"model":"kimi-k2","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+MARKERS: Final = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}"
+    "<|tool_call_end|><|tool_calls_section_end|>"
+)
+RESPONSE: Final[dict[str, Any]] = {
+    "id": "r1",
+    "object": "chat.completion",
+    "model": "kimi-k2",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": MARKERS}, "finish_reason": "stop"}],
+}
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """This process's, without what would change how the command looks, and with the package on the path."""
+    odd = {"NO_COLOR", "COLUMNS", "MOONSHIM_DEBUG", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"}
+    kept = {name: value for name, value in os.environ.items() if name not in odd}
+    source = str(Path(moonshim.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [source, kept.get("PYTHONPATH")]))
+    # A hundred processes: none should have to compile the package again.
+    ours = {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(ROOT / ".pytest_cache" / "bytecode"), "TERM": "xterm"}
+    return kept | ours | changes
+
+
+class Done:
+    """What a run of the command left. That no traceback was shown holds for every run."""
+
+    def __init__(self, run: subprocess.CompletedProcess[bytes]) -> None:
+        self.code = run.returncode
+        self.out = run.stdout
+        self.told = run.stderr.decode()
+        assert "Traceback" not in self.told, self.told
+        assert "Exception ignored" not in self.told, self.told
+        assert "fault of Moonshim" not in self.told, self.told
+
+    @property
+    def lines(self) -> list[str]:
+        return self.told.splitlines()
+
+
+def moonshim_(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **changes: str) -> Done:
+    """Run the command to its end."""
+    command = [*MOONSHIM, *map(str, arguments)]
+    run = subprocess.run(
+        command, input=stdin, capture_output=True, cwd=cwd, env=environment(**changes), timeout=60, check=False
+    )
+    return Done(run)
+
+
+def mend(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **changes: str) -> Done:
+    return moonshim_("mend", *arguments, stdin=stdin, cwd=cwd, **changes)
+
+
+def mended(data: bytes, **arguments: Any) -> bytes:
+    """What the engine makes of a stream."""
+    given: dict[str, Any] = {"model": "kimi", "options": moonshim.KimiOptions.mending()}
+    mender = moonshim.Mender(**(given | arguments))
+    return mender.feed(data) + mender.flush()
