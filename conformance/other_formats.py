@@ -75,14 +75,14 @@ def _reply(pieces: Iterable[str], family: str, tools: list[Tool], finish: str) -
     assembler = Assembler()
     slips: list[FrameOutput] = []
     for piece in (*pieces, None):
-        slip = FrameOutput()
-        slips.append(slip)
+        output = FrameOutput()
+        slips.append(output)
         if piece is None:
-            answer.finish(finish, slip)
+            answer.finish(finish, output)
         elif piece:
-            answer.say("text", piece, slip)
-    for slip in slips:
-        for event in slip.events:
+            answer.say("text", piece, output)
+    for output in slips:
+        for event in output.events:
             assembler.feed(event)
     parts = assembler.message.parts
     ending: Finished | Failed | None = assembler.ending

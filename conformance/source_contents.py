@@ -6,20 +6,20 @@ import json
 from typing import Any, Final
 
 from conformance.replies import Json
-from moonshim.engine.values.conversation import Message, Part, Speaker, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Message, Part, Role, Text, ToolCall, ToolResult
 
 __all__ = ["messages_of"]
 
-_SPEAKERS: Final[dict[str, Speaker]] = {"human": "human", "ai": "ai", "tool": "tool"}
+_SPEAKERS: Final[dict[str, Role]] = {"human": "user", "ai": "assistant", "tool": "tool"}
 
 
 def messages_of(contents: list[Json]) -> list[Message]:
     """One message for each content; its metadata may say that it is the system that speaks."""
     out = []
     for content in contents:
-        role = (content.get("metadata") or {}).get("role")
-        speaker: Speaker = "system" if role == "system" else _SPEAKERS[content["speaker"]]
-        out.append(Message(speaker, tuple(_part(block) for block in content["blocks"])))
+        given = (content.get("metadata") or {}).get("role")
+        role: Role = "system" if given == "system" else _SPEAKERS[content["speaker"]]
+        out.append(Message(role, tuple(_part(block) for block in content["blocks"])))
     return out
 
 

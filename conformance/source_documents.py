@@ -88,7 +88,7 @@ def _reasoning(row: Json) -> Checked:
     if "thoughts_per_message" in given:
         return source_requests.check_thoughts(row)
     if "blocks" in given:
-        message = Message("ai", tuple(Reasoning(text) for text in given["blocks"]))
+        message = Message("assistant", tuple(Reasoning(text) for text in given["blocks"]))
         return Checked({"reasoning_content": render_messages([message])[0]["reasoning_content"]}, row["expect"])
     ways = replies([given["text"]], Request())
     return Checked({"clean": ways["as given"].content}, row["expect"], ways)

@@ -36,7 +36,7 @@ def check(row: Json) -> Checked:
 
 def _spelled(wire_id: str, format: str) -> str:
     call = ToolCall(wire_id, "t", "{}")
-    return moonshim.tool_id_strategy(format).create_mapper([Message("ai", (call,))]).resolve_tool_call_id(call)
+    return moonshim.tool_id_strategy(format).create_mapper([Message("assistant", (call,))]).resolve_tool_call_id(call)
 
 
 def _name(header: str, expect: str) -> Checked:

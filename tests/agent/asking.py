@@ -56,7 +56,7 @@ class Rounds:
 
 async def whole_conversation(provider: Provider) -> list[Message]:
     """An agent in a few lines."""
-    history = [Message("system", (Text("Be brief."),)), Message("human", (Text("List the files"),))]
+    history = [Message("system", (Text("Be brief."),)), Message("user", (Text("List the files"),))]
     while True:
         history.append(await provider.complete(history, [LIST]))
         calls = [part for part in history[-1].parts if isinstance(part, ToolCall)]

@@ -150,7 +150,7 @@ async def go_on(half: Half) -> list[str]:
         endings: list[str] = []
 
         def answers() -> int:
-            return sum(message.speaker == "ai" for message in history.messages)
+            return sum(message.role == "assistant" for message in history.messages)
 
         def due() -> Provider:
             return next(provider for begins, provider in reversed(stages.items()) if begins <= answers() + 1)
@@ -160,12 +160,16 @@ async def go_on(half: Half) -> list[str]:
                 agent = Agent(due(), TOOLS, history=history, rounds=-1 if half.second else HALF - answers())
                 if not history.messages:
                     steps = agent.run_stream("What is there?")
-                elif history.messages[-1].speaker == "ai":  # it said that it was done, and was not
+                elif history.messages[-1].role == "assistant":  # it said that it was done, and was not
                     steps = agent.run_stream("Go on.")
                 else:
                     steps = agent.retry_stream()
                 async for step in steps:
-                    if isinstance(step, MessageKept) and step.message.speaker == "ai" and agent.provider is not due():
+                    if (
+                        isinstance(step, MessageKept)
+                        and step.message.role == "assistant"
+                        and agent.provider is not due()
+                    ):
                         agent.switch(due())  # in the middle of a run
                     elif isinstance(step, RunEnded):
                         endings.append(f"{step.reason}: {step.detail}")

@@ -65,16 +65,16 @@ def _told(seen: Sequence[RecordedRequest]) -> dict[int, _Told]:
     """By the number of the answer. Of one that was asked for again, the last."""
     found: dict[int, _Told] = {}
     for one in seen:
-        if one.question is not None and one.meant is not None:
-            calls = [(call.name, json.loads(call.arguments)) for call in one.meant.calls]
-            found[_number(one.question)] = _Told(one.meant.text, one.meant.reasoning, calls, one.faults)
+        if one.question is not None and one.intended is not None:
+            calls = [(call.name, json.loads(call.arguments)) for call in one.intended.calls]
+            found[_number(one.question)] = _Told(one.intended.text, one.intended.reasoning, calls, one.faults)
     return found
 
 
 def wrong_in_the_history(messages: Sequence[Message], seen: Sequence[RecordedRequest]) -> Iterator[str]:
     """It has what the models meant, and what the tools gave."""
     told = _told(seen)
-    answers = [message for message in messages if message.speaker == "ai"]
+    answers = [message for message in messages if message.role == "assistant"]
     if len(answers) != ROUNDS + 1:
         yield f"{len(answers)} answers"
         return

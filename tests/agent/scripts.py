@@ -110,13 +110,13 @@ def check_can_go_on(history: History, *, thinking: bool = True) -> None:
     waiting: list[str] = []
     for message in messages:
         assert message.parts
-        if message.speaker == "tool":
+        if message.role == "tool":
             for part in message.parts:
                 assert isinstance(part, ToolResult)
                 assert part.call_id == waiting.pop(0)
             continue
         assert not waiting
-        if message.speaker == "ai":
+        if message.role == "assistant":
             assert any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in message.parts)
             thought = any(isinstance(part, Reasoning) for part in message.parts)
             waiting = [part.id for part in message.parts if isinstance(part, ToolCall)]

@@ -117,7 +117,7 @@ def test_a_conversation_of_eight_rounds(boxes: Boxes, in_a_new_process: GoOn, tm
     assert endings[-1].startswith("answered"), endings
     found = read_history(half.path)
     assert found.troubles == ()
-    answers = [message for message in found.messages if message.speaker == "ai"]
+    answers = [message for message in found.messages if message.role == "assistant"]
     for nature, box in hosts.items():
         assert list(wrong_at_the_wire(list(box.requests), answers, nature)) == []
     everything = [one for box in hosts.values() for one in box.requests]

@@ -19,11 +19,11 @@ VECTOR = Path(__file__).parent / "conversation_v1.jsonl"
 
 
 def human(text: str = "Hi") -> Message:
-    return Message("human", (Text(text),))
+    return Message("user", (Text(text),))
 
 
 def ai(text: str = "Hello") -> Message:
-    return Message("ai", (Reasoning("Hm."), Text(text)))
+    return Message("assistant", (Reasoning("Hm."), Text(text)))
 
 
 CALL = ToolCall("hist_tool_1", "ls", "{}")
@@ -33,7 +33,7 @@ RESULT = Message("tool", (ToolResult("hist_tool_1", "ls", (Text("a"),)),))
 
 
 def test_undo_takes_the_last_turn_back() -> None:
-    history = History([human(), ai(), human("And?"), Message("ai", (CALL,)), RESULT, ai()])
+    history = History([human(), ai(), human("And?"), Message("assistant", (CALL,)), RESULT, ai()])
     assert history.undo() == 4
     assert history.messages == (human(), ai())
     assert history.undo() == 2
@@ -48,7 +48,7 @@ def test_undoing_an_answer_leaves_the_words_that_it_answers() -> None:
 
 
 def test_calls_at_the_end_without_a_result_are_known() -> None:
-    both = Message("ai", (CALL, ToolCall("hist_tool_2", "ls", "{}")))
+    both = Message("assistant", (CALL, ToolCall("hist_tool_2", "ls", "{}")))
     assert History([human(), both, RESULT]).unanswered == (both.parts[1],)
     assert History([human(), both]).unanswered == both.parts
     assert History([human(), both, RESULT, human()]).unanswered == ()
@@ -62,7 +62,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "one.jsonl"
     with HistoryFile.create(path, {"title": "A talk"}) as history:
         history.switched("kimi-k2.5", "moonshot")
-        for message in (human(), ai(), human("And?"), Message("ai", (Reasoning(""), CALL)), RESULT, ai("So.")):
+        for message in (human(), ai(), human("And?"), Message("assistant", (Reasoning(""), CALL)), RESULT, ai("So.")):
             history.add(message)
         history.switched("gpt-5", "openai", "hermes")
         kept, id = history.messages, history.id
@@ -130,9 +130,9 @@ def test_the_file_of_this_version_is_read_for_ever() -> None:
     assert (found.switched.model, found.switched.provider) == ("kimi-k3", "kimi-coding")
     assert found.troubles == ()
     assert found.messages == (
-        Message("human", (Text("What is in here?\nTell me. 👀"), Media("image", data="aGk=", media_type="image/png"))),
+        Message("user", (Text("What is in here?\nTell me. 👀"), Media("image", data="aGk=", media_type="image/png"))),
         Message(
-            "ai",
+            "assistant",
             (
                 Reasoning("I look.", signature="sig", details=({"type": "summary", "summary": "I look."},)),
                 Text("One moment."),
@@ -140,7 +140,7 @@ def test_the_file_of_this_version_is_read_for_ever() -> None:
             ),
         ),
         Message("tool", (ToolResult("hist_tool_ls0", "ls", (Text("a.txt"),)),)),
-        Message("ai", (Reasoning("", field="reasoning"), Text("One file."))),
+        Message("assistant", (Reasoning("", field="reasoning"), Text("One file."))),
     )
 
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
 def test_what_is_no_json_cannot_be_kept(tmp_path: Path) -> None:
     with HistoryFile.create(tmp_path / "one.jsonl") as history:
         with pytest.raises(InvalidInput):
-            history.add(Message("human", (Text("x"),), {"thing": object()}))
+            history.add(Message("user", (Text("x"),), {"thing": object()}))
         assert history.messages == ()
 
 
@@ -277,7 +277,7 @@ PARTS: st.SearchStrategy[Part] = (
     | st.builds(ToolResult, TEXTS, MAYBE, st.lists(SPOKEN | MEDIA, max_size=2).map(tuple), st.booleans(), MAYBE)
 )
 MESSAGES = st.builds(
-    Message, st.sampled_from(["system", "human", "ai", "tool"]), st.lists(PARTS, max_size=4).map(tuple), OBJECTS
+    Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(PARTS, max_size=4).map(tuple), OBJECTS
 )
 
 

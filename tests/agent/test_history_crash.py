@@ -14,7 +14,7 @@ from tests.agent.writing_process import message
 
 
 def human(text: str) -> Message:
-    return Message("human", (Text(text),))
+    return Message("user", (Text(text),))
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 30])

@@ -76,7 +76,7 @@ def test_the_eleven_steps(folder: Path) -> None:
 
             # 7: the message for the history has its reasoning.
             asked, called, gave, answered = agent.history.messages
-            assert asked == Message("human", (Text(WORDS),))
+            assert asked == Message("user", (Text(WORDS),))
             reasoning, call = called.parts
             assert isinstance(reasoning, Reasoning)
             assert isinstance(call, ToolCall)

@@ -48,13 +48,13 @@ def test_a_call_is_run_and_the_answer_comes() -> None:
             assert last.reason == "answered"
             assert last.message == one.agent.history.messages[-1]
             assert one.agent.history.messages == (
-                Message("human", (Text("Look!"),)),
+                Message("user", (Text("Look!"),)),
                 Message(
-                    "ai",
+                    "assistant",
                     (Reasoning("I call."), ToolCall("hist_tool_look0", "look", '{"path": "a"}')),
                 ),
                 Message("tool", (ToolResult("hist_tool_look0", "look", (Text("seen a"),)),)),
-                Message("ai", (Reasoning("I answer."), Text("All seen."))),
+                Message("assistant", (Reasoning("I answer."), Text("All seen."))),
             )
             assert one.box.refusals == []
 
@@ -347,7 +347,7 @@ def test_the_system_prompt_is_sent_first_and_is_no_part_of_the_history() -> None
         async with talk([said()], system="Be brief.") as one:
             await one.agent.ask("Hello")
             assert one.box.requests[0].body["messages"][0] == {"role": "system", "content": "Be brief."}
-            assert [message.speaker for message in one.agent.history.messages] == ["human", "ai"]
+            assert [message.role for message in one.agent.history.messages] == ["user", "assistant"]
 
     run(test())
 
@@ -356,13 +356,13 @@ def test_a_prompt_may_be_a_message_with_pictures() -> None:
     async def test() -> None:
         picture = Media("image", data="iVBORw0KGgo=", media_type="image/png")
         async with talk([said()]) as one:
-            await one.agent.ask(Message("human", (Text("What is this?"), picture)))
+            await one.agent.ask(Message("user", (Text("What is this?"), picture)))
             assert one.box.requests[0].body["messages"][0]["content"][1]["type"] == "image_url"
 
     run(test())
 
 
-@pytest.mark.parametrize("prompt", ["", "  \n", Message("ai", (Text("x"),)), Message("human", ()), 3])
+@pytest.mark.parametrize("prompt", ["", "  \n", Message("assistant", (Text("x"),)), Message("user", ()), 3])
 def test_what_is_no_prompt_is_refused(prompt: Any) -> None:
     async def test() -> None:
         async with talk([said()]) as one:
@@ -444,7 +444,12 @@ def test_a_turn_that_was_answered_is_asked_anew() -> None:
             await one.agent.ask("First")
             steps = await steps_of(one.agent.retry_stream())
             assert ending(steps).reason == "answered"
-            assert [message.speaker for message in one.agent.history.messages] == ["human", "ai", "tool", "ai"]
+            assert [message.role for message in one.agent.history.messages] == [
+                "user",
+                "assistant",
+                "tool",
+                "assistant",
+            ]
 
     run(test())
 
@@ -459,7 +464,7 @@ def test_a_history_that_ends_in_a_call_is_made_whole_before_it_goes_on() -> None
 
     async def test() -> None:
         call = ToolCall("hist_tool_a", "look", '{"path": "a"}')
-        history = History([Message("human", (Text("Look"),)), Message("ai", (Reasoning("Hm."), call))])
+        history = History([Message("user", (Text("Look"),)), Message("assistant", (Reasoning("Hm."), call))])
         async with talk([said()], [look], history=history) as one:
             steps = await steps_of(one.agent.run_stream("Are you there?"))
             assert ending(steps).reason == "answered"

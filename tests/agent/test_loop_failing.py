@@ -147,7 +147,7 @@ def test_a_provider_that_just_ends_is_a_failure_too() -> None:
     async def test() -> None:
         agent = Agent(Silent())
         assert ending(await steps_of(agent.run_stream("Hello"))).reason == "failed"
-        assert agent.history.messages == (Message("human", (Text("Hello"),)),)
+        assert agent.history.messages == (Message("user", (Text("Hello"),)),)
 
     run(test())
 

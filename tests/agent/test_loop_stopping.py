@@ -170,7 +170,7 @@ def test_in_the_middle_of_words_what_was_said_is_kept(way: Any) -> None:
             await _goes_on(one)
             half = one.agent.history.messages[1]
             kept = "".join(part.text for part in half.parts if isinstance(part, Text))
-            assert half.speaker == "ai"
+            assert half.role == "assistant"
             assert kept
             assert "One two three four five six seven eight nine ten.".startswith(kept)
             assert [type(part) for part in half.parts] == [Reasoning, Text]
@@ -185,7 +185,7 @@ def test_in_the_middle_of_thoughts_nothing_is_kept(way: Any) -> None:
         async with talk(says, faults=("stall@1*1",)) as one:
             await _stopped(one, way, lambda step: isinstance(step, BlockDelta))
             await _goes_on(one)
-            assert [message.speaker for message in one.agent.history.messages] == ["human", "human", "ai"]
+            assert [message.role for message in one.agent.history.messages] == ["user", "user", "assistant"]
 
     run(test())
 

@@ -142,4 +142,4 @@ def test_a_disk_that_is_full_is_told_and_the_conversation_goes_on_and_is_written
 
 
 def _speakers(messages: tuple[Message, ...]) -> str:
-    return " ".join(message.speaker for message in messages)
+    return " ".join(message.role for message in messages)

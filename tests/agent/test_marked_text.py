@@ -138,7 +138,7 @@ class TestPieces:
         assert [call["id"] for call in json.loads(calls.removeprefix("[TOOL_CALLS]"))] == ["hist_tool_2"]
 
     def test_an_empty_thought_is_not_none(self) -> None:
-        said = Message("ai", (Reasoning(""), Text("Hello")))
+        said = Message("assistant", (Reasoning(""), Text("Hello")))
         events: list[Event] = [
             BlockOpened(0, "reasoning"),
             BlockClosed(0),

@@ -120,8 +120,8 @@ def test_a_hint_that_cannot_be_read_is_refused(hint: str) -> None:
     ("messages", "tools"),
     [
         ([Message("bogus", (Text("a"),))], []),  # type: ignore[arg-type]
-        ([Message("human", None)], []),  # type: ignore[arg-type]
-        ([Message("human", (Text("a"),)), Message("ai", (ToolCall("1", "ls", 5),))], []),  # type: ignore[arg-type]
+        ([Message("user", None)], []),  # type: ignore[arg-type]
+        ([Message("user", (Text("a"),)), Message("assistant", (ToolCall("1", "ls", 5),))], []),  # type: ignore[arg-type]
         (HI, [Tool("ls", "d", {"a": object()})]),
         (HI, [Tool(5)]),  # type: ignore[arg-type]
         (HI, [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "x": object()}}}]),

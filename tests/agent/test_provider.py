@@ -55,14 +55,14 @@ class TestEveryNature:
             async with asked(nature, wire, model=model) as (box, provider):
                 history = await whole_conversation(provider)
                 assert not box.refusals
-                answers = [message for message in history if message.speaker == "ai"]
+                answers = [message for message in history if message.role == "assistant"]
                 for answer, seen in zip(answers, box.requests, strict=True):
-                    assert seen.meant is not None
-                    assert "".join(part.text for part in answer.parts if isinstance(part, Text)) == seen.meant.text
+                    assert seen.intended is not None
+                    assert "".join(part.text for part in answer.parts if isinstance(part, Text)) == seen.intended.text
                     thoughts = [part.text for part in answer.parts if isinstance(part, Reasoning)]
-                    assert "".join(thoughts) == seen.meant.reasoning
+                    assert "".join(thoughts) == seen.intended.reasoning
                     calls = [(part.name, part.arguments) for part in answer.parts if isinstance(part, ToolCall)]
-                    assert calls == [(call.name, call.arguments) for call in seen.meant.calls]
+                    assert calls == [(call.name, call.arguments) for call in seen.intended.calls]
                 ids = [part.id for answer in answers for part in answer.parts if isinstance(part, ToolCall)]
                 assert len(ids) == len(set(ids)) == 5
                 assert all(one.startswith("hist_tool_") for one in ids)
@@ -158,7 +158,7 @@ class TestHistories:
             async with asked("selfhost", model="kimi-k3") as (box, provider):
                 history = await whole_conversation(provider)
                 other = provider.with_(**arguments)
-                await other.complete([*history, Message("human", (Text("And now?"),))], [LIST])
+                await other.complete([*history, Message("user", (Text("And now?"),))], [LIST])
                 sent = box.requests[-1].body["messages"]
                 ids = [call["id"] for message in sent for call in message.get("tool_calls", ())]
                 assert all(one.startswith(spelling) for one in ids)
@@ -182,7 +182,7 @@ class TestHistories:
             ("hi", (), "messages"),
             ([{"content": "hi"}], (), "messages[0]"),
             ([*human(), 3], (), "messages[1]"),
-            ([Message("human", (Text("hi"),)), {"role": "user", "content": 5}], (), "messages[1].content"),
+            ([Message("user", (Text("hi"),)), {"role": "user", "content": 5}], (), "messages[1].content"),
             (human(), "ls", "tools"),
             (human(), [3], "tools[0]"),
             (human(), [LIST, LIST], "tools[1]"),

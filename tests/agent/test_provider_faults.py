@@ -121,15 +121,15 @@ def test_an_agent_gets_what_the_model_meant(fault: str, cell: Cell, model: str) 
             headers={"user-agent": "kimi-cli"},
         ) as provider:
             history = await whole_conversation(provider)
-        answers = [message for message in history if message.speaker == "ai"]
+        answers = [message for message in history if message.role == "assistant"]
         assert not box.refusals
         for answer, seen in zip(answers, box.requests, strict=True):
-            meant = seen.meant
-            assert meant is not None
+            intended = seen.intended
+            assert intended is not None
             calls = [(part.name, json.loads(part.arguments)) for part in answer.parts if isinstance(part, ToolCall)]
-            assert calls == [(call.name, json.loads(call.arguments)) for call in meant.calls]
-            assert "".join(part.text for part in answer.parts if isinstance(part, Text)).strip() == meant.text
-            assert "".join(part.text for part in answer.parts if isinstance(part, Reasoning)) == meant.reasoning
+            assert calls == [(call.name, json.loads(call.arguments)) for call in intended.calls]
+            assert "".join(part.text for part in answer.parts if isinstance(part, Text)).strip() == intended.text
+            assert "".join(part.text for part in answer.parts if isinstance(part, Reasoning)) == intended.reasoning
         ids = [part.id for answer in answers for part in answer.parts if isinstance(part, ToolCall)]
         assert len(set(ids)) == len(ids) == 5
 

@@ -53,7 +53,7 @@ def asked(body: dict[str, Any]) -> set[str]:
 
 async def loop(provider: Provider) -> list[Message]:
     """An agent in a few lines."""
-    history = [Message("human", (Text("How is the weather?"),))]
+    history = [Message("user", (Text("How is the weather?"),))]
     for _ in range(4):
         answer = await provider.complete(history, [WEATHER])
         history.append(answer)
@@ -131,7 +131,7 @@ def test_a_conversation_that_had_native_calls_goes_on_in_text(format: str) -> No
         ):
             kimi = Provider(f"{native.url}/v1", model="kimi-k2.5")
             plain = Provider(f"{words.url}/v1", model="plain-1", tool_format=format)
-            history = [Message("human", (Text("How is the weather in Paris?"),))]
+            history = [Message("user", (Text("How is the weather in Paris?"),))]
             history.append(await kimi.complete(history, [WEATHER]))
             (call,) = [part for part in history[-1].parts if isinstance(part, ToolCall)]
             history.append(Message("tool", (ToolResult(call.id, call.name, (Text("12 degrees"),)),)))
@@ -174,7 +174,7 @@ def test_a_format_that_is_set_reads_the_calls_that_its_host_left_in_the_text(for
             Simulator(nature="selfhost", model=Leaks(), log=lambda seen: None) as box,
             Provider(f"{box.url}/v1", model="plain-1", tool_format=format) as provider,
         ):
-            answer = await provider.complete([Message("human", (Text("How is it in Paris?"),))], [WEATHER])
+            answer = await provider.complete([Message("user", (Text("How is it in Paris?"),))], [WEATHER])
             (call,) = answer.parts
             assert isinstance(call, ToolCall)
             assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
@@ -194,7 +194,7 @@ def test_the_markers_of_a_kimi_model_are_read_whatever_structured_format_is_set(
         async with Simulator(nature="selfhost", faults=(fault,), log=lambda seen: None) as box:
             for format in STRUCTURED_FORMATS:
                 async with Provider(f"{box.url}/v1", model=model, tool_format=format) as provider:
-                    answer = await provider.complete([Message("human", (Text("How is it in Paris?"),))], [WEATHER])
+                    answer = await provider.complete([Message("user", (Text("How is it in Paris?"),))], [WEATHER])
                 calls = [part.name for part in answer.parts if isinstance(part, ToolCall)]
                 text = "".join(part.text for part in answer.parts if isinstance(part, Text))
                 assert (format, calls) == (format, ["get_weather"])

@@ -101,7 +101,7 @@ def test_a_conversation_is_an_ordinary_file(tmp_path: Path) -> None:
 
 def test_a_closed_conversation_is_not_copied_without_what_was_said(tmp_path: Path) -> None:
     history = HistoryFile.create(tmp_path / "a.jsonl", {"version": 9, "moonshim": "else"})
-    history.add(Message("human", (Text("Hi"),)))
+    history.add(Message("user", (Text("Hi"),)))
     history.close()
     with pytest.raises(HistoryError, match="is closed"):
         history.copy_to(tmp_path / "b.jsonl")

@@ -11,7 +11,7 @@ from moonshim.engine.values.conversation import Message, Text
 
 
 def message(number: int, size: int = 2000) -> Message:
-    return Message("human" if number % 2 == 0 else "ai", (Text(f"{number} " + "x" * size),))
+    return Message("user" if number % 2 == 0 else "assistant", (Text(f"{number} " + "x" * size),))
 
 
 def write_for_ever(path: Path) -> None:

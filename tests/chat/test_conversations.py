@@ -14,12 +14,13 @@ from moonshim.chat.export import EXPORTS, exported
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 
 TALK = (
-    Message("human", (Text("What is\nhere? \x1b[2J"),)),
+    Message("user", (Text("What is\nhere? \x1b[2J"),)),
     Message(
-        "ai", (Reasoning("Let me see.\nYes."), Text("I look."), ToolCall("hist_tool_1", "bash", '{"command": "ls"}'))
+        "assistant",
+        (Reasoning("Let me see.\nYes."), Text("I look."), ToolCall("hist_tool_1", "bash", '{"command": "ls"}')),
     ),
     Message("tool", (ToolResult("hist_tool_1", "bash", (Text("a ``` b"),)),)),
-    Message("ai", (Text("**One** file."),)),
+    Message("assistant", (Text("**One** file."),)),
 )
 
 

@@ -109,7 +109,7 @@ def test_parallel_calls_are_printed_in_their_order_each_with_its_result() -> Non
         BlockClosed(0),
         BlockClosed(1),
         Finished("tool_calls"),
-        MessageKept(Message("ai", (LS, CAT))),
+        MessageKept(Message("assistant", (LS, CAT))),
         ToolBegan(LS),
         ToolBegan(CAT),
         result(LS, "files"),

@@ -49,7 +49,7 @@ def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "meant"),
+    ("arguments", "intended"),
     [
         (["srve"], "serve"),
         (["serve", "--prot", "1"], "--port"),
@@ -58,10 +58,10 @@ def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
         (["config", "chekc"], "check"),
     ],
 )
-def test_what_was_meant_is_proposed(arguments: list[str], meant: str) -> None:
+def test_what_was_meant_is_proposed(arguments: list[str], intended: str) -> None:
     done = moonshim_(*arguments)
     assert done.code == 2
-    assert f"; did you mean {meant}?" in done.lines[0]
+    assert f"; did you mean {intended}?" in done.lines[0]
 
 
 def test_a_file_that_is_to_be_checked_is_told_how() -> None:

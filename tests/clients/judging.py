@@ -88,7 +88,7 @@ def _without_cache_marks(value: Any) -> Any:
 
 def summary(requests: Sequence[RecordedRequest], lines: Sequence[dict[str, Any]]) -> str:
     """What was seen, in a few words; `lines` are those of the gateway's log."""
-    calls = sum(len(seen.meant.calls) for seen in requests if seen.meant is not None)
+    calls = sum(len(seen.intended.calls) for seen in requests if seen.intended is not None)
     repairs: Counter[str] = Counter()
     for line in lines:
         repairs.update(line.get("repairs") or {})

@@ -26,7 +26,7 @@ QUESTION = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", 
 
 def seen(problem: str | None = None, **body: Any) -> RecordedRequest:
     return RecordedRequest(
-        number=1, wire="openai_chat", question=QUESTION, meant=IntendedResponse(), problem=problem, body=body
+        number=1, wire="openai_chat", question=QUESTION, intended=IntendedResponse(), problem=problem, body=body
     )
 
 
@@ -70,15 +70,15 @@ def test_the_model_for_frameworks_reads_one_file_then_three_then_tells_every_wor
     tools = (OfferedTool("tools-bash"), OfferedTool("tools-read_file"))
     turns, called = [SimTurn(role="user", text="Which words?")], []
     for given in (words[:1], words[1:], []):
-        meant = Finder().reply(
+        intended = Finder().reply(
             SimRequest(wire="openai_chat", model="m", generation="k2.5", turns=tuple(turns), tools=tools)
         )
-        called.append([(call.name, call.arguments) for call in meant.calls])
-        turns += [SimTurn(role="assistant", text=meant.text), *(SimTurn(role="user", text=word) for word in given)]
+        called.append([(call.name, call.arguments) for call in intended.calls])
+        turns += [SimTurn(role="assistant", text=intended.text), *(SimTurn(role="user", text=word) for word in given)]
     assert [len(calls) for calls in called] == [1, 3, 0]
     assert [name for name, _ in called[1]] == ["tools-read_file", "tools-bash", "tools-read_file"]
     assert all(file in str(called) for file in FILES)
-    assert all(word in meant.text for word in words)
+    assert all(word in intended.text for word in words)
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)

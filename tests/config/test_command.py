@@ -43,7 +43,7 @@ api_key_env = "MOONSHOT_API_KEY"
 api_keys = ["sk-secret"]
 models = ["kimi-k3"]
 tool_limit = 64
-headers = {{ X-Team = "hush-hush" }}
+headers = {{ X-Team = "close_text_block-close_text_block" }}
 proxy = "http://me:hush-hush@proxy:3128"
 
 [aliases]

@@ -30,11 +30,11 @@ VARIABLES = {
 }
 
 
-@pytest.mark.parametrize(("written", "meant"), VARIABLES.items())
-def test_variables_are_put_in_and_nothing_else_is(written: str, meant: str) -> None:
+@pytest.mark.parametrize(("written", "intended"), VARIABLES.items())
+def test_variables_are_put_in_and_nothing_else_is(written: str, intended: str) -> None:
     environ = {"HOST": "h.example", "EMPTY": "", "TRICKY": "${HOST}"}
     config = toml(f'{PROVIDER}\n[gateway]\nallowed_hosts = ["{written}"]', environ)
-    assert config.allowed_hosts == (meant,)
+    assert config.allowed_hosts == (intended,)
 
 
 def test_numbers_and_switches_may_come_from_variables() -> None:
@@ -185,11 +185,11 @@ DATES = {
 }
 
 
-@pytest.mark.parametrize(("written", "meant"), DATES.items())
-def test_a_date_always_has_a_time_zone(written: str, meant: datetime) -> None:
+@pytest.mark.parametrize(("written", "intended"), DATES.items())
+def test_a_date_always_has_a_time_zone(written: str, intended: datetime) -> None:
     text = f'{PROVIDER}\n[[keys]]\nname = "k"\ndigest = "{DIGEST}"\nmodels = ["kimi-*"]\nexpires = {written}'
     (key,) = toml(text).keys
-    assert key.expires == meant
+    assert key.expires == intended
     assert key.expires is not None
     assert key.expires.tzinfo is not None
 

@@ -27,7 +27,7 @@ def body() -> dict[str, Any]:
 def sent(prepared: moonshim.Prepared) -> list[str]:
     """The identifiers of the calls that a host is sent; each has its result."""
     messages = prepared.body["messages"]
-    if prepared.needs.dialect == "anthropic":
+    if prepared.profile.dialect == "anthropic":
         blocks = [block for message in messages[1:] for block in message["content"]]
         ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
         assert [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"] == ids

@@ -34,7 +34,7 @@ def test_identifiers_that_start_anew_are_told_apart(dialect: str, host: str, spe
     for _ in range(ROUNDS):
         prepared = client.prepare(NAMES, stream=stream, **HOSTS[host])
         calls = [Call(spelling.format(name=name, n=n), name, json.dumps({"n": n})) for n, name in enumerate(NAMES)]
-        said = messages_answer if prepared.needs.dialect == "anthropic" else chat_answer
+        said = messages_answer if prepared.profile.dialect == "anthropic" else chat_answer
         told = client.take(prepared, said(Thought(), "", calls), stream=stream)
         client.give([(call, f"{call.name} gave it") for call in told])
         given += told

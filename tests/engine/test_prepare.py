@@ -372,9 +372,9 @@ def test_what_is_no_json_is_refused_or_sent(value: Any) -> None:
 
 
 def test_a_token_is_no_way_to_write_fields_of_a_message() -> None:
-    sealer = Signer(b"s")
-    bomb = sealer.seal(SignedPayload(details=({"a": 1},))).split(".")
-    for token in (sealer.seal(SignedPayload(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
+    signer = Signer(b"s")
+    bomb = signer.seal(SignedPayload(details=({"a": 1},))).split(".")
+    for token in (signer.seal(SignedPayload(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
         block = {"type": "thinking", "thinking": "x", "signature": token}
         said = {"role": "assistant", "content": [block, {"type": "text", "text": "a"}]}
         body = {"model": "m", "max_tokens": 5, "messages": [HELLO, said, HELLO]}

@@ -65,8 +65,8 @@ def test_what_is_recalled_for_one_target_is_not_there_for_the_next() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_lost_turns_are_those_of_the_model_without_a_thought(dialect: str) -> None:
     asked = asked_of(dialect, CALLS, "Go on.")
-    speakers = [message.speaker for message in asked.request.messages]
-    assert [turn.index for turn in asked.lost_turns()] == [n for n, one in enumerate(speakers) if one == "ai"]
+    speakers = [message.role for message in asked.request.messages]
+    assert [turn.index for turn in asked.lost_turns()] == [n for n, one in enumerate(speakers) if one == "assistant"]
     assert asked_of(dialect, (), "Hi.").lost_turns() == []
 
 

@@ -116,9 +116,9 @@ SEARCH: Final = Tool(
 )
 TALK: Final = (
     Message("system", (Text("You are a careful engineer. Answer in the language of the user."),)),
-    Message("human", (Text("Where is the session store, and why does its test fail?"),)),
+    Message("user", (Text("Where is the session store, and why does its test fail?"),)),
     Message(
-        "ai",
+        "assistant",
         (
             Reasoning("I should look for the class first."),
             Text("Let me look."),
@@ -128,17 +128,17 @@ TALK: Final = (
     ),
     Message("tool", (ToolResult("hist_tool_1", "search_files", (Text(TEXTS["diff"]),)),)),
     Message("tool", (ToolResult("hist_tool_2", "search_files", (Text(TEXTS["shell"]),)),)),
-    Message("ai", (Reasoning("The life is not extended."), Text(TEXTS["english"]))),
-    Message("human", (Text(TEXTS["chinese"]),)),
+    Message("assistant", (Reasoning("The life is not extended."), Text(TEXTS["english"]))),
+    Message("user", (Text(TEXTS["chinese"]),)),
 )
 
 
 def k2_prompt(talk: tuple[Message, ...], declared: str) -> str:
     """The conversation as K2's template writes it."""
     out = [f"<|im_system|>tool_declare<|im_middle|>[{declared}]<|im_end|>"]
-    role = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
+    role = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
     for message in talk:
-        name = role[message.speaker]
+        name = role[message.role]
         out.append(f"<|im_{'system' if name == 'tool' else name}|>{name}<|im_middle|>")
         calls = 0
         for part in message.parts:
@@ -178,9 +178,9 @@ def k3_prompt(talk: tuple[Message, ...], declared: str) -> str:
                 case ToolResult(name=answered, parts=parts):
                     about = f' tool="{answered}" index="1"'
                     said += "".join(each.text for each in parts if isinstance(each, Text))
-        if message.speaker == "ai":
+        if message.role == "assistant":
             said = _k3("think", thought) + _k3("response", said) + (_k3("tools", calls) if calls else "")
-        role = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}[message.speaker]
+        role = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}[message.role]
         out.append(_k3("message", said, f' role="{role}"{about}'))
     return "".join([*out, '<|open|>message role="assistant"<|sep|><|open|>think<|sep|>'])
 
@@ -206,7 +206,7 @@ class TestRequests:
 
     def test_the_bytes_of_an_image_are_not_counted(self) -> None:
         def cost(*parts: Text | Media) -> int:
-            return estimate_tokens(Request(model="k", messages=(Message("human", parts),)))
+            return estimate_tokens(Request(model="k", messages=(Message("user", parts),)))
 
         small = Media("image", data="iVBORw0KGgo=", media_type="image/png")
         large = Media("image", data="iVBORw0KGgo" * 100_000, media_type="image/png")
@@ -224,7 +224,7 @@ class TestRequests:
     @pytest.mark.parametrize(
         "more",
         [
-            {"messages": (*TALK, Message("human", (Text("Go on."),)))},
+            {"messages": (*TALK, Message("user", (Text("Go on."),)))},
             {"tools": (SEARCH,)},
             {"tool_choice": ToolChoice("required")},
             {"response_format": ResponseFormat("json_schema", schema={"type": "object", "title": "Answer"})},
@@ -249,7 +249,7 @@ class TestRequests:
         ],
     )
     def test_parts_that_are_broken_or_empty_have_an_estimate(self, part: ToolCall | Reasoning | ToolResult) -> None:
-        assert estimate_tokens(Request(model="k", messages=(Message("ai", (part,)),))) > 0
+        assert estimate_tokens(Request(model="k", messages=(Message("assistant", (part,)),))) > 0
 
     def test_a_tool_with_half_a_character_in_its_description(self) -> None:
         tool = Tool("run", "\ud83d runs", {"type": "object", "description": "\ude00"})

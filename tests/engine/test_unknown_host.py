@@ -101,7 +101,7 @@ def test_both_regions_of_kimi_code_are_sent_the_same() -> None:
             body = {**dropped("openai_chat", model, stream=True), "temperature": 0.2, "reasoning_effort": "medium"}
             china = moonshim.prepare_request(body, base_url=f"https://api.kimi.com{path}")
             world = moonshim.prepare_request(body, base_url=f"https://api.kimi.ai{path}")
-            assert world.needs.host == "kimi-coding"
+            assert world.profile.host == "kimi-coding"
             assert (world.body, world.changes) == (china.body, china.changes)
             assert "temperature" not in world.body
             assert world.body["messages"][1]["reasoning_content"] == ""

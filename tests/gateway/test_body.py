@@ -58,7 +58,7 @@ def incoming(sent: Sent, headers: dict[str, str] | None = None, limits: Limits =
         headers=headers or {},
         query={},
         record=RequestRecord(request_id="1", path="/", dialect="openai_chat"),
-        outlet=ClientStream(sent, send),
+        client_stream=ClientStream(sent, send),
         key=None,
         tenant="local",
         held=BodyMemory().reserve("local", limits),

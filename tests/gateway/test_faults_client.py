@@ -284,12 +284,12 @@ def test_a_server_that_tells_a_disconnect_behind_the_answer_ends_nothing() -> No
 
         for whole in (True, False):
             over.clear()
-            outlet = ClientStream(receive, send)
-            outlet.watch()
-            await (outlet.respond(200, [], b"{}") if whole else outlet.finish(b"x"))
+            client_stream = ClientStream(receive, send)
+            client_stream.watch()
+            await (client_stream.respond(200, [], b"{}") if whole else client_stream.finish(b"x"))
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert not outlet.gone
-            outlet.close()
+            assert not client_stream.gone
+            client_stream.close()
 
     run(test())

@@ -226,7 +226,7 @@ def test_a_key_is_not_refused_for_what_nobody_can_count(redis: RedisServer) -> N
 
     async def test() -> None:
         async with scene(GOOD, store=redis.url) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.view.config, keys=(key,)))
+            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
             for status in (200, 200, 429):
                 assert (await one.ask("anthropic", body_of("anthropic"), headers=header)).status == status
             redis.stop()
@@ -249,7 +249,7 @@ def test_a_place_among_the_streams_is_given_back_however_a_stream_ends(
 
     async def test() -> None:
         async with scene(GOOD, store=store) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.view.config, keys=(key,)))
+            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
             for count in range(1, 6):
                 reply = await one.ask("openai_chat", body_of("openai_chat"), headers=header)
                 assert reply.status == 200, reply.body

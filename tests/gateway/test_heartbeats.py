@@ -269,21 +269,21 @@ class Server:
 def test_while_a_client_does_not_read_none_gather() -> None:
     async def test() -> None:
         server = Server()
-        outlet = ClientStream(server.receive, server.send)
-        outlet.keep_alive(0.01, b"beat", [])
-        await outlet.start([])
+        client_stream = ClientStream(server.receive, server.send)
+        client_stream.keep_alive(0.01, b"beat", [])
+        await client_stream.start([])
         server.room.clear()
-        writing = asyncio.ensure_future(outlet.write(b"data"))
+        writing = asyncio.ensure_future(client_stream.write(b"data"))
         await asyncio.sleep(0.3)
         assert server.sent == []
         server.room.set()
         await writing
         assert server.sent == [b"data"]
-        await outlet.finish()
+        await client_stream.finish()
         await asyncio.sleep(0.2)
         assert server.sent[-1] == b""
         assert not server.messages[-1]["more_body"]
-        outlet.close()
+        client_stream.close()
 
     run(test())
 
@@ -294,18 +294,18 @@ def test_one_that_is_on_its_way_is_waited_for() -> None:
     async def test() -> None:
         server = Server()
         server.room.clear()
-        outlet = ClientStream(server.receive, server.send)
-        outlet.keep_alive(0.01, b"beat", [(b"content-type", b"text/event-stream")])
-        while not outlet.started:
+        client_stream = ClientStream(server.receive, server.send)
+        client_stream.keep_alive(0.01, b"beat", [(b"content-type", b"text/event-stream")])
+        while not client_stream.started:
             await asyncio.sleep(0.01)
-        settling = asyncio.ensure_future(outlet.settle())
+        settling = asyncio.ensure_future(client_stream.settle())
         await asyncio.sleep(0.05)
         assert not settling.done()
         server.room.set()
         await settling
-        await outlet.finish(b"error")
+        await client_stream.finish(b"error")
         assert server.sent == [b"beat", b"error"]
         assert [message["type"] for message in server.messages].count("http.response.start") == 1
-        outlet.close()
+        client_stream.close()
 
     run(test())

@@ -339,8 +339,10 @@ def test_the_time_that_is_told_is_not_longer_than_needed(before: int, now: int, 
         assert total_after(wait - 1) > limit - 1
 
 
-ASKED = Request(model="kimi-k2.5", messages=(Message("human", (Text("What is the time in Paris? " * 50),)),))
-SAID = Message("ai", (Reasoning("I do not know. " * 50), Text("Half past nine."), ToolCall("c", "clock", '{"a": 1}')))
+ASKED = Request(model="kimi-k2.5", messages=(Message("user", (Text("What is the time in Paris? " * 50),)),))
+SAID = Message(
+    "assistant", (Reasoning("I do not know. " * 50), Text("Half past nine."), ToolCall("c", "clock", '{"a": 1}'))
+)
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -61,11 +61,14 @@ def record() -> RequestRecord:
 
 
 ROUNDS: Final = [
-    Message("ai", (Reasoning("First I look at the files."), ToolCall("hist_tool_1", "ls", '{"path": "."}', "c1"))),
     Message(
-        "ai", (Reasoning("Two files; the second."), Text("Reading b."), ToolCall("hist_tool_2", "cat", "{}", "c2"))
+        "assistant", (Reasoning("First I look at the files."), ToolCall("hist_tool_1", "ls", '{"path": "."}', "c1"))
     ),
-    Message("ai", (Reasoning("It is empty."), Text("The file is empty."))),
+    Message(
+        "assistant",
+        (Reasoning("Two files; the second."), Text("Reading b."), ToolCall("hist_tool_2", "cat", "{}", "c2")),
+    ),
+    Message("assistant", (Reasoning("It is empty."), Text("The file is empty."))),
 ]
 RESULTS: Final = ["a b", ""]
 
@@ -235,7 +238,7 @@ def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_give
             assert len(found) == min(number, 10 if number <= 10 else number - (number - 10 + 3) // 4 * 4)
             firsts.append(min(found, default=0))
             assert all(found[index].text == f"thought {index // 2}" for index in found)
-            answer = Message("ai", (Reasoning(f"thought {number}"), Text(f"answer {number}")))
+            answer = Message("assistant", (Reasoning(f"thought {number}"), Text(f"answer {number}")))
             await recollections.remember("local", asked.turns(), answer, record())
             messages += [
                 {"role": "assistant", "content": f"answer {number}"},

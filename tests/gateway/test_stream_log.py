@@ -44,8 +44,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Sent:
-    def __init__(self, body: dict[str, Any] = BODY, needs: Needs = Needs()) -> None:  # noqa: B008 - a value
-        self._body, self.needs = body, needs
+    def __init__(self, body: dict[str, Any] = BODY, profile: Needs = Needs()) -> None:  # noqa: B008 - a value
+        self._body, self.profile = body, profile
         self.plan = Plan()
         self.changes: list[Change] = []
 

@@ -32,11 +32,11 @@ def _problems(box: Simulator, answer: str) -> Iterator[str]:
         return
     shown = {name for seen in asked for name in seen.faults}
     yield from (f"{fault} never showed" for fault in box.settings.faults if fault.partition("@")[0] not in shown)
-    meant = [seen.meant for seen in asked if seen.meant is not None]
-    if answer.strip() != meant[-1].text.strip():
-        yield f"the answer is {answer!r}, where {meant[-1].text!r} was meant"
+    intended = [seen.intended for seen in asked if seen.intended is not None]
+    if answer.strip() != intended[-1].text.strip():
+        yield f"the answer is {answer!r}, where {intended[-1].text!r} was meant"
     turns = [turn for turn in question.turns if turn.role == "assistant"]
-    for number, (turn, one) in enumerate(zip(turns, meant[:-1], strict=True), 1):
+    for number, (turn, one) in enumerate(zip(turns, intended[:-1], strict=True), 1):
         said, right = _said(turn), _said(one)
         if said != right:
             yield f"round {number} came back as {said}, where {right} was meant"

@@ -68,7 +68,7 @@ def test_what_was_thought_under_one_key_is_not_told_under_another() -> None:
             other = client.with_options(api_key=key)
             other.chat.completions.create(model="kimi-k2.5", messages=messages, tools=TOOLS)
     mine, theirs = (json.dumps(seen.body["messages"]) for seen in list(box.requests)[1:])
-    thought = box.requests[0].meant
+    thought = box.requests[0].intended
     assert thought is not None
     assert thought.reasoning in mine
     assert thought.reasoning not in theirs

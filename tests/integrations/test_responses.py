@@ -66,9 +66,11 @@ def test_a_client_that_knows_only_the_newest_item_of_a_stream_gets_every_call(fa
     with asking("selfhost", (f"{fault}@2", f"{fault}@4")) as (box, client):
         name, text, calls = _read_like_agno(client, "What is it like there?")
         while calls:
-            meant = box.requests[-1].meant
-            assert meant is not None
-            assert [(call.name, call.arguments) for call in calls] == [(one.name, one.arguments) for one in meant.calls]
+            intended = box.requests[-1].intended
+            assert intended is not None
+            assert [(call.name, call.arguments) for call in calls] == [
+                (one.name, one.arguments) for one in intended.calls
+            ]
             outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": "often"} for call in calls]
             name, text, calls = _read_like_agno(client, outputs, previous_response_id=name)
     assert problems_at(box, text) == []

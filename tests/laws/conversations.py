@@ -123,7 +123,7 @@ def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
     count = 0
     for _ in range(draw(st.integers(1, 3))):
         said: list[Part] = draw(st.lists(_texts | _texts | images | documents, min_size=1, max_size=3))
-        out.append(Message("human", tuple(said)))
+        out.append(Message("user", tuple(said)))
         if draw(st.integers(0, 3)) == 0:
             out.append(Message("system", (draw(_texts),)))
         for _ in range(draw(st.integers(0, 2))):
@@ -131,14 +131,14 @@ def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
             count += len(calls)
             before: list[Part] = draw(st.lists(_thoughts(), max_size=2))
             before += draw(st.lists(_texts, max_size=1))
-            out.append(Message("ai", (*before, *calls)))
+            out.append(Message("assistant", (*before, *calls)))
             if draw(st.booleans()):
                 out.append(Message("tool", tuple(results)))
             else:
                 out += [Message("tool", (result,)) for result in results]
         if draw(st.booleans()):
             thought: list[Part] = draw(st.lists(_thoughts(), max_size=1))
-            out.append(Message("ai", (*thought, *draw(st.lists(_texts, min_size=1, max_size=2)))))
+            out.append(Message("assistant", (*thought, *draw(st.lists(_texts, min_size=1, max_size=2)))))
     return tuple(out)
 
 

@@ -64,9 +64,9 @@ def _said_by(message: Message, numbers: dict[str, int], ids: Spell) -> Iterator[
         match part:
             case Text(text=text):
                 if text:
-                    yield message.speaker, "text", text
+                    yield message.role, "text", text
             case Media():
-                yield message.speaker, "media", _shown(part)
+                yield message.role, "media", _shown(part)
             case Reasoning():
                 yield from _thought(part, message)
             case ToolCall(id=id, name=name, arguments=arguments):
@@ -227,10 +227,10 @@ def _later_prompts_by_user(request: Request) -> Request:
     """Those behind the first message are said by the user, in tags."""
     out, leading = list[Message](), True
     for message in request.messages:
-        leading = leading and message.speaker == "system"
-        if message.speaker == "system" and not leading:
+        leading = leading and message.role == "system"
+        if message.role == "system" and not leading:
             text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
-            out.append(Message("human", (Text(f"<system>\n{text}\n</system>"),)))
+            out.append(Message("user", (Text(f"<system>\n{text}\n</system>"),)))
         else:
             out.append(message)
     return replace(request, messages=tuple(out))
@@ -374,7 +374,7 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
 
 def _same_speech(message: Message) -> Message:
     """Texts beside each other are one text."""
-    if message.speaker not in ("system", "human") or not all(isinstance(part, Text) for part in message.parts):
+    if message.role not in ("system", "user") or not all(isinstance(part, Text) for part in message.parts):
         return message
     return replace(message, parts=(Text("\n".join(part.text for part in message.parts if isinstance(part, Text))),))
 
@@ -393,7 +393,7 @@ def _neighbours_joined(request: Request) -> Request:
     """What the user says in two messages in a row is one message."""
     out = list[Message]()
     for message in request.messages:
-        if out and out[-1].speaker == message.speaker == "human":
+        if out and out[-1].role == message.role == "user":
             out[-1] = replace(out[-1], parts=(*out[-1].parts, *message.parts))
         else:
             out.append(message)

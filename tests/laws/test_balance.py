@@ -17,26 +17,26 @@ def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
     """What one answer tells of one choice, without frames around it."""
     seen: list[Event] = []
     answer = plan_for(**script.setting.told).answer(seen.append)
-    slip = FrameOutput(seen.append)
+    output = FrameOutput(seen.append)
     for part in script.parts:
         if part.choice != choice:
             continue
         for delta in part.deltas(cut):
             said = read_speech(delta)
             if said.reasoning:
-                answer.say("reasoning", said.reasoning, slip)
+                answer.say("reasoning", said.reasoning, output)
             if said.content:
-                answer.say("text", said.content, slip)
+                answer.say("text", said.content, output)
             for piece in read_pieces(delta.get("tool_calls")):
                 native = CallPiece(piece.index, piece.id, piece.name, piece.arguments, piece.extras)
                 if answer.watch is not None:
-                    answer.watch.feed(native, slip)
+                    answer.watch.feed(native, output)
                 else:
-                    answer.call(native, slip)
+                    answer.call(native, output)
     if script.finish is None and not script.done:
-        answer.break_off(slip)
+        answer.break_off(output)
     else:
-        answer.finish(script.finish, slip)
+        answer.finish(script.finish, output)
     return seen
 
 

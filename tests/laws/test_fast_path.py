@@ -33,7 +33,7 @@ TYPICAL: dict[str, tuple[str, Run | Call]] = {
 def long_way(script: Script, frames: list[bytes]) -> Outcome:
     """The same frames, with a mender that never dares a glance."""
 
-    def never(self: FastPath, *, calm: bool) -> None:
+    def never(self: FastPath, *, is_idle: bool) -> None:
         self.shape = None
 
     with pytest.MonkeyPatch.context() as patch:

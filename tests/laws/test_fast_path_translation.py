@@ -57,7 +57,7 @@ class Telling:
 def long_way(plan: Plan, data: Sequence[bytes]) -> Telling:
     """The same, by a mender that never dares a glance."""
 
-    def never(self: TranslatingFastPath, *, calm: bool) -> None:
+    def never(self: TranslatingFastPath, *, is_idle: bool) -> None:
         self.shape = None
 
     with pytest.MonkeyPatch.context() as patch:

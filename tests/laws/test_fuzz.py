@@ -208,7 +208,7 @@ def random_json(dice: random.Random) -> None:
     out = b"".join([mender.feed(frame) for frame in frames]) + mender.flush()
     _is_whole(out)
     parsed(read_sse(out))
-    assert mender.message.speaker == "ai"
+    assert mender.message.role == "assistant"
 
 
 def mutated_streams(dice: random.Random) -> None:

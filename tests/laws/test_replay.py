@@ -20,7 +20,7 @@ def _message(parts: list[Text | Reasoning | tuple[str, str, str]]) -> Message:
     """Calls get their canonical identifiers in order, as a message that was answered has them."""
     ids = CanonicalIds()
     return Message(
-        "ai",
+        "assistant",
         tuple(
             ToolCall(ids.new(part[0]), part[1], part[2], part[0]) if isinstance(part, tuple) else part for part in parts
         ),

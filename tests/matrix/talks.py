@@ -81,7 +81,7 @@ def was_cut_off(answer: Answered) -> bool:
     return answer.reason in _CUT_OFF
 
 
-def problems_of(said: Talk, meant: list[Any], *, exact: bool, anywhere: bool = False) -> list[str]:
+def problems_of(said: Talk, intended: list[Any], *, exact: bool, anywhere: bool = False) -> list[str]:
     """Everything that a user would notice.
 
     `exact`: arguments have to be the same, byte for byte. `anywhere`: nothing tells what was said from what was
@@ -93,13 +93,13 @@ def problems_of(said: Talk, meant: list[Any], *, exact: bool, anywhere: bool = F
     if len(said.answers) != ROUNDS + 1:
         found.append(f"{len(said.answers)} answers, not {ROUNDS + 1}")
     ids: list[str] = []
-    for number, (answer, wanted) in enumerate(zip(said.answers, meant, strict=False), 1):
+    for number, (answer, wanted) in enumerate(zip(said.answers, intended, strict=False), 1):
         found += [f"answer {number}: {problem}" for problem in _differs(answer, wanted, exact=exact, anywhere=anywhere)]
         ids += [call.id for call in answer.calls]
     if len(set(ids)) != len(ids) or not all(ids):
         found.append(f"identifiers come twice, or are missing: {ids}")
     if not found:
-        results = [given(call.name, json.loads(call.arguments)) for wanted in meant for call in wanted.calls]
+        results = [given(call.name, json.loads(call.arguments)) for wanted in intended for call in wanted.calls]
         last = said.answers[-1].text
         found += [f"the last answer has lost {result}" for result in results if result not in last]
     return found
@@ -111,11 +111,11 @@ def _differs(answer: Answered, wanted: Any, *, exact: bool, anywhere: bool) -> l
     right = [(call.name, call.arguments) for call in wanted.calls]
     if [name for name, _ in calls] != [name for name, _ in right]:
         return [f"calls {calls}, where {right} was meant; text {answer.text[:200]!r}"]
-    for (name, arguments), (_, meant) in zip(calls, right, strict=True):
-        if exact and arguments != meant:
-            found.append(f"{name} has {arguments}, where {meant} was meant")
-        elif _value(arguments) != json.loads(meant):
-            found.append(f"{name} has {arguments}, which is not {meant}")
+    for (name, arguments), (_, intended) in zip(calls, right, strict=True):
+        if exact and arguments != intended:
+            found.append(f"{name} has {arguments}, where {intended} was meant")
+        elif _value(arguments) != json.loads(intended):
+            found.append(f"{name} has {arguments}, which is not {intended}")
     for channel, text in (("text", answer.text), ("reasoning", answer.reasoning)):
         if _MARKERS.search(text):
             found.append(f"markers in its {channel}: {text[:300]!r}")

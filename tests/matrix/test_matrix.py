@@ -56,7 +56,7 @@ def _is_exact(cell: Cell) -> bool:
 
 def _meant(seen: list[Any]) -> list[Any]:
     """What the model meant, by round: a round that was asked for again counts once."""
-    return list({one.question.round: one.meant for one in seen if one.meant is not None}.values())
+    return list({one.question.round: one.intended for one in seen if one.intended is not None}.values())
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.fault.replace(' ', '-')}-{cell}")
@@ -80,7 +80,7 @@ async def _through(stage: Scene, cell: Cell) -> Talk:
     return await talk(conversation(stage.mended, cell.client, model, cell.way), model, other)
 
 
-def _problems_of_an_end(said: Talk, meant: list[Any], cell: Cell) -> list[str]:
+def _problems_of_an_end(said: Talk, intended: list[Any], cell: Cell) -> list[str]:
     """What came before is right; then an error of the package's own, and never half a call."""
     # The helpers read arguments while they come, and raise what their reader of JSON has to say.
     read_early = cell.way == "helper" and isinstance(said.error, ValueError)
@@ -88,7 +88,7 @@ def _problems_of_an_end(said: Talk, meant: list[Any], cell: Cell) -> list[str]:
     found = [] if len(before) == BROKEN_ROUND - 1 else [f"the conversation ended after {len(before)} answers"]
     told = cell.is_silent or said.error is not None or any(was_cut_off(answer) for answer in rest)
     run = [call for answer in rest if not was_cut_off(answer) for call in answer.calls]
-    found += [f"half a call: {call}" for call in run if not _is_meant(call, meant)]
+    found += [f"half a call: {call}" for call in run if not _is_meant(call, intended)]
     if not told:
         found.append(f"no error, but {rest}")
     if said.error is not None and not (read_early or is_from_the_package(said.error)):
@@ -96,8 +96,8 @@ def _problems_of_an_end(said: Talk, meant: list[Any], cell: Cell) -> list[str]:
     return found
 
 
-def _is_meant(call: Call, meant: list[Any]) -> bool:
-    wanted = [(one.name, json.loads(one.arguments)) for answer in meant for one in answer.calls]
+def _is_meant(call: Call, intended: list[Any]) -> bool:
+    wanted = [(one.name, json.loads(one.arguments)) for answer in intended for one in answer.calls]
     try:
         return (call.name, json.loads(call.arguments)) in wanted
     except ValueError:

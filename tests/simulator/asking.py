@@ -65,7 +65,7 @@ def answer(**given: Any) -> HostResponse:
         "finish": "tool_calls",
         "tally": TokenTotals(100, 64, 30, 8),
         "question": question(stream=True),
-        "meant": MEANT,
+        "intended": MEANT,
     }
     return HostResponse(**(usual | given))
 

@@ -26,11 +26,11 @@ def scripted(name: str) -> ScriptedModel:
     return ScriptedModel(load_scenario(name))
 
 
-def returned(meant: IntendedResponse, work: Callable[[IntendedCall], str], number: int = 0) -> list[SimTurn]:
+def returned(intended: IntendedResponse, work: Callable[[IntendedCall], str], number: int = 0) -> list[SimTurn]:
     """An answer as a client sends it back, and a result for each of its calls; `!` before a text: the tool failed."""
-    calls = [SimCall(f"c{number}.{at}", call.name, call.arguments) for at, call in enumerate(meant.calls)]
-    turns = [SimTurn(role="assistant", text=meant.text, reasoning=meant.reasoning, calls=tuple(calls))]
-    for call, made in zip(calls, meant.calls, strict=True):
+    calls = [SimCall(f"c{number}.{at}", call.name, call.arguments) for at, call in enumerate(intended.calls)]
+    turns = [SimTurn(role="assistant", text=intended.text, reasoning=intended.reasoning, calls=tuple(calls))]
+    for call, made in zip(calls, intended.calls, strict=True):
         text = work(made)
         result = SimResult(call.id, call.name, text.removeprefix("!"), is_error=text.startswith("!"))
         turns.append(SimTurn(role="tool", results=(result,)))
@@ -51,11 +51,11 @@ def converse(
     answers: list[IntendedResponse] = []
     results: list[str] = []
     while len(answers) < 30:
-        meant = model.reply(asked(*said, tools=tools, **fields))
-        answers.append(meant)
-        if not meant.calls:
+        intended = model.reply(asked(*said, tools=tools, **fields))
+        answers.append(intended)
+        if not intended.calls:
             return answers, results
-        new = returned(meant, works, len(answers))
+        new = returned(intended, works, len(answers))
         said += new
         results += [result.text for turn in new for result in turn.results]
     raise AssertionError("it never ends")

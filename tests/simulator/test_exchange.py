@@ -77,8 +77,8 @@ def test_what_was_seen_has_the_question_and_what_was_meant() -> None:
     assert (host.seen.number, host.seen.status, host.seen.problem, host.seen.round) == (1, 200, None, 1)
     assert host.seen.question is not None
     assert host.seen.question.words == "Hi"
-    assert host.seen.meant is not None
-    assert [call.name for call in host.seen.meant.calls] == ["weather", "time_of-day"]
+    assert host.seen.intended is not None
+    assert [call.name for call in host.seen.intended.calls] == ["weather", "time_of-day"]
 
 
 def test_no_more_is_kept_than_fits() -> None:
@@ -298,7 +298,7 @@ def test_a_fault_that_cannot_show_is_not_used_up_and_is_told_apart() -> None:
 def test_a_status_takes_the_place_of_the_answer_and_the_model_is_not_asked() -> None:
     host = Host(Broken())
     assert host.ask(HELLO | {"model": "kimi-k2.5+overloaded"}).status == 429
-    assert (host.seen.meant, host.seen.problem, host.seen.faults) == (None, None, ("overloaded",))
+    assert (host.seen.intended, host.seen.problem, host.seen.faults) == (None, None, ("overloaded",))
 
 
 def test_a_model_that_is_no_kimi_has_no_faults_of_kimi_and_ids_of_its_own() -> None:

@@ -119,7 +119,7 @@ def test_only_k2_sees_identifiers(generation: str) -> None:
 def test_any_history_can_be_imitated(answer: HostResponse) -> None:
     after = imitate(answer)
     assert after == imitate(answer)
-    assert after.meant == answer.meant
+    assert after.intended == answer.intended
     if not answer.calls or answer.question.family != "k2":
         assert after == answer
 

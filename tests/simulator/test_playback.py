@@ -22,23 +22,23 @@ GENERATIONS = {"k2": "k2.5", "k3": "k3", "other": "other"}
 
 
 def played(
-    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", meant: IntendedResponse = MEANT
+    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", intended: IntendedResponse = MEANT
 ) -> SimResponse:
-    made = play(asked, meant, nature=BEHAVIOURS[nature], faults=faults, answer_id="chatcmpl-1", created=7)
+    made = play(asked, intended, nature=BEHAVIOURS[nature], faults=faults, answer_id="chatcmpl-1", created=7)
     assert made.status == 200
     return made
 
 
 def data(
-    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", meant: IntendedResponse = MEANT
+    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", intended: IntendedResponse = MEANT
 ) -> bytes:
     return b"".join(
-        piece for piece in played(asked, *faults, nature=nature, meant=meant).pieces if isinstance(piece, bytes)
+        piece for piece in played(asked, *faults, nature=nature, intended=intended).pieces if isinstance(piece, bytes)
     )
 
 
-def message(asked: SimRequest, *, nature: str = "moonshot", meant: IntendedResponse = MEANT) -> Json:
-    found: Json = json.loads(data(replace(asked, stream=False), nature=nature, meant=meant))
+def message(asked: SimRequest, *, nature: str = "moonshot", intended: IntendedResponse = MEANT) -> Json:
+    found: Json = json.loads(data(replace(asked, stream=False), nature=nature, intended=intended))
     return found["choices"][0]["message"] if asked.wire == "openai_chat" else found
 
 
@@ -171,16 +171,16 @@ def test_a_fault_that_does_not_fit_changes_nothing_and_is_not_told(unfit: Json) 
 
 
 @pytest.mark.parametrize(
-    ("needs", "meant"),
+    ("needs", "intended"),
     [
         ("calls", IntendedResponse(text="Hi")),
         ("reasoning", IntendedResponse(text="Hi")),
         ("parallel", IntendedResponse(calls=MEANT.calls[:1])),
     ],
 )
-def test_a_fault_that_needs_what_the_answer_has_not_changes_nothing(needs: str, meant: IntendedResponse) -> None:
+def test_a_fault_that_needs_what_the_answer_has_not_changes_nothing(needs: str, intended: IntendedResponse) -> None:
     needy = fault(speech=says("A"), needs=needs)
-    assert played(STREAM, needy, meant=meant).faults == ()
+    assert played(STREAM, needy, intended=intended).faults == ()
     assert played(STREAM, needy).faults == ("test",)
 
 

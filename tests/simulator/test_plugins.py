@@ -79,9 +79,9 @@ def test_a_list_of_calls_is_as_good_as_a_tuple(written: Path) -> None:
 
 
 def test_a_text_of_another_type_is_a_text(written: Path) -> None:
-    meant = load_model("models.py:enumerates").reply(asked())
-    assert [type(text) for text in (meant.text, meant.calls[0].name)] == [str, str]
-    assert meant.text == "hello"
+    intended = load_model("models.py:enumerates").reply(asked())
+    assert [type(text) for text in (intended.text, intended.calls[0].name)] == [str, str]
+    assert intended.text == "hello"
 
 
 def test_a_model_in_a_module_is_found(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ class TestExample:
 
     def test_it_plays_as_its_comments_say(self) -> None:
         answers, results = converse(self.MODEL)
-        assert [[call.arguments for call in meant.calls] for meant in answers] == [
+        assert [[call.arguments for call in intended.calls] for intended in answers] == [
             ['{"city": "Paris", "days": 2}', '{"city":"Berlin", "days":null}'],
             ['{"city": "moonshim-3"}'],
             ['{"city": "moonshim-4"}'],

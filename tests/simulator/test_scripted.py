@@ -27,7 +27,7 @@ class TestBuiltIn:
         answers, results = converse(scripted(name))
         end = answers[-1].text + answers[-1].reasoning
         assert all(result in end for result in results)
-        assert all(json.loads(call.arguments).keys() == {"city"} for meant in answers for call in meant.calls)
+        assert all(json.loads(call.arguments).keys() == {"city"} for intended in answers for call in intended.calls)
 
     @pytest.mark.parametrize(
         ("name", "calls"),
@@ -46,12 +46,12 @@ class TestBuiltIn:
     )
     def test_it_has_its_rounds(self, name: str, calls: list[int]) -> None:
         answers, _ = converse(scripted(name))
-        assert [len(meant.calls) for meant in answers] == calls
-        assert all(meant.reasoning for meant in answers)
+        assert [len(intended.calls) for intended in answers] == calls
+        assert all(intended.reasoning for intended in answers)
 
     def test_no_two_calls_are_the_same(self) -> None:
         answers, _ = converse(scripted("eight-rounds"))
-        assert len({call.arguments for meant in answers for call in meant.calls}) == 8
+        assert len({call.arguments for intended in answers for call in intended.calls}) == 8
 
     def test_big_arguments_are_big_and_a_long_answer_is_long(self) -> None:
         answers, _ = converse(scripted("big-arguments"))
@@ -89,25 +89,25 @@ class TestBuiltIn:
 
 class TestWords:
     def test_without_tools_it_says_plainly_what_it_is(self) -> None:
-        meant = ONE_CALL.reply(asked(tools=()))
-        assert "no model" in meant.text
-        assert "Hello there" in meant.text
-        assert not meant.calls
+        intended = ONE_CALL.reply(asked(tools=()))
+        assert "no model" in intended.text
+        assert "Hello there" in intended.text
+        assert not intended.calls
 
     def test_a_title_is_short_and_repeats_what_was_said(self) -> None:
         system = SimTurn(role="system", text="Generate a title for this conversation.")
         words = "Please help me to find out why the tests of my project fail since yesterday, and mend them"
-        meant = ONE_CALL.reply(asked(system, SimTurn(role="user", text=words), tools=()))
-        assert meant.text == "Please help me to find out why the tests of my project…"
+        intended = ONE_CALL.reply(asked(system, SimTurn(role="user", text=words), tools=()))
+        assert intended.text == "Please help me to find out why the tests of my project…"
 
     def test_the_asides_of_an_agent_are_not_the_users_words(self) -> None:
         text = "<system-reminder>\nToday is Sunday in Rome.\n</system-reminder>\nHow is the weather in Oslo?"
-        meant = ONE_CALL.reply(asked(SimTurn(role="user", text=text)))
-        assert meant.calls[0].arguments == '{"city": "Oslo"}'
+        intended = ONE_CALL.reply(asked(SimTurn(role="user", text=text)))
+        assert intended.calls[0].arguments == '{"city": "Oslo"}'
 
     def test_who_is_not_to_think_does_not(self) -> None:
         answers, _ = converse(ONE_CALL, thinking=False)
-        assert not any(meant.reasoning for meant in answers)
+        assert not any(intended.reasoning for intended in answers)
         (answer,), _ = converse(scripted("think-only"), tools=(), thinking=False)
         assert answer.reasoning == ""
         assert "Hello there" in answer.text
@@ -121,8 +121,8 @@ class TestWords:
         assert answers[-1].text == "Here is what came back: {user} {results}"
 
     def test_half_a_character_can_be_sent(self) -> None:
-        meant = ONE_CALL.reply(asked(SimTurn(role="user", text="half \ud83d"), tools=()))
-        assert meant.text.encode()
+        intended = ONE_CALL.reply(asked(SimTurn(role="user", text="half \ud83d"), tools=()))
+        assert intended.text.encode()
 
     @pytest.mark.parametrize(
         "body",
@@ -145,7 +145,7 @@ class TestConversation:
         first, _ = converse(ONE_CALL)
         said = [HELLO, *returned(first[0], lambda call: "old"), SimTurn(role="assistant", text="old"), HELLO]
         answers, (result,) = converse(ONE_CALL, *said)
-        assert [len(meant.calls) for meant in answers] == [1, 0]
+        assert [len(intended.calls) for intended in answers] == [1, 0]
         assert answers[-1].text == f"Here is what came back: {result}"
 
     def test_words_behind_results_are_no_new_message(self) -> None:
@@ -156,8 +156,8 @@ class TestConversation:
 
     def test_several_messages_at_once_are_one(self) -> None:
         context = SimTurn(role="user", text="<environment_context>\n<cwd>/tmp</cwd>\n</environment_context>")
-        meant = ONE_CALL.reply(asked(context, SimTurn(role="user", text="How is Oslo today?")))
-        assert meant.calls[0].arguments == '{"city": "Oslo"}'
+        intended = ONE_CALL.reply(asked(context, SimTurn(role="user", text="How is Oslo today?")))
+        assert intended.calls[0].arguments == '{"city": "Oslo"}'
 
     def test_each_act_serves_a_message_and_the_last_all_others(self) -> None:
         model = playing("[[act]]\nanswer.say = 'one'\n[[act]]\nanswer.say = 'two'")
@@ -179,16 +179,16 @@ class TestConversation:
             """)
         failing = iter(["!no", "fine", "fine", "fine"])
         answers, _ = converse(model, work=lambda call: next(failing))
-        assert [meant.text for meant in answers[:-1]] == ["first", "again", "more"]
+        assert [intended.text for intended in answers[:-1]] == ["first", "again", "more"]
         answers, _ = converse(model, work=lambda call: "fine")
-        assert [meant.text for meant in answers[:-1]] == ["first", "more"]
+        assert [intended.text for intended in answers[:-1]] == ["first", "more"]
         answers, _ = converse(model, work=lambda call: "Error: no such city")
-        assert [meant.text for meant in answers[:-1]] == ["first", "again"]
+        assert [intended.text for intended in answers[:-1]] == ["first", "again"]
 
     def test_texts_know_the_round_and_the_last_result(self) -> None:
         model = playing("[[round]]\nrepeat = 3\nthink = 'Round {round} after {result}.'\n")
         answers, _ = converse(model, work=lambda call: call.arguments)
-        assert [meant.reasoning for meant in answers[:-1]] == [
+        assert [intended.reasoning for intended in answers[:-1]] == [
             "Round 1 after .",
             'Round 2 after {"city": "moonshim-1"}.',
             'Round 3 after {"city": "moonshim-2"}.',
@@ -216,7 +216,7 @@ class TestTools:
     def test_a_tool_that_is_not_offered_is_told_and_the_rest_goes_on(self) -> None:
         model = playing('[[round]]\ncall = "fly"\n[[round]]\ncall = ["get_weather", "swim"]')
         answers, (result,) = converse(model)
-        assert [[call.name for call in meant.calls] for meant in answers] == [["get_weather"], []]
+        assert [[call.name for call in intended.calls] for intended in answers] == [["get_weather"], []]
         assert result in answers[-1].text
         assert (
             "The scenario calls `fly`, `swim`, which is not offered here. Offered: `get_weather`." in answers[-1].text
@@ -256,7 +256,7 @@ class TestToolChoice:
     @pytest.mark.parametrize("choice", ["required", "get_weather"])
     def test_a_call_is_made_where_the_scenario_would_answer_and_the_loop_ends(self, choice: str) -> None:
         answers, (result,) = converse(scripted("text-only"), tool_choice=choice)
-        assert [len(meant.calls) for meant in answers] == [1, 0]
+        assert [len(intended.calls) for intended in answers] == [1, 0]
         assert result in answers[-1].text
 
     def test_the_tool_that_is_named_is_called(self) -> None:

@@ -90,9 +90,9 @@ def test_without_a_model_it_plays_a_scenario() -> None:
     ):
         for box in (named, given):
             request(box.url, "POST", CHAT, HELLO)
-    assert named.requests[-1].meant == given.requests[-1].meant
-    assert named.requests[-1].meant is not None
-    assert len(named.requests[-1].meant.calls) > 1
+    assert named.requests[-1].intended == given.requests[-1].intended
+    assert named.requests[-1].intended is not None
+    assert len(named.requests[-1].intended.calls) > 1
 
 
 def test_a_model_in_a_file_is_found_by_its_place(tmp_path: Path) -> None:

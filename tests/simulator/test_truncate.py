@@ -13,23 +13,23 @@ WORDS = IntendedResponse(reasoning="Hm, hm.", text="one two three END four", cal
 
 def test_an_answer_that_fits_is_left_alone() -> None:
     said = shorten(MEANT, question(max_tokens=1000))
-    assert (said.meant, said.finish) == (MEANT, "tool_calls")
+    assert (said.intended, said.finish) == (MEANT, "tool_calls")
     assert shorten(IntendedResponse(text="Hi"), question()).finish == "stop"
 
 
 @pytest.mark.parametrize("tokens", range(1, 60))
 def test_a_shorter_answer_begins_like_the_whole_one(tokens: int) -> None:
     said = shorten(MEANT, question(max_tokens=tokens))
-    assert MEANT.reasoning.startswith(said.meant.reasoning)
-    assert MEANT.text.startswith(said.meant.text)
-    for part, whole in zip(said.meant.calls, MEANT.calls, strict=False):
+    assert MEANT.reasoning.startswith(said.intended.reasoning)
+    assert MEANT.text.startswith(said.intended.text)
+    for part, whole in zip(said.intended.calls, MEANT.calls, strict=False):
         assert part.name == whole.name
         assert whole.arguments.startswith(part.arguments)
-    assert said.finish == ("tool_calls" if said.meant == MEANT else "length")
+    assert said.finish == ("tool_calls" if said.intended == MEANT else "length")
 
 
 def test_a_call_can_end_in_the_middle_of_its_arguments() -> None:
-    cuts = [shorten(MEANT, question(max_tokens=tokens)).meant for tokens in range(1, 60)]
+    cuts = [shorten(MEANT, question(max_tokens=tokens)).intended for tokens in range(1, 60)]
     assert any(
         0 < len(one.calls[-1].arguments) < len(MEANT.calls[len(one.calls) - 1].arguments) for one in cuts if one.calls
     )
@@ -37,8 +37,8 @@ def test_a_call_can_end_in_the_middle_of_its_arguments() -> None:
 
 def test_thoughts_use_up_the_tokens_first() -> None:
     said = shorten(MEANT, question(max_tokens=3))
-    assert said.meant.reasoning
-    assert not said.meant.text
+    assert said.intended.reasoning
+    assert not said.intended.text
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_thoughts_use_up_the_tokens_first() -> None:
 )
 def test_a_stop_sequence_ends_the_text_before_itself(wire: str, body: dict[str, object]) -> None:
     said = shorten(WORDS, question(wire=wire, body=body))
-    assert (said.meant.text, said.meant.calls) == ("one two three ", ())
+    assert (said.intended.text, said.intended.calls) == ("one two three ", ())
     assert (said.finish, said.stopped_by) == ("stop", "END")
 
 
@@ -59,7 +59,7 @@ def test_a_stop_sequence_ends_the_text_before_itself(wire: str, body: dict[str, 
     "body", [{}, {"stop": None}, {"stop": 7}, {"stop": [7, None, ""]}, {"stop_sequences": ["END"]}]
 )
 def test_what_is_no_stop_sequence_of_the_dialect_stops_nothing(body: dict[str, object]) -> None:
-    assert shorten(WORDS, question(body=body)).meant == WORDS
+    assert shorten(WORDS, question(body=body)).intended == WORDS
 
 
 def test_the_stop_sequence_that_comes_first_counts() -> None:

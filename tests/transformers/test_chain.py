@@ -154,7 +154,7 @@ def test_a_package_offers_a_transformer_by_name(installed: Callable[[str], None]
     installed(f"Say = {OTHERS}\nBroken = no_such_module:X")
     (plugin,) = load_chain([Use("Say", {"word": "hm"})]).transformers
     request = plugin.prepare(Request(model="k3"))
-    assert [message.speaker for message in request.messages] == ["system"]
+    assert [message.role for message in request.messages] == ["system"]
     assert name_of(plugin) == "Say"
     with pytest.raises(InvalidOption, match="did you mean 'Say'"):
         load_chain([Use("Sey")])

@@ -238,17 +238,21 @@ class TestFailures:
         # What its host still says is not too much.
         assert "after_done" not in mender.repair_counts
 
-    @pytest.mark.parametrize("goes", ["sse", "json"])
-    @pytest.mark.parametrize("comes", ["sse", "json"])
-    def test_whoever_reads_the_answer_learns_what_went_wrong(self, comes: Form, goes: Form) -> None:
-        reading = read_reply(prepared("openai_chat", "openai_chat", failing_at(3)).plan, comes=comes, goes=goes)
+    @pytest.mark.parametrize("output_format", ["sse", "json"])
+    @pytest.mark.parametrize("input_format", ["sse", "json"])
+    def test_whoever_reads_the_answer_learns_what_went_wrong(self, input_format: Form, output_format: Form) -> None:
+        reading = read_reply(
+            prepared("openai_chat", "openai_chat", failing_at(3)).plan,
+            input_format=input_format,
+            output_format=output_format,
+        )
         said = {"role": "assistant", "content": "Let me look."}
         whole = json.dumps({"id": "x", "choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}).encode()
-        out = reading.feed(CHAT if comes == "sse" else whole) + reading.flush()
+        out = reading.feed(CHAT if input_format == "sse" else whole) + reading.flush()
         assert reading.problem is not None
         assert (reading.problem.status, reading.problem.code) == (500, "transformer_failed")
         assert "Fragile" in reading.problem.message
-        assert (out == b"") == (goes == "json")
+        assert (out == b"") == (output_format == "json")
 
     def test_one_that_cannot_make_its_stages_fails_before_a_host_is_asked(self) -> None:
         class Clumsy(Staged):
@@ -319,7 +323,7 @@ class TestRequests:
         )
         assert seen == ["kimi-k2.6", "kimi-k3"]
         assert made.body["model"] == "kimi-k3"
-        assert made.needs.generation == "k3"
+        assert made.profile.generation == "k3"
         assert made.plan.reply.model == "kimi-k2.5"
 
     def test_errors_still_name_the_place_in_the_body_of_the_client(self) -> None:

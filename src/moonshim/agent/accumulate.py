@@ -52,7 +52,7 @@ class MessageAccumulator:
                 parts.append(replace(part, id=ids.new(part.wire_id or part.id), wire_id=None))
             elif part != Text(""):
                 parts.append(part)
-        return Message("ai", tuple(parts))
+        return Message("assistant", tuple(parts))
 
     def cut_off(self, message: Message) -> frozenset[str]:
         """The calls of the message whose arguments are not whole."""
@@ -63,7 +63,7 @@ class MessageAccumulator:
     def words(self) -> Message | None:
         """What was said so far, without calls: nobody has run them, and the last one may be half."""
         parts = tuple(part for part in self._assembler.message.parts if not isinstance(part, ToolCall))
-        return Message("ai", parts) if text_of(Message("ai", parts)).strip() else None
+        return Message("assistant", parts) if text_of(Message("assistant", parts)).strip() else None
 
 
 def text_of(message: Message) -> str:

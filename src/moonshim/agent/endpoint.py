@@ -83,7 +83,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
                 raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
         if not isinstance(self.timeouts, Timeouts):
             raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
-        self.needs  # noqa: B018 - found now, so that a wrong host or cell is told at once
+        self.profile  # noqa: B018 - found now, so that a wrong host or cell is told at once
 
     def __repr__(self) -> str:
         return f"Destination({self.shown!r}, model={self.model!r})"
@@ -93,12 +93,12 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _row(self) -> HostProfile:
         """The row of the host table, whatever the format."""
-        return self._needs({})
+        return self._profile({})
 
     @cached_property
-    def needs(self) -> HostProfile:
+    def profile(self) -> HostProfile:
         """The row of the host table, with what follows from the format."""
-        return self._needs(self._format_cells) if self._format_cells else self._row
+        return self._profile(self._format_cells) if self._format_cells else self._row
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -107,9 +107,9 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
         The dialect is among them always: a request with overrides is made right for its host whoever that is, and
         ours is in no dialect yet.
         """
-        return {"dialect": self.needs.dialect} | self._format_cells | self.cells
+        return {"dialect": self.profile.dialect} | self._format_cells | self.cells
 
-    def _needs(self, cells: dict[str, Any]) -> HostProfile:
+    def _profile(self, cells: dict[str, Any]) -> HostProfile:
         return profile_for(
             model=self.model,
             host=self.host,
@@ -124,7 +124,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def format(self) -> ToolFormat:
-        return self._format(self.needs.dialect)
+        return self._format(self.profile.dialect)
 
     def _format(self, dialect: str) -> ToolFormat:
         found = detect_tool_format(self.model, override=self.tool_format)
@@ -161,7 +161,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def name(self) -> str:
         """How people call it: the host, if it is known, or its address."""
-        return self.needs.host if self.needs.host != "generic" else origin_of(self.base_url)
+        return self.profile.host if self.profile.host != "generic" else origin_of(self.base_url)
 
     @property
     def shown(self) -> str:
@@ -171,7 +171,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
     def call(self, body: dict[str, Any]) -> UpstreamRequest:
         """The request with this body."""
         accept = "text/event-stream" if body.get("stream") is True else "application/json"
-        dialect, key = self.needs.dialect, self.api_key.strip() if self.api_key is not None else None
+        dialect, key = self.profile.dialect, self.api_key.strip() if self.api_key is not None else None
         return UpstreamRequest(
             url=endpoint_of(Host(name=self.name, api_base_url=self.base_url, dialect=dialect)),
             headers=headers_for(dialect, key, {}, self.headers, accept=accept),

@@ -102,7 +102,7 @@ class History:
         """Calls at the end that have no result: hosts refuse a history that goes on without."""
         answered: set[str] = set()
         for message in reversed(self._messages):
-            if message.speaker != "tool":
+            if message.role != "tool":
                 calls = (part for part in message.parts if isinstance(part, ToolCall))
                 return tuple(call for call in calls if call.id not in answered)
             answered |= {part.call_id for part in message.parts if isinstance(part, ToolResult)}
@@ -111,7 +111,7 @@ class History:
     def _last_turn(self) -> int:
         """Where it begins."""
         places = range(len(self._messages) - 1, -1, -1)
-        return next((place for place in places if self._messages[place].speaker == "human"), 0)
+        return next((place for place in places if self._messages[place].role == "user"), 0)
 
     def _take_back(self, count: int) -> None:
         def act() -> None:

@@ -1,8 +1,8 @@
 """The lines of a conversation's file <-> what they say: first the version, then one line for each thing that happened.
 
-    {"moonshim": "conversation", "version": 1, "id": "…", "created": 1763200000.0}
+    {"moonshim": "conversation", "version": 2, "id": "…", "created": 1763200000.0}
     {"switched": {"model": "kimi-k2.5", "provider": "moonshot"}, "at": 1763200000.0}
-    {"message": {"speaker": "human", "parts": [{"type": "text", "text": "Hi"}]}, "at": 1763200000.1}
+    {"message": {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}, "at": 1763200000.1}
     {"undo": 1}          the last message is taken back
     {"clear": true}      all of them are
 
@@ -32,8 +32,9 @@ __all__ = [
     "read_lines",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
 _KIND: Final = "conversation"
+_OLD_ROLES: Final = {"human": "user", "ai": "assistant"}
 _OPENING: Final = b'{"moonshim":'
 
 
@@ -171,6 +172,16 @@ def _decoded(data: bytes) -> HistoryLine | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         value = decode_object(data)
     try:
-        return None if value is None else msgspec.convert(value, HistoryLine)
+        return None if value is None else msgspec.convert(_with_role(value), HistoryLine)
     except (msgspec.ValidationError, RecursionError):
         return None
+
+
+def _with_role(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of version 1, which says `speaker` instead of `role`, as this version writes it."""
+    message = line.get("message")
+    if not isinstance(message, dict) or "speaker" not in message:
+        return line
+    speaker = message["speaker"]
+    role = _OLD_ROLES.get(speaker, speaker) if isinstance(speaker, str) else speaker
+    return line | {"message": {"role": role} | {key: value for key, value in message.items() if key != "speaker"}}

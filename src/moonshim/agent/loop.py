@@ -115,8 +115,8 @@ class Agent:
 
     def run_stream(self, prompt: str | Message) -> AsyncGenerator[Step, None]:
         """Everything that happens until the model has answered; `RunEnded` comes last."""
-        message = Message("human", (Text(prompt),)) if isinstance(prompt, str) else prompt
-        if not isinstance(message, Message) or message.speaker != "human" or _is_blank(message):
+        message = Message("user", (Text(prompt),)) if isinstance(prompt, str) else prompt
+        if not isinstance(message, Message) or message.role != "user" or _is_blank(message):
             raise InvalidInput("a prompt is a text that says something, or a message of a human", field="prompt")
         return self._begin(message)
 
@@ -226,7 +226,7 @@ class Agent:
         if prompt is not None:
             return self._keep(prompt)
         last = self.history.messages[-1]
-        if last.speaker == "ai":
+        if last.role == "assistant":
             return self._noting(lambda: self.history.undo_answer())
         return []
 

@@ -173,12 +173,12 @@ class Provider:
     @property
     def host(self) -> str:
         """The row of the host table that holds."""
-        return self._destination.needs.host
+        return self._destination.profile.host
 
     @property
     def dialect(self) -> DialectName:
         """What the host is spoken to in."""
-        return self._destination.needs.dialect
+        return self._destination.profile.dialect
 
     @property
     def tool_format(self) -> ToolFormat:
@@ -246,7 +246,7 @@ class Provider:
             def changes(cells: dict[str, Any]) -> bool:
                 return self._prepare(history, declared, choice, cells).body != prepared.body
 
-            if not self._learned.refused(self._place, prepared.needs, problem, changes):
+            if not self._learned.refused(self._place, prepared.profile, problem, changes):
                 return None
             better = self._prepare(history, declared, choice)
             return better, self._destination.call(better.body)
@@ -263,7 +263,7 @@ class Provider:
                 random=self._random,
                 sleep=self._sleep,
                 correct=correct,
-                done=partial(self._note, prepared.needs),
+                done=partial(self._note, prepared.profile),
             )
         )
 
@@ -309,12 +309,12 @@ class Provider:
             thinking=self.thinking,
             stream=True,
             include_usage=True,
-            places=tuple(f"messages[{place}]" for place in range(len(messages))),
-            put=put,
+            locations=tuple(f"messages[{place}]" for place in range(len(messages))),
+            body_overrides=put,
         )
         return ParsedRequest(None, _CHAT, request, [], Signer()).prepare(
-            upstream=destination.needs.dialect,
-            host=destination.needs.host,
+            upstream=destination.profile.dialect,
+            host=destination.profile.host,
             options=self._options,
             overrides=learned | destination.overrides,
             transformers=self._transformers,
@@ -322,9 +322,9 @@ class Provider:
             reply_id="moonshim",
         )
 
-    def _note(self, needs: HostProfile, exchanged: Exchanged) -> None:
+    def _note(self, profile: HostProfile, exchanged: Exchanged) -> None:
         self.last = exchanged
-        self._learned.answered(self._place, needs, exchanged.reasoning_field)
+        self._learned.answered(self._place, profile, exchanged.reasoning_field)
 
     # -- its connections -------------------------------------------------------------
 

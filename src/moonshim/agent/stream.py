@@ -39,7 +39,7 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     """Tokens, as far as the host counted."""
     problem: Problem | None = None
     """Why there is no answer, or only a part of one."""
-    message: Message = Message("ai")
+    message: Message = Message("assistant")
     """What was said, for the history: with its reasoning, and under canonical identifiers."""
     ending: Finished | Failed | None = None
     """None: nobody read the answer to its end."""
@@ -219,15 +219,15 @@ class _Exchange:
         except UpstreamError:
             body = b""
         asking = self.asking
-        return read_problem(answer.status, body, answer.headers, asking.prepared.needs, secrets=asking.secrets)
+        return read_problem(answer.status, body, answer.headers, asking.prepared.profile, secrets=asking.secrets)
 
     # -- one answer ------------------------------------------------------------------
 
     async def _read(self, answer: UpstreamResponse) -> AsyncGenerator[Event, None]:
         collector, told = EventCollector(), 0
-        comes = form_of(answer.headers.get("content-type"))
+        input_format = form_of(answer.headers.get("content-type"))
         plan = self.asking.prepared.plan
-        self._reading = reading = read_reply(plan, comes=comes, goes="sse", encoder=collector)
+        self._reading = reading = read_reply(plan, input_format=input_format, output_format="sse", encoder=collector)
         over = False
         while not over:
             try:

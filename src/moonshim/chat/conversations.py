@@ -158,13 +158,13 @@ def counted(messages: int) -> str:
 
 
 def _is_answer(message: Message) -> bool:
-    return message.speaker == "ai" and not any(isinstance(part, ToolCall) for part in message.parts)
+    return message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts)
 
 
 def first_words(messages: tuple[Message, ...]) -> str:
     """How a conversation begins, on one line."""
     for message in messages:
         text = one_line(" ".join(part.text for part in message.parts if isinstance(part, Text)))
-        if message.speaker == "human" and text:
+        if message.role == "user" and text:
             return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
     return ""

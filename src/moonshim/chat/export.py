@@ -14,7 +14,7 @@ from moonshim.engine.values.conversation import Media, Message, Reasoning, Text,
 
 __all__ = ["EXPORTS", "as_markdown", "exported"]
 
-_SPEAKERS: Final = {"system": "System", "human": "You", "ai": "Model", "tool": "Tool"}
+_SPEAKERS: Final = {"system": "System", "user": "You", "assistant": "Model", "tool": "Tool"}
 
 
 def exported(messages: Sequence[Message], format: str) -> str:
@@ -41,12 +41,12 @@ def _vercel(messages: Sequence[Message]) -> str:
 def as_markdown(messages: Sequence[Message]) -> str:
     """For people: reasoning as a quotation, calls and results as code."""
     parts: list[str] = []
-    speaker = ""
+    role = ""
     for message in messages:
-        title = _SPEAKERS[message.speaker]
-        if title != speaker and message.speaker != "tool":
+        title = _SPEAKERS[message.role]
+        if title != role and message.role != "tool":
             parts.append(f"## {title}")
-            speaker = title
+            role = title
         parts += [_part(part) for part in message.parts]
     return "\n\n".join(part for part in parts if part) + "\n"
 

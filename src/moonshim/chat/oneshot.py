@@ -78,7 +78,7 @@ def _who(session: Session) -> dict[str, Any]:
 
 
 def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, Any]:
-    message = ended.message or Message("ai")
+    message = ended.message or Message("assistant")
     made: dict[str, Any] = {
         "text": text_of(message),
         "reasoning": "".join(part.text for part in message.parts if isinstance(part, Reasoning)),

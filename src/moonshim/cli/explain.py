@@ -166,13 +166,13 @@ def _cells(settings: list[str]) -> dict[str, Any]:
 
 
 def _as_json(prepared: Prepared, dialect: str) -> str:
-    needs = prepared.needs
+    profile = prepared.profile
     return _json(
         {
             "from": dialect,
-            "to": needs.dialect,
-            "host": needs.host,
-            "generation": needs.generation,
+            "to": profile.dialect,
+            "host": profile.host,
+            "generation": profile.generation,
             "model": prepared.body.get("model"),
             "body": prepared.body,
             "changes": msgspec.to_builtins(prepared.changes),
@@ -185,11 +185,11 @@ def _json(value: Any) -> str:
 
 
 def _as_text(prepared: Prepared, dialect: str) -> str:
-    paint, needs = console.Paint(sys.stdout), prepared.needs
+    paint, profile = console.Paint(sys.stdout), prepared.profile
     model = console.safe(str(prepared.body.get("model")))
-    kind = "not a Kimi model" if needs.generation == "other" else f"generation {needs.generation}"
+    kind = "not a Kimi model" if profile.generation == "other" else f"generation {profile.generation}"
     lines = [
-        paint.bold(f"{dialect} -> {needs.dialect}") + f" for {needs.host}, model {model} ({kind})",
+        paint.bold(f"{dialect} -> {profile.dialect}") + f" for {profile.host}, model {model} ({kind})",
         "",
         paint.bold("What would be sent"),
         _json(prepared.body),

@@ -172,12 +172,15 @@ def _replay(
     file: str, header: StreamHeader, plan: Plan, stream: Iterator[bytes], write: Callable[[bytes], None]
 ) -> Outcome:
     """The answer in a log of the gateway, mended again as the gateway did: with its options, for the same client."""
-    comes, head = header.comes, b""
-    if comes is None:
+    input_format, head = header.input_format, b""
+    if input_format is None:
         sniffer = Sniffer()
-        comes = _sniffed(sniffer, stream).kind
+        input_format = _sniffed(sniffer, stream).kind
         head = bytes(sniffer.head)
-    reading, error = read_reply(plan, comes=comes, goes=header.goes or comes), None
+    reading, error = (
+        read_reply(plan, input_format=input_format, output_format=header.output_format or input_format),
+        None,
+    )
     try:
         for piece in chain([head], stream):
             write(reading.feed(piece))
@@ -186,7 +189,7 @@ def _replay(
     write(reading.flush())
     return Outcome(
         file,
-        comes,
+        input_format,
         plan.model,
         repairs=reading.repairs,
         counts=reading.repair_counts,

@@ -12,16 +12,24 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.config import Config, ProviderConfig, Secret, Timeouts, endpoint_of, without_secrets
 from moonshim.config.endpoints import is_loopback
+from moonshim.doctor.clues import (
+    Spoken,
+    base_of,
+    candidate_endpoints,
+    model_names,
+    secrets_of,
+    setting_line,
+    similar_names,
+    speaks,
+)
 from moonshim.engine.hosts.errors.body import masked
 from moonshim.engine.hosts.errors.classify import read_problem
 from moonshim.engine.prepare import Prepared, read_request
@@ -40,7 +48,6 @@ __all__ = ["AT_ONCE", "MOST_TOKENS", "SECONDS", "Checkup", "Finding", "check_pro
 Json: TypeAlias = dict[str, Any]
 State: TypeAlias = Literal["right", "wrong", "unknown"]
 Topic: TypeAlias = Literal["chain", "address", "key", "model", "dialect", "call", "answer", "reasoning"]
-Spoken: TypeAlias = Literal["openai_chat", "anthropic"]
 _TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
 SECONDS: Final = 60.0
@@ -54,7 +61,6 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 """Of an error, or of a list of models: OpenRouter's has most of a megabyte."""
 _SNIFFED_BYTES: Final = 64 * 1024
 _LONGEST_SAID: Final = 300
-_SHORTEST_SECRET: Final = 6
 
 _JSON: Final = "application/json"
 _TOOL: Final = "get_weather"
@@ -72,13 +78,6 @@ _TOOLS: Final[dict[str, Json]] = {
 }
 
 _NAMES: Final = {"openai_chat": "Chat", "anthropic": "Messages", "openai_responses": "Responses", "page": "a web page"}
-_SIGNS: Final = {
-    "page": re.compile(rb"\A\s*(?:<!doctype\s+html|<html|<head|<body)", re.IGNORECASE),
-    "openai_chat": re.compile(rb'"object"\s*:\s*"chat\.completion|"choices"\s*:\s*\['),
-    "anthropic": re.compile(rb'"type"\s*:\s*"(?:message_start|message)"|\A\s*\{\s*"type"\s*:\s*"error"'),
-    "openai_responses": re.compile(rb'"object"\s*:\s*"response"|"type"\s*:\s*"response\.'),
-}
-"""By what is spoken: what shows it in the beginning of an answer."""
 _MARKER: Final = re.compile(rb"<\|tool_call|<\|open\|>")
 _TLS_WANTED: Final = re.compile(r"(?i)\bHTTPS (?:port|server)\b")
 _NO_MODEL: Final = r"\bmodel (?:id |name )?(?:is |was |does )?not\b|(?:no such|unknown|invalid) model|^model_not_found"
@@ -199,7 +198,7 @@ class _Check:
         self._dialect: Spoken = provider.dialect
         self._endpoint = endpoint_of(provider)
         self._shown = without_secrets(self._endpoint)
-        self._secrets = _secrets_of(provider)
+        self._secrets = secrets_of(provider)
         self._model, self._why = _GUESS, "a guess: none is configured, and the host lists none"
         self._findings: dict[tuple[Topic, str], Finding] = {}
         self._replies: list[_Reply] = []
@@ -283,7 +282,7 @@ class _Check:
         calls = [part for part in reply.reading.message.parts if isinstance(part, ToolCall)]
         if not calls:
             self._call = "none"
-            self._wrong("call", *_not_called(reply))
+            self._wrong("call", *_why_no_call(reply))
             return False
         words = {WORDS.get(rule) for rule in self._repairs}
         self._call = "markers" if "markers" in words else "native"
@@ -328,15 +327,17 @@ class _Check:
             if not 200 <= answer.status <= 299:
                 with suppress(UpstreamError):
                     seen = replace(seen, body=await answer.read_all(_READ_BYTES, cut=True))
-                raise _NoAnswer(read_problem(seen.status, seen.body, seen.headers, prepared.needs), seen)
-            reading = read_reply(prepared.plan, comes=form_of(answer.headers.get("content-type")), goes="json")
+                raise _NoAnswer(read_problem(seen.status, seen.body, seen.headers, prepared.profile), seen)
+            reading = read_reply(
+                prepared.plan, input_format=form_of(answer.headers.get("content-type")), output_format="json"
+            )
             async with asyncio.timeout(self._seconds):
                 beginning = await self._read(answer, reading, began)
         except TimeoutError:
             raise UpstreamStalled(f"the answer did not come to its end within {self._seconds:g} seconds") from None
         finally:
             answer.close()
-        out, spoken = decode_object(reading.flush()), _spoken(beginning, self._dialect)
+        out, spoken = decode_object(reading.flush()), speaks(beginning, self._dialect)
         if reading.problem is not None or out is None or spoken != self._dialect:
             problem = reading.problem or Problem(status=502, kind="server", message=f"it answers in {_NAMES[spoken]}")
             raise _NoAnswer(problem, replace(seen, body=beginning))
@@ -389,8 +390,8 @@ class _Check:
     async def _listed(self) -> list[str] | None:
         """The names of the host's models, where it tells them."""
         url = urlsplit(self._endpoint)
-        seen = await self._look(self._call_to("GET", url._replace(path=f"{_base(url.path)}/models").geturl()))
-        return None if seen is None or seen.status != 200 else _names_in(seen.body)
+        seen = await self._look(self._call_to("GET", url._replace(path=f"{base_of(url.path)}/models").geturl()))
+        return None if seen is None or seen.status != 200 else model_names(seen.body)
 
     # -- why there is no answer ------------------------------------------------------
 
@@ -404,7 +405,7 @@ class _Check:
             other = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
             seen = await self._look(replace(self._call_to("GET", other), headers={}))  # no key in the open
             if seen is not None and seen.status != 400:  # 400: what a server of TLS says to those who speak none
-                self._wrong("address", "other_scheme", str(error), _setting(other))
+                self._wrong("address", "other_scheme", str(error), setting_line(other))
                 return
         near = is_loopback(self._provider.api_base_url)
         self._wrong("address", "nobody_here" if near else "unreachable", str(error))
@@ -412,21 +413,21 @@ class _Check:
     async def _diagnose(self, failure: _NoAnswer) -> None:
         """The host answers, but not as it should."""
         problem, seen = failure.problem, failure.seen
-        url, speaks = urlsplit(self._endpoint), _spoken(seen.body, self._dialect)
+        url, spoken = urlsplit(self._endpoint), speaks(seen.body, self._dialect)
         self._note("address", "right", f"{self._shown} answers")
         if url.scheme == "http" and seen.status == 400 and _TLS_WANTED.search(problem.message):
-            self._wrong("address", "other_scheme", str(failure), _setting(url._replace(scheme="https").geturl()))
+            self._wrong("address", "other_scheme", str(failure), setting_line(url._replace(scheme="https").geturl()))
         elif 300 <= seen.status <= 399:
-            to = without_secrets(_base(seen.headers.get("location", "nowhere")))
+            to = without_secrets(base_of(seen.headers.get("location", "nowhere")))
             self._wrong("address", "redirect", f"{seen.status}, it sends on to {to}")
-        elif seen.status in _NO_SUCH_PATH or (seen.status < 300 and speaks != self._dialect):
-            await self._missing(failure, speaks)
-        elif speaks == "page":
+        elif seen.status in _NO_SUCH_PATH or (seen.status < 300 and spoken != self._dialect):
+            await self._missing(failure, spoken)
+        elif spoken == "page":
             self._wrong("answer", "page_before_it", str(failure))
         elif problem.kind in _ABOUT_KEY | _ABOUT_HOST:
             self._blame(failure)
-        elif speaks != self._dialect:
-            await self._missing(failure, speaks)
+        elif spoken != self._dialect:
+            await self._missing(failure, spoken)
         elif (field := self._refused_body_field(problem)) is not None:
             self._wrong("answer", "body_refused", str(failure), f"body.{field}")
         elif self._names_model(problem) and (listed := await self._listed()) is not None and self._model not in listed:
@@ -467,10 +468,10 @@ class _Check:
         if found is not None and found[0] == self._endpoint:
             self._blame_model(failure, listed)
         elif found is not None and found[1] == self._dialect:
-            self._wrong("address", "other_path", f"there is nothing at {self._shown}: {failure}", _setting(*found))
+            self._wrong("address", "other_path", f"there is nothing at {self._shown}: {failure}", setting_line(*found))
         elif found is not None or (speaks != self._dialect and speaks in _TOOLS):
             said = f"{_NAMES[found[1] if found else speaks]} is spoken there, not {_NAMES[self._dialect]}: {failure}"
-            self._wrong("dialect", "other_dialect", said, _setting(*found) if found else f'dialect = "{speaks}"')
+            self._wrong("dialect", "other_dialect", said, setting_line(*found) if found else f'dialect = "{speaks}"')
         elif speaks == self._dialect and listed is not None:
             self._blame_model(failure, listed)
         else:
@@ -483,11 +484,11 @@ class _Check:
         elif self._model in listed:
             self._wrong("model", "model_not_served", said)
         else:
-            self._wrong("model", "other_models", said, ", ".join(_near(self._model, listed)))
+            self._wrong("model", "other_models", said, ", ".join(similar_names(self._model, listed)))
 
     async def _found(self, *, anew: bool) -> tuple[str, Spoken] | None:
         """Where an API is, and which, as far as requests that say nothing show it; `anew`: not where it was asked."""
-        for endpoint, dialect in _candidates(self._provider).items():
+        for endpoint, dialect in candidate_endpoints(self._provider).items():
             if anew and endpoint == self._endpoint:
                 continue
             seen = await self._look(self._call_to("POST", endpoint, b"{}"))
@@ -533,37 +534,7 @@ def _with_result(dialect: Spoken, answer: Json) -> list[Json]:
     return [message, *({"role": "tool", "tool_call_id": one, "content": _RESULT} for one in ids)]
 
 
-def _candidates(provider: ProviderConfig) -> dict[str, Spoken]:
-    """Where an API may be at this host, and which: first where it should be, then in the other dialect."""
-    url, own = urlsplit(provider.api_base_url), provider.dialect
-    other: Spoken = "anthropic" if own == "openai_chat" else "openai_chat"
-    origin = f"{url.scheme}://{url.netloc}"
-    bases: list[tuple[str, Spoken]] = [(provider.api_base_url, own), (provider.api_base_url, other)]
-    bases += [(origin, own), (origin, other), (f"{origin}/anthropic", "anthropic"), (f"{origin}/api", own)]
-    return {endpoint_of(replace(provider, api_base_url=base, dialect=spoken)): spoken for base, spoken in bases}
-
-
-def _base(address: str) -> str:
-    return address.removesuffix("/chat/completions").removesuffix("/messages")
-
-
-def _setting(endpoint: str, dialect: Spoken | None = None) -> str:
-    """The lines of a configuration that lead there."""
-    line = f'api_base_url = "{without_secrets(_base(endpoint))}"'
-    return line if dialect is None else f'{line}, dialect = "{dialect}"'
-
-
-# --- what came --------------------------------------------------------------------------------------------------
-
-
-def _spoken(beginning: bytes, expected: str) -> str:
-    """What an answer is written in; what was expected, as long as nothing shows that it is something else."""
-    if _SIGNS[expected].search(beginning):
-        return expected
-    return next((name for name, sign in _SIGNS.items() if sign.search(beginning)), expected)
-
-
-def _not_called(reply: _Reply) -> tuple[str, str]:
+def _why_no_call(reply: _Reply) -> tuple[str, str]:
     """The cause, and what is said of it."""
     ending = reply.reading.ending
     if _MARKER.search(reply.beginning):
@@ -571,32 +542,3 @@ def _not_called(reply: _Reply) -> tuple[str, str]:
     if isinstance(ending, Finished) and ending.reason == "length":
         return "cut_off", f"it thought for {MOST_TOKENS} tokens, and had none left for the call"
     return "not_called", "the model answered without calling the tool"
-
-
-def _names_in(body: bytes) -> list[str] | None:
-    """The models of a list, in the shape of whichever host."""
-    with suppress(ValueError, msgspec.DecodeError):
-        value = msgspec.json.decode(body)
-        entries = value.get("data") or value.get("models") if isinstance(value, dict) else value
-        if isinstance(entries, list):
-            names = [entry.get("id") or entry.get("name") for entry in entries if isinstance(entry, dict)]
-            return [name for name in names if isinstance(name, str)] or None
-    return None
-
-
-def _near(model: str, listed: list[str]) -> list[str]:
-    """
-    >>> _near("kimi-k2p6", ["glm-5", "moonshotai/Kimi-K2.6", "moonshotai/kimi-k3"])
-    ['moonshotai/Kimi-K2.6', 'moonshotai/kimi-k3']
-    """
-    last = {name.rpartition("/")[2].lower(): name for name in listed}
-    close = get_close_matches(model.rpartition("/")[2].lower(), last, n=3, cutoff=0.5)
-    return [last[name] for name in close] or [name for name in listed if "kimi" in name.lower()][:3] or listed[:3]
-
-
-def _secrets_of(provider: ProviderConfig) -> list[str]:
-    """What must not be shown, wherever a host repeats it; longer ones first, since one may be in another."""
-    texts = [key.reveal() for key in provider.keys] + list(provider.headers.values())
-    for url in map(urlsplit, (provider.api_base_url, provider.proxy or "")):
-        texts += [url.password or "", url.query]
-    return sorted({text for text in texts if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True)

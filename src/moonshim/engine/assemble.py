@@ -84,7 +84,7 @@ class Assembler:
     @property
     def message(self) -> Message:
         ids = CanonicalIds()
-        return Message("ai", tuple(_part(block, ids) for block in self._order))
+        return Message("assistant", tuple(_part(block, ids) for block in self._order))
 
     def tool_calls(self) -> list[tuple[int, ToolCall]]:
         """The calls so far, each with its block, in the order they began."""
@@ -118,7 +118,7 @@ def assemble(events: Iterable[Event]) -> Message:
 def replay(message: Message) -> list[Event]:
     """The events that tell this message, whole block by whole block. Media have no place in an answer.
 
-    >>> said = Message("ai", (Reasoning("Hm."), Text("Hello")))
+    >>> said = Message("assistant", (Reasoning("Hm."), Text("Hello")))
     >>> assemble(replay(said)) == said
     True
     """

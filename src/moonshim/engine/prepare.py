@@ -76,23 +76,23 @@ class Prepared(Struct, frozen=True):
     """Everything that is not sent as it came: by which rule, where, and why."""
     plan: Plan
     """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
-    needs: HostProfile
+    profile: HostProfile
     """The row of the host table that was applied."""
 
 
 class ParsedRequest:
     """A client's request, parsed once, to be prepared for one target after the other. Nothing changes it."""
 
-    __slots__ = ("_body", "_sealer", "_turns", "changes", "dialect", "request")
+    __slots__ = ("_body", "_signer", "_turns", "changes", "dialect", "request")
 
-    def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], sealer: Signer) -> None:
+    def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], signer: Signer) -> None:
         self.dialect = dialect
         self.request = request
         """What the client asks for, in its own names."""
         self.changes = changes
         """What parsing left out."""
         self._body = body
-        self._sealer = sealer
+        self._signer = signer
         self._turns: ConversationIndex | None = None
 
     @_bounded
@@ -134,26 +134,26 @@ class ParsedRequest:
         asked, changes = self.request, self.changes
         request = asked if model is None else replace(asked, model=model)
         find = partial(profile_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
-        needs = find(model=request.model)
-        if recalled and (options is not None or overrides or not _passes(client, needs)):
+        profile = find(model=request.model)
+        if recalled and (options is not None or overrides or not _passes(client, profile)):
             # Before anybody else sees the request: it is as if the client had sent it.
-            request, put = put_back(request, needs, recalled)
+            request, put = put_back(request, profile, recalled)
             changes = [*changes, *put]
         if transformers:
             request = _transformed(request, transformers)
-            needs = find(model=request.model)
+            profile = find(model=request.model)
         if options is not None and "history_ids" not in (overrides or ()):
-            needs = replace(needs, history_ids=policy_of(options, needs, request.model))
-        speaks = dialect_named(needs.dialect)
+            profile = replace(profile, history_ids=policy_of(options, profile, request.model))
+        speaks = dialect_named(profile.dialect)
         if speaks is not client:
-            request, left = client.left_behind(request)
+            request, left = client.drop_unsupported(request)
             changes = [*changes, *left]
-        request, modern = _modern(request, needs)
+        request, modern = _modern(request, profile)
         changes = [*changes, *modern]
-        if options is None and not overrides and _passes(client, needs):
-            made = condition_foreign(request, needs)
+        if options is None and not overrides and _passes(client, profile):
+            made = condition_foreign(request, profile)
         else:
-            made = adapt_request(request, needs, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
+            made = adapt_request(request, profile, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
         out, unsaid = speaks.render_request(made.request)
         if extra_body:
             out, merged = merge_extra_body(out, extra_body)
@@ -166,10 +166,10 @@ class ParsedRequest:
             clock=clock,
             request=asked,
             tools=made.tools,
-            sealer=self._sealer,
+            signer=self._signer,
         )
-        plan = _plan(made.request, needs, options, made.tools, (client, speaks), reply, transformers)
-        return Prepared(out, [*changes, *made.changes, *unsaid], plan, needs)
+        plan = _plan(made.request, profile, options, made.tools, (client, speaks), reply, transformers)
+        return Prepared(out, [*changes, *made.changes, *unsaid], plan, profile)
 
 
 @_bounded
@@ -181,13 +181,13 @@ def read_request(
     `default_model` is asked for where the body names no model. See `prepare_request` for the rest.
     """
     client = dialect_named(dialect)
-    sealer = _sealer(secret) if isinstance(secret, bytes) else Signer(secret)
-    request, changes = client.parse_request(_with_model(body, default_model), sealer)
-    return ParsedRequest(body, client.name, request, changes, sealer)
+    signer = _signer(secret) if isinstance(secret, bytes) else Signer(secret)
+    request, changes = client.parse_request(_with_model(body, default_model), signer)
+    return ParsedRequest(body, client.name, request, changes, signer)
 
 
 @lru_cache(16)
-def _sealer(secret: bytes) -> Signer:
+def _signer(secret: bytes) -> Signer:
     """Made once: its keys are hashes of the secret."""
     return Signer(secret)
 
@@ -246,7 +246,7 @@ def prepare_request(
 
 
 def _has_lost(message: Message) -> bool:
-    if message.speaker != "ai":
+    if message.role != "assistant":
         return False
     return all(says_nothing(part) for part in message.parts if isinstance(part, Reasoning))
 
@@ -263,25 +263,25 @@ def _transformed(request: Request, transformers: Sequence[Transformer]) -> Reque
             raise TransformerFailed.raised(name, error) from error
         if not isinstance(made, Request):
             raise TransformerFailed(name, f"it made {type(made).__name__} of a request")
-        if made.places == request.places and len(made.messages) != len(request.messages):
-            where = {id(message): place for message, place in zip(request.messages, request.places, strict=False)}
-            made = replace(made, places=tuple(where.get(id(message), "messages") for message in made.messages))
+        if made.locations == request.locations and len(made.messages) != len(request.messages):
+            where = {id(message): place for message, place in zip(request.messages, request.locations, strict=False)}
+            made = replace(made, locations=tuple(where.get(id(message), "messages") for message in made.messages))
         request = made
     return request
 
 
-def _passes(client: Dialect, needs: HostProfile) -> bool:
+def _passes(client: Dialect, profile: HostProfile) -> bool:
     """Whether a request goes through as it is: nobody knows what its host wants, and its client may."""
-    return needs.dialect == client.name and (needs.host, needs.generation) == _NOBODY_KNOWS
+    return profile.dialect == client.name and (profile.host, profile.generation) == _NOBODY_KNOWS
 
 
-def _modern(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
+def _modern(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
     """What Kimi's hosts want said otherwise before anything else is looked at."""
-    if needs.generation == "other":
+    if profile.generation == "other":
         return request, []
     steps = [declare_functions]
-    steps += [read_think_text] if needs.reasoning_in is not None else []
-    steps += [mark_prefill] if needs.dialect == "openai_chat" else []
+    steps += [read_think_text] if profile.reasoning_in is not None else []
+    steps += [mark_prefill] if profile.dialect == "openai_chat" else []
     changes: list[Change] = []
     for step in steps:
         request, made = step(request)
@@ -291,7 +291,7 @@ def _modern(request: Request, needs: HostProfile) -> tuple[Request, list[Change]
 
 def _plan(
     request: Request,
-    needs: HostProfile,
+    profile: HostProfile,
     options: KimiOptions | None,
     tools: Mapping[str, Tool],
     dialects: tuple[Dialect, Dialect],
@@ -299,9 +299,9 @@ def _plan(
     transformers: Sequence[Transformer],
 ) -> Plan:
     if options is None and is_kimi_model(request.model):
-        options = _mending(needs.id_policy)
+        options = _mending(profile.id_policy)
     elif options is None:
-        options = PASS_THROUGH if needs.grammar is None else _mending("keep")
+        options = PASS_THROUGH if profile.grammar is None else _mending("keep")
     asked_usage = reply.request.include_usage is True
     return Plan(
         request.model,
@@ -310,7 +310,7 @@ def _plan(
         list(request.messages),
         options,
         offered=request.tools is None or bool(request.tools),
-        grammar=needs.grammar,
+        grammar=profile.grammar,
         names={name: tool.name for name, tool in tools.items() if tool.name != name},
         dialects=dialects,
         reply=reply,

@@ -78,7 +78,7 @@ class LostTurn(Struct, frozen=True):
     """Of its message in `Request.messages`."""
     key: str
     steps: _Steps
-    """Of the conversation that it belongs to. Not the `ConversationIndex`: both would hold each other, and their memory."""
+    """Of its conversation. Not the `ConversationIndex`: both would hold each other, and their memory."""
     before: int
     """How many of the steps came before."""
 
@@ -123,9 +123,9 @@ class ConversationIndex:
         self._results: list[tuple[int, bytes]] = []
         self._calls: dict[str, int] = {}
         for index, message in enumerate(messages):
-            if message.speaker == "ai":
+            if message.role == "assistant":
                 self._answered(index, message)
-            elif message.speaker != "system":
+            elif message.role != "system":
                 self._asked(message)
         self._settle()
 
@@ -149,7 +149,7 @@ class ConversationIndex:
         return CacheEntry(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
 
     def _asked(self, message: Message) -> None:
-        if message.is_one_text and message.speaker != "tool":
+        if message.is_one_text and message.role != "tool":
             if cast(Text, message.parts[0]).text.strip():
                 self._since.append("u" + _digest_of_text(message))
             return
@@ -163,7 +163,7 @@ class ConversationIndex:
                 said.append(part)
         if any(isinstance(part, Media) or (isinstance(part, Text) and part.text.strip()) for part in said):
             shows = any(isinstance(part, Media) for part in said)
-            kind: Kind = "t" if message.speaker == "tool" else "m" if shows else "u"
+            kind: Kind = "t" if message.role == "tool" else "m" if shows else "u"
             self._since.append(kind + _digest_of(said).hex())
 
     def _answered(self, index: int, message: Message) -> None:
@@ -192,9 +192,9 @@ class ConversationIndex:
 def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> CacheEntry | None:
     """Where the reasoning of the answer to a request is kept, both as the client knows them; None when it has none.
 
-    >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"),)),))
-    >>> filing = turn_filing(asked, Message("ai", (Reasoning("They greet."), Text("Hello!"))))
-    >>> later = Turns([*asked.messages, Message("ai", (Text("Hello!"),))]).lost[0]
+    >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"),)),))
+    >>> filing = turn_filing(asked, Message("assistant", (Reasoning("They greet."), Text("Hello!"))))
+    >>> later = Turns([*asked.messages, Message("assistant", (Text("Hello!"),))]).lost[0]
     >>> later.key == filing.key, recalled(later, {filing.field: filing.value})
     (True, Reasoning(text='They greet.', signature=None, details=(), field=None))
     """

@@ -94,7 +94,7 @@ class Signer:
         return f"{PREFIX}{self.key_id}.{body}.{self._tag(body, kind)}"
 
     def open(self, token: str, kind: SignedKind = "reasoning", *, field: str | None = None) -> SignedPayload:
-        """The payload of a token. `UnknownSigningKey`: not our key; `InvalidSignature` (a 400): altered, or of another kind."""
+        """The payload of a token. `UnknownSigningKey`: another key; `InvalidSignature` (a 400): altered."""
         parts = token.removeprefix(PREFIX).split(".")
         if len(parts) == 3 and parts[0] != self.key_id:
             raise UnknownSigningKey(parts[0])

@@ -38,7 +38,7 @@ def estimate_tokens(request: Request) -> int:
     """About how many tokens the prompt made of this request has: everything the model reads, and what frames it.
 
     >>> from moonshim.engine.values.conversation import Message, Request, Text
-    >>> estimate_tokens(Request(model="kimi-k2.5", messages=(Message("human", (Text("What is the time?"),)),)))
+    >>> estimate_tokens(Request(model="kimi-k2.5", messages=(Message("user", (Text("What is the time?"),)),)))
     116
     """
     texts = [text for message in request.messages for text in _texts(message)]
@@ -57,7 +57,7 @@ def estimate_tokens(request: Request) -> int:
 
 def _frames(message: Message) -> int:
     """What a message and its parts cost besides their text."""
-    total = _MESSAGE + (_ANSWER if message.speaker == "ai" else 0)
+    total = _MESSAGE + (_ANSWER if message.role == "assistant" else 0)
     for part in message.parts:
         match part:
             case Text() | Reasoning():

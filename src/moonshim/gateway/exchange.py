@@ -85,18 +85,18 @@ class HostFailed(Exception):
 
 async def exchange(gate: GatewayState, call: ClientCall) -> None:
     """Answer one client. Raises `MoonshimError` for what can still be told with a status of its own."""
-    view, record = gate.view, call.record
+    snapshot, record = gate.snapshot, call.record
     asked = await call.worked(read_request, call.body, dialect=call.dialect.name, secret=gate.secret)
     record.asked_model, record.streamed = asked.request.model, asked.request.stream is True
-    targets = view.router.targets(asked.request.model, allowed=call.key.models if call.key is not None else ())
-    call.outlet.watch()
+    targets = snapshot.router.targets(asked.request.model, allowed=call.key.models if call.key is not None else ())
+    call.client_stream.watch()
     if call.is_large:
         await call.in_thread(asked.turns)  # asked for later, and made once
     recalled = await gate.recollections.recall(call.tenant, asked, record)
     if record.streamed:
         headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
-        call.outlet.keep_alive(view.config.heartbeat_seconds, call.dialect.heartbeat, headers)
-    attempts = Attempts(targets, view.config.retries, gate.breakers, gate.retry_budget, gate.random, call.tenant)
+        call.client_stream.keep_alive(snapshot.config.heartbeat_seconds, call.dialect.heartbeat, headers)
+    attempts = Attempts(targets, snapshot.config.retries, gate.breakers, gate.retry_budget, gate.random, call.tenant)
     asking: _UpstreamAttempt | None = None
     failures: list[tuple[Target, Problem]] = []
     corrected: set[tuple[str, str]] = set()
@@ -105,13 +105,13 @@ async def exchange(gate: GatewayState, call: ClientCall) -> None:
         try:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
-            prepared = await call.worked(_prepared, view, call, asked, attempt.target, recalled)
-            asking = _UpstreamAttempt(gate, view, call, asked, attempt.target, prepared)
+            prepared = await call.worked(_prepared, snapshot, call, asked, attempt.target, recalled)
+            asking = _UpstreamAttempt(gate, snapshot, call, asked, attempt.target, prepared)
             await asking.run()
         except HostFailed as failure:
             place = _place(attempt.target)
             if place not in corrected and await call.worked(
-                _learned, view, call, asked, attempt.target, recalled, prepared, failure.problem
+                _learned, snapshot, call, asked, attempt.target, recalled, prepared, failure.problem
             ):
                 corrected.add(place)
                 attempts.corrected(attempt)
@@ -122,9 +122,9 @@ async def exchange(gate: GatewayState, call: ClientCall) -> None:
         except MoonshimError as error:
             return await _tell(call, asking, error)
         except asyncio.CancelledError:
-            if asking is not None and asking.only_beats and not call.outlet.gone:
+            if asking is not None and asking.only_beats and not call.client_stream.gone:
                 # The server ends, and all that the client has are signs of life.
-                await call.outlet.finish(asking.broken_off(STOPPING))
+                await call.client_stream.finish(asking.broken_off(STOPPING))
             raise
         else:
             if asking.host_broke:
@@ -145,12 +145,12 @@ async def exchange(gate: GatewayState, call: ClientCall) -> None:
 
 async def _tell(call: ClientCall, asking: _UpstreamAttempt | None, error: MoonshimError) -> None:
     """With a status of its own, if none is out; inside the stream, if a sign of life has begun one with 200."""
-    await call.outlet.settle()
-    if asking is None or not call.outlet.started:
+    await call.client_stream.settle()
+    if asking is None or not call.client_stream.started:
         raise error
     if call.record.outcome == "ok":
         call.record.outcome, call.record.error = "failed", problem_of(error).in_short
-    await call.outlet.finish(asking.broken_off(problem_of(error)))
+    await call.client_stream.finish(asking.broken_off(problem_of(error)))
 
 
 def _of_provider(problem: Problem, provider: str) -> Problem:
@@ -166,7 +166,7 @@ def _place(target: Target) -> tuple[str, str]:
 
 
 def _learned(
-    view: ConfigSnapshot,
+    snapshot: ConfigSnapshot,
     call: ClientCall,
     asked: ParsedRequest,
     target: Target,
@@ -175,16 +175,16 @@ def _learned(
     problem: Problem,
 ) -> bool:
     """Whether the host refused something that the next request to it can put right."""
-    return view.learned.refused(
+    return snapshot.learned.refused(
         _place(target),
-        sent.needs,
+        sent.profile,
         problem,
-        lambda cells: _prepared(view, call, asked, target, recalled, cells).body != sent.body,
+        lambda cells: _prepared(snapshot, call, asked, target, recalled, cells).body != sent.body,
     )
 
 
 def _prepared(
-    view: ConfigSnapshot,
+    snapshot: ConfigSnapshot,
     call: ClientCall,
     asked: ParsedRequest,
     target: Target,
@@ -192,8 +192,8 @@ def _prepared(
     learned: dict[str, Any] | None = None,
 ) -> Prepared:
     """The request, made right for one target, with what is known of it."""
-    provider, chain = target.provider, view.chain(target)
-    learned = view.learned.of(_place(target)) if learned is None else learned
+    provider, chain = target.provider, snapshot.chain(target)
+    learned = snapshot.learned.of(_place(target)) if learned is None else learned
     return asked.prepare(
         upstream=provider.dialect,
         host=provider.host,
@@ -216,14 +216,14 @@ class _UpstreamAttempt:
     def __init__(
         self,
         gate: GatewayState,
-        view: ConfigSnapshot,
+        snapshot: ConfigSnapshot,
         call: ClientCall,
         asked: ParsedRequest,
         target: Target,
         prepared: Prepared,
     ) -> None:
-        self._gate, self._learned, self._call, self._asked, self._target = gate, view.learned, call, asked, target
-        self._record, self._outlet = call.record, call.outlet
+        self._gate, self._learned, self._call, self._asked, self._target = gate, snapshot.learned, call, asked, target
+        self._record, self._client_stream = call.record, call.client_stream
         self.prepared = prepared
         provider = target.provider
         one_key = len(provider.keys) < 2
@@ -247,13 +247,13 @@ class _UpstreamAttempt:
         answer = await self._open()
         reading: ResponseStream | None = None
         try:
-            comes = form_of(answer.headers.get("content-type"))
-            self._form = self._goes(comes)
+            input_format = form_of(answer.headers.get("content-type"))
+            self._form = self._output_format(input_format)
             again = self._target.provider.retry_empty_answer
             reading = read_reply(
                 self.prepared.plan,
-                comes=comes,
-                goes=self._form,
+                input_format=input_format,
+                output_format=self._form,
                 hold_empty=again,
                 limit=self._call.held.limits.max_answer_bytes,
                 collect=self._needs_message(),
@@ -271,7 +271,7 @@ class _UpstreamAttempt:
         """Whether anybody looks at what was said: to file its reasoning, to charge for it, or for leaked markers."""
         key, plan = self._call.key, self.prepared.plan
         return (
-            self.prepared.needs.reasoning_in is not None
+            self.prepared.profile.reasoning_in is not None
             or (key is not None and key.tokens_per_minute is not None)
             or self._gate.looks_for_markers(self._target, plan)
         )
@@ -279,11 +279,11 @@ class _UpstreamAttempt:
     @property
     def only_beats(self) -> bool:
         """Whether a stream has begun, and nothing of an answer is in it."""
-        return self._outlet.started and not self._sent
+        return self._client_stream.started and not self._sent
 
     def broken_off(self, problem: Problem) -> bytes:
         """The error as the client reads it in the middle of a stream."""
-        return read_reply(self.prepared.plan, comes="sse", goes="sse").fail(problem)
+        return read_reply(self.prepared.plan, input_format="sse", output_format="sse").fail(problem)
 
     # -- the host --------------------------------------------------------------------
 
@@ -315,22 +315,22 @@ class _UpstreamAttempt:
             body = b""
         finally:
             answer.close()
-        problem = read_problem(answer.status, body, answer.headers, self.prepared.needs, secrets=self._secrets)
+        problem = read_problem(answer.status, body, answer.headers, self.prepared.profile, secrets=self._secrets)
         raise HostFailed(problem, another_key=self._gate.provider_keys.failed(provider, self._key, problem))
 
-    def _goes(self, comes: Form) -> Form:
+    def _output_format(self, input_format: Form) -> Form:
         if not self._record.streamed:
             return "json"
         # No SDK reads NDJSON: it goes on as it is only to clients that ask for it, unless they were told otherwise.
-        takes_lines = "application/x-ndjson" in self._call.headers.get("accept", "") and not self._outlet.started
-        return "ndjson" if takes_lines and comes == "ndjson" and not self.prepared.plan.translates else "sse"
+        takes_lines = "application/x-ndjson" in self._call.headers.get("accept", "") and not self._client_stream.started
+        return "ndjson" if takes_lines and input_format == "ndjson" and not self.prepared.plan.translates else "sse"
 
     # -- the answer ------------------------------------------------------------------
 
     async def _relay(self, answer: UpstreamResponse, reading: ResponseStream) -> bool:
         """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
-        comes = form_of(answer.headers.get("content-type"))
-        log = self._gate.stream_log(self._record, self.prepared, comes, self._form, self._secrets)
+        input_format = form_of(answer.headers.get("content-type"))
+        log = self._gate.stream_log(self._record, self.prepared, input_format, self._form, self._secrets)
         read = answer.read
         try:
             while data := await read():
@@ -345,10 +345,10 @@ class _UpstreamAttempt:
                         out = masked_bytes(out, self._secrets)
                     if ending is not None:
                         await self._file(reading, out)
-                        self._outlet.told_end |= any(word in out for word in self._call.dialect.goodbyes)
+                        self._client_stream.told_end |= any(word in out for word in self._call.dialect.terminal_markers)
                     if not self._sent:
                         await self._begin(answer, reading, out)
-                    await self._outlet.write(out)
+                    await self._client_stream.write(out)
                 if (ending is not None or not out) and reading.problem is not None:
                     break  # what it still says is of no use
                 if ending is not None and read == answer.read:
@@ -357,10 +357,10 @@ class _UpstreamAttempt:
             await self._break_off(answer, reading, problem_of(error), "broken")
             return False
         except asyncio.CancelledError:
-            if self._sent and not self._outlet.gone:
+            if self._sent and not self._client_stream.gone:
                 # The server ends, and cannot wait any longer.
                 self._note(STOPPING, "broken")
-                await self._outlet.finish(reading.fail(STOPPING))
+                await self._client_stream.finish(reading.fail(STOPPING))
             raise
         except Exception as error:
             if not self._sent:
@@ -378,25 +378,25 @@ class _UpstreamAttempt:
         if not _is_comment(out):
             return False
         self._comments += 1
-        return self._comments > FREE_COMMENTS and self._outlet.silent_seconds < COMMENT_SECONDS
+        return self._comments > FREE_COMMENTS and self._client_stream.silent_seconds < COMMENT_SECONDS
 
     async def _last_words(self, answer: UpstreamResponse) -> bytes:
         """What comes behind the end of an answer: usage, mostly. Some hosts then leave the connection open."""
         if self.prepared.body.get("n") not in (None, 1):
             return await answer.read()  # only the first of several answers has ended
-        outlet = self._outlet
-        waits = outlet.told_end and not outlet.left
+        client_stream = self._client_stream
+        waits = client_stream.told_end and not client_stream.left
         try:
             async with asyncio.timeout(GOODBYE_SECONDS if waits else LAST_WORDS_SECONDS):
                 return await answer.read()
         except TimeoutError:
-            return await self._last_words(answer) if waits and outlet.left else b""
+            return await self._last_words(answer) if waits and client_stream.left else b""
 
     async def _begin(self, answer: UpstreamResponse, reading: ResponseStream, out: bytes) -> None:
         if isinstance(reading.ending, Failed) and reading.problem is not None:
             # The first thing that it says is an error: 200 was not meant.
             self._fail_unless_sent(reading.problem)
-        await self._outlet.start(self._headers(answer, self._form))
+        await self._client_stream.start(self._headers(answer, self._form))
         # Comments are signs of life, as ours are: behind them, somebody can still be asked again.
         if not _is_comment(out):
             self._sent = True
@@ -435,11 +435,11 @@ class _UpstreamAttempt:
             record.cached_tokens = usage.cached_tokens
         if not record.streamed:
             record.first_byte_seconds = time.time() - record.started
-            await self._outlet.respond(200, self._headers(answer, "json"), last)
+            await self._client_stream.respond(200, self._headers(answer, "json"), last)
             return
         if not self._sent:
             await self._begin(answer, reading, last)
-        await self._outlet.finish(last)
+        await self._client_stream.finish(last)
 
     async def _charge(self, reading: ResponseStream) -> None:
         """What the answer counts for its key, also when it was cut off."""
@@ -474,7 +474,7 @@ class _UpstreamAttempt:
             await self._file(reading, last)
             if not self._sent:
                 await self._begin(answer, reading, last)
-            await self._outlet.write(last)
+            await self._client_stream.write(last)
 
     def _note(self, problem: Problem, outcome: Outcome) -> None:
         """How an answer ended that had begun; what was noted first stays."""
@@ -493,14 +493,14 @@ class _UpstreamAttempt:
         if not self._filed:
             self._filed = True
             message = reading.message
-            self._learned.answered(_place(self._target), self.prepared.needs, reading.reasoning_field)
+            self._learned.answered(_place(self._target), self.prepared.profile, reading.reasoning_field)
             if any(isinstance(part, Reasoning) for part in message.parts):
                 await self._gate.recollections.remember(call.tenant, self._asked.turns(), message, self._record)
         if call.keeps_response and (response := completed_in(out)) is not None:
             await self._gate.responses.keep(call.tenant, call.body, response, self._record, call)
 
     def _headers(self, answer: UpstreamResponse, form: Form) -> list[Header]:
-        ours = {name for name, _ in self._outlet.always}
+        ours = {name for name, _ in self._client_stream.always}
         theirs = [header for header in to_client(answer.headers, self._secrets) if header[0] not in ours]
         return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *theirs]
 
@@ -536,5 +536,5 @@ def _conversation(tenant: str, asked: ParsedRequest) -> str:
     request = asked.request
     if request.cache_key:
         return f"{tenant}\n{request.cache_key}"
-    first = next((message for message in request.messages if message.speaker == "human"), None)
+    first = next((message for message in request.messages if message.role == "user"), None)
     return f"{tenant}\n{first.parts if first is not None else ''}"

@@ -13,9 +13,9 @@ from moonshim.gateway.state import ConfigSnapshot
 __all__ = ["model_entry", "model_list"]
 
 
-def model_list(view: ConfigSnapshot, allowed: Sequence[str] = ()) -> dict[str, Any]:
+def model_list(snapshot: ConfigSnapshot, allowed: Sequence[str] = ()) -> dict[str, Any]:
     """All names that this client may ask for, with OpenAI's and Anthropic's fields: neither minds the other's."""
-    entries = [model_entry(view, name, allowed) for name in view.router.names(allowed)]
+    entries = [model_entry(snapshot, name, allowed) for name in snapshot.router.names(allowed)]
     return {
         "object": "list",
         "data": entries,
@@ -25,9 +25,9 @@ def model_list(view: ConfigSnapshot, allowed: Sequence[str] = ()) -> dict[str, A
     }
 
 
-def model_entry(view: ConfigSnapshot, name: str, allowed: Sequence[str] = ()) -> dict[str, Any]:
+def model_entry(snapshot: ConfigSnapshot, name: str, allowed: Sequence[str] = ()) -> dict[str, Any]:
     """One of them. Raises `Refused` for a name that leads nowhere."""
-    target = view.router.targets(name, allowed=allowed)[0]
+    target = snapshot.router.targets(name, allowed=allowed)[0]
     entry: dict[str, Any] = {
         "id": name,
         "object": "model",
@@ -54,7 +54,7 @@ def model_entry(view: ConfigSnapshot, name: str, allowed: Sequence[str] = ()) ->
 def _sizes(target: Target) -> tuple[int | None, int | None]:
     provider = target.provider
     try:
-        needs = profile_for(
+        profile = profile_for(
             host=provider.host,
             base_url=provider.api_base_url,
             model=target.model,
@@ -63,4 +63,4 @@ def _sizes(target: Target) -> tuple[int | None, int | None]:
         )
     except InvalidInput:
         return None, None
-    return needs.context_window, needs.output_limit
+    return profile.context_window, profile.output_limit

@@ -65,48 +65,53 @@ class Endpoint:
             client=client_name(headers.get("user-agent")),
             started=time.time(),
         )
-        view = gate.view
-        outlet = ClientStream(receive, send, _always(record, cors_headers(view.config, headers)))
+        snapshot = gate.snapshot
+        client_stream = ClientStream(receive, send, _always(record, cors_headers(snapshot.config, headers)))
         begun = gate.clock()
         gate.metrics.begun(record)
         logs.concerns(record)
         try:
-            await self._answer(scope, headers, record, outlet, receive)
+            await self._answer(scope, headers, record, client_stream, receive)
         except asyncio.CancelledError:
-            if not outlet.gone:
-                await self._tell(outlet, record, STOPPING)
+            if not client_stream.gone:
+                await self._tell(client_stream, record, STOPPING)
                 raise
             _went_away(record)
         except BodyGone:
             _went_away(record)
         finally:
-            outlet.close()
-            record.status = outlet.status or record.status
+            client_stream.close()
+            record.status = client_stream.status or record.status
             record.seconds = gate.clock() - begun
             if not self._open:
                 logs.tell(record)
             gate.metrics.observe(record)
 
     async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], record: RequestRecord, outlet: ClientStream, receive: Receive
+        self,
+        scope: Scope,
+        headers: Mapping[str, str],
+        record: RequestRecord,
+        client_stream: ClientStream,
+        receive: Receive,
     ) -> None:
-        gate, view = self._gate, self._gate.view
+        gate, snapshot = self._gate, self._gate.snapshot
         call: ClientCall | None = None
         try:
-            check_origin(view.config, headers, bound_to_loopback=gate.bound_to_loopback)
-            key = self._identify(view, headers, record)
+            check_origin(snapshot.config, headers, bound_to_loopback=gate.bound_to_loopback)
+            key = self._identify(snapshot, headers, record)
             if self._counts and not scope.get("extensions", {}).get(ROOM, _ENDLESS)["left"]():
                 raise Refused(NO_DESCRIPTORS)
-            tenant = view.tenant(key, headers)
+            tenant = snapshot.tenant(key, headers)
             call = ClientCall(
                 dialect=self._dialect,
                 headers=headers,
                 query=dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {},
                 record=record,
-                outlet=outlet,
+                client_stream=client_stream,
                 key=key,
                 tenant=tenant,
-                held=gate.body_memory.reserve(tenant, view.config.limits),
+                held=gate.body_memory.reserve(tenant, snapshot.config.limits),
                 threads=gate.large_work,
             )
             # Whoever is over a limit is refused before any of the body is read.
@@ -117,26 +122,28 @@ class Endpoint:
         except BodyGone:
             raise
         except Exception as error:
-            await self._tell(outlet, record, problem_in(error, record))
+            await self._tell(client_stream, record, problem_in(error, record))
         else:
             if isinstance(result, Raw):
-                await outlet.respond(result.status, result.headers, result.body)
+                await client_stream.respond(result.status, result.headers, result.body)
             elif result is not None:
-                await outlet.respond(200, _json_headers(record), encode(result))
+                await client_stream.respond(200, _json_headers(record), encode(result))
         finally:
             if call is not None:
                 call.release()
 
-    def _identify(self, view: ConfigSnapshot, headers: Mapping[str, str], record: RequestRecord) -> GatewayKey | None:
+    def _identify(
+        self, snapshot: ConfigSnapshot, headers: Mapping[str, str], record: RequestRecord
+    ) -> GatewayKey | None:
         if self._open:
             return None
         if self._gate.draining:
             raise Refused(STOPPING)
-        key = view.keyring.identify(headers)
+        key = snapshot.keyring.identify(headers)
         record.key = key.name if key is not None else None
         return key
 
-    async def _tell(self, outlet: ClientStream, record: RequestRecord, problem: Problem) -> None:
+    async def _tell(self, client_stream: ClientStream, record: RequestRecord, problem: Problem) -> None:
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
             record.error = problem.in_short
@@ -146,12 +153,12 @@ class Endpoint:
             headers.append((b"connection", b"close"))
         if problem.request_id is not None and _REQUEST_ID.fullmatch(problem.request_id):
             headers.append((b"x-upstream-request-id", problem.request_id.encode()))
-        await outlet.settle()
-        if outlet.started:
+        await client_stream.settle()
+        if client_stream.started:
             # Its status is out: all that is left is not to pretend that this was the end.
-            await outlet.abort()
+            await client_stream.abort()
             return
-        await outlet.respond(problem.status, headers, encode(self._dialect.render_problem(problem)))
+        await client_stream.respond(problem.status, headers, encode(self._dialect.render_problem(problem)))
 
 
 class Raw:
@@ -238,11 +245,11 @@ async def _count_tokens(gate: GatewayState, call: ClientCall, _: Mapping[str, st
 
 
 async def _models(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
-    return model_list(gate.view, call.key.models if call.key is not None else ())
+    return model_list(gate.snapshot, call.key.models if call.key is not None else ())
 
 
 async def _model(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    return model_entry(gate.view, path["id"], call.key.models if call.key is not None else ())
+    return model_entry(gate.snapshot, path["id"], call.key.models if call.key is not None else ())
 
 
 async def _health(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
@@ -252,9 +259,9 @@ async def _health(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) ->
 async def _ready(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
     if gate.draining:
         return Raw(b'{"status":"draining"}', status=503)
-    if not gate.view.config.providers:
+    if not gate.snapshot.config.providers:
         return Raw(b'{"status":"no providers"}', status=503)
-    return Raw(encode({"status": "ready", "providers": [one.name for one in gate.view.config.providers]}))
+    return Raw(encode({"status": "ready", "providers": [one.name for one in gate.snapshot.config.providers]}))
 
 
 async def _metrics(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
@@ -284,11 +291,11 @@ class _OtherMethods:
 
     async def __call__(self, gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
         answer = Raw(b"", status=204)
-        asked = preflight_headers(gate.view.config, call.headers)
+        asked = preflight_headers(gate.snapshot.config, call.headers)
         if asked is None:
             allowed = ", ".join(self._methods)
             message = f"{call.record.path} takes {allowed}"
-            call.outlet.always.append((b"allow", allowed.encode()))
+            call.client_stream.always.append((b"allow", allowed.encode()))
             raise Refused(Problem(status=405, kind="invalid_request", message=message, code="method_not_allowed"))
         answer.headers = asked
         return answer

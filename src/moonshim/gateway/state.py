@@ -81,7 +81,7 @@ def _logged(level: str, name: str, fields: dict[str, Any]) -> None:
 
 
 class GatewayState:
-    """All that requests share, made once for a process. `view` is what a reload replaces."""
+    """All that requests share, made once for a process. `snapshot` is what a reload replaces."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GatewayState:
         bound_to_loopback: bool = True,
         stream_logs: StreamLogs | None = None,
     ) -> None:
-        self.view = ConfigSnapshot(config)
+        self.snapshot = ConfigSnapshot(config)
         self.store, self.secret = store, secret
         self.bound_to_loopback = bound_to_loopback
         self.stream_logs = stream_logs
@@ -128,7 +128,7 @@ class GatewayState:
 
         The store and the address stay what they are until a restart.
         """
-        self.view = ConfigSnapshot(config)
+        self.snapshot = ConfigSnapshot(config)
         self.breakers.settings = config.retries
 
     async def close(self) -> None:
@@ -184,11 +184,20 @@ class GatewayState:
             )
 
     def stream_log(
-        self, record: RequestRecord, prepared: Prepared, comes: Form, goes: Form, secrets: tuple[str, ...]
+        self,
+        record: RequestRecord,
+        prepared: Prepared,
+        input_format: Form,
+        output_format: Form,
+        secrets: tuple[str, ...],
     ) -> StreamLog | None:
         """Where the raw answer of a host is written, if anywhere."""
         logs = self.stream_logs
-        return None if logs is None else logs.open(record, prepared, comes=comes, goes=goes, secrets=secrets)
+        return (
+            None
+            if logs is None
+            else logs.open(record, prepared, input_format=input_format, output_format=output_format, secrets=secrets)
+        )
 
     def admitted(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
         """Within the limits of its key, for as long as the request runs."""
@@ -199,7 +208,7 @@ class GatewayState:
         record = call.record
         # Every request has its place, streamed or not: either keeps a host busy.
         try:
-            call.outlet.always += await self.limiter.admit(key, call.request_id, record=record)
+            call.client_stream.always += await self.limiter.admit(key, call.request_id, record=record)
         except Refused:
             await self._refusals.wait(call.tenant)
             raise

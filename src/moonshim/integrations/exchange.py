@@ -149,9 +149,9 @@ class ClientState:
         )
         place = (url, asked.request.model)
         prepared = prepare(overrides=self._cells(self.learned.of(place)))
-        if prepared.needs.dialect != route.upstream:
+        if prepared.profile.dialect != route.upstream:
             raise InvalidInput(
-                f"{prepared.needs.host} is spoken to in Messages: use the anthropic package, or an address without"
+                f"{prepared.profile.host} is spoken to in Messages: use the anthropic package, or an address without"
                 " /anthropic in it",
                 field="base_url",
             )
@@ -168,7 +168,7 @@ class ClientState:
         def changes(cells: dict[str, Any]) -> bool:
             return prepare(overrides=self._cells(cells)).body != sent.body
 
-        if not self.learned.refused(place, sent.needs, problem, changes):
+        if not self.learned.refused(place, sent.profile, problem, changes):
             return None
         return prepare(overrides=self._cells(self.learned.of(place)))
 
@@ -177,8 +177,8 @@ class ClientState:
             return False
         if self.options is not None or self.overrides or self.transformers or is_kimi_model(model):
             return True
-        needs = profile_for(model=model, host=self.host, base_url=url, upstream=upstream)
-        return needs.generation != "other" or needs.host in _MOONSHOTS
+        profile = profile_for(model=model, host=self.host, base_url=url, upstream=upstream)
+        return profile.generation != "other" or profile.host in _MOONSHOTS
 
 
 def told(
@@ -214,7 +214,7 @@ class ClientExchange:
         self._corrected = False
         self._tending, self._came, self._asked = tending, body, asked
         self._space, self._secrets = space, secrets
-        self._goes: Form = "sse" if asked.request.stream is True else "json"
+        self._output_format: Form = "sse" if asked.request.stream is True else "json"
         self._reading: ResponseStream | None = None
         self._filed = False
         self.spent = False
@@ -229,8 +229,8 @@ class ClientExchange:
 
     def answered(self, content_type: str | None) -> None:
         """The host has accepted the request; its answer follows."""
-        comes = form_of(content_type)
-        self._reading = read_reply(self.prepared.plan, comes=comes, goes=self._goes)
+        input_format = form_of(content_type)
+        self._reading = read_reply(self.prepared.plan, input_format=input_format, output_format=self._output_format)
 
     def feed(self, data: bytes) -> bytes:
         """More bytes of the host came; those that the package is given."""
@@ -265,7 +265,7 @@ class ClientExchange:
         if not self._filed:
             self._filed = True
             tending.memory.remember(self._space, self._asked, self.reading.message)
-            tending.learned.answered(self.place, self.prepared.needs, self.reading.reasoning_field)
+            tending.learned.answered(self.place, self.prepared.profile, self.reading.reasoning_field)
         if self._asked.dialect == "openai_responses" and (response := completed_in(out)) is not None:
             tending.responses.keep(self._space, self._came, response)
 
@@ -278,7 +278,7 @@ class ClientExchange:
 
     def refused(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
         """The host's error, whatever its shape, in the words of the package."""
-        problem = read_problem(status, body, dict(headers), self.prepared.needs, secrets=self._secrets)
+        problem = read_problem(status, body, dict(headers), self.prepared.profile, secrets=self._secrets)
         return self._told(problem, _passed(headers))
 
     def _told(self, problem: Problem, headers: Sequence[Header] = ()) -> ErrorReply:
@@ -291,7 +291,7 @@ class ClientExchange:
         """Those of an answer that begins: the host's, except for what is of its own body, and what was put right."""
         rules = Counter(change.rule for change in self.prepared.changes) + Counter(self.reading.repair_counts)
         said = ", ".join(f"{rule}={count}" for rule, count in sorted(rules.items())) or "none"
-        own = [("content-type", _CONTENT_TYPES[self._goes]), ("x-moonshim-repairs", said)]
+        own = [("content-type", _CONTENT_TYPES[self._output_format]), ("x-moonshim-repairs", said)]
         return [*own, *_passed(headers)]
 
 

@@ -75,6 +75,6 @@ class HostResponse(Struct, frozen=True, kw_only=True):
     stopped_by: str | None = None
     """The stop sequence that ended the text."""
     question: SimRequest
-    meant: IntendedResponse
+    intended: IntendedResponse
     extra: dict[str, Any] = {}
     """What a fault leaves for its own later part; nobody else looks at it."""

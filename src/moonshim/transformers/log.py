@@ -113,7 +113,7 @@ class _Listener:
 
 def _last_words(request: Request) -> str:
     """What the user said last."""
-    said = (message.parts for message in reversed(request.messages) if message.speaker == "human")
+    said = (message.parts for message in reversed(request.messages) if message.role == "user")
     return "".join(part.text for part in next(said, ()) if isinstance(part, Text))[:TEXT_LIMIT]
 
 

@@ -104,7 +104,7 @@ class TestCalls:
 
 class TestConversation:
     CALLED: Final = Message(
-        "ai",
+        "assistant",
         (Reasoning("Hm."), Text("I look."), ToolCall("hist_tool_1", "ls", "{}"), ToolCall("hist_tool_2", "ls", "{}")),
     )
     RESULTS: Final = (
@@ -114,9 +114,9 @@ class TestConversation:
 
     @every_format
     def test_calls_and_results_are_text(self, format: str) -> None:
-        human = Message("human", (Text("List"),))
-        said = as_text([human, self.CALLED, *self.RESULTS, Message("ai", (Text("Done"),))], [LIST], format)
-        assert [message.speaker for message in said] == ["system", "human", "ai", "human", "ai"]
+        human = Message("user", (Text("List"),))
+        said = as_text([human, self.CALLED, *self.RESULTS, Message("assistant", (Text("Done"),))], [LIST], format)
+        assert [message.role for message in said] == ["system", "user", "assistant", "user", "assistant"]
         thought, spoken = said[2].parts
         assert thought == Reasoning("Hm.")
         assert isinstance(spoken, Text)
@@ -128,14 +128,14 @@ class TestConversation:
 
     @every_format
     def test_what_was_said_stays_the_beginning_of_what_is_said(self, format: str) -> None:
-        history = [Message("human", (Text("List"),)), self.CALLED, *self.RESULTS, Message("ai", (Text("Done"),))]
+        history = [Message("user", (Text("List"),)), self.CALLED, *self.RESULTS, Message("assistant", (Text("Done"),))]
         shorter = as_text(history[:2], [LIST], format)
-        longer = as_text([*history, Message("human", (Text("more"),))], [LIST], format)
+        longer = as_text([*history, Message("user", (Text("more"),))], [LIST], format)
         assert longer[: len(shorter)] == shorter
 
     @every_format
     def test_the_tools_stand_behind_the_system_prompt(self, format: str) -> None:
-        said = as_text([Message("system", (Text("Be brief."),)), Message("human", (Text("hi"),))], [LIST], format)
+        said = as_text([Message("system", (Text("Be brief."),)), Message("user", (Text("hi"),))], [LIST], format)
         (prompt,) = said[0].parts
         assert isinstance(prompt, Text)
         assert prompt.text.startswith("Be brief.\n\n")
@@ -143,7 +143,7 @@ class TestConversation:
 
     @every_format
     def test_without_tools_a_conversation_stays_as_it_is(self, format: str) -> None:
-        history = (Message("human", (Text("hi"),)), Message("ai", (Text("hello"),)))
+        history = (Message("user", (Text("hi"),)), Message("assistant", (Text("hello"),)))
         assert as_text(history, [], format) == history
 
     @every_format

@@ -15,9 +15,9 @@ from moonshim.engine.values.options import KimiOptions
 
 def asked(streaming: str, stream: bool | None, upstream: str = "openai_chat") -> tuple[dict[str, Any], list[str]]:
     """What is sent, and the rules that changed how it is answered."""
-    needs = profile_for(host="vllm", model="kimi-k2.5", upstream=upstream, overrides={"streaming": streaming})
+    profile = profile_for(host="vllm", model="kimi-k2.5", upstream=upstream, overrides={"streaming": streaming})
     request = Request(model="kimi-k2.5", stream=stream, include_usage=True if stream else None)
-    fitted, changes = condition_parameters(request, needs, KimiOptions())
+    fitted, changes = condition_parameters(request, profile, KimiOptions())
     body, _ = dialect_named(upstream).render_request(fitted)
     return body, [change.detail for change in changes if change.rule == "streaming"]
 

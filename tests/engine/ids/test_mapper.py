@@ -134,7 +134,9 @@ def test_the_other_strategies_tell_the_same_things_apart(
 def test_dicts_and_canonical_values_of_one_history_get_the_same_answers() -> None:
     dicts = [assistant(call("call_1"), call("call_2", "cat")), result("call_2"), result("call_1")]
     values = [
-        Message("ai", (ToolCall("hist_tool_1", "ls", "{}", "call_1"), ToolCall("hist_tool_2", "cat", "{}", "call_2"))),
+        Message(
+            "assistant", (ToolCall("hist_tool_1", "ls", "{}", "call_1"), ToolCall("hist_tool_2", "cat", "{}", "call_2"))
+        ),
         Message("tool", (ToolResult("hist_tool_2", wire_id="call_2"),)),
         Message("tool", (ToolResult("hist_tool_1", wire_id="call_1"),)),
     ]
@@ -147,7 +149,9 @@ def test_dicts_and_canonical_values_of_one_history_get_the_same_answers() -> Non
 
 def test_a_canonical_result_finds_its_call_without_any_wire_identifier() -> None:
     history = [
-        Message("ai", (ToolCall("hist_tool_1", "ls", "{}", "same"), ToolCall("hist_tool_2", "cat", "{}", "same"))),
+        Message(
+            "assistant", (ToolCall("hist_tool_1", "ls", "{}", "same"), ToolCall("hist_tool_2", "cat", "{}", "same"))
+        ),
         Message("tool", (ToolResult("hist_tool_2"), ToolResult("hist_tool_1"))),
     ]
     assert answers(history, "kimi") == ["functions.ls:0", "functions.cat:1", "functions.cat:1", "functions.ls:0"]

@@ -70,7 +70,10 @@ K2: dict[str, tuple[Any, Calls, list[str]]] = {
         ["functions.ls:1", "functions.ls:2"],
     ),
     "canonical history": (
-        [Message("ai", (ToolCall("hist_tool_1", "a", "{}", "functions.a:4"),)), Message("tool", (ToolResult("x"),))],
+        [
+            Message("assistant", (ToolCall("hist_tool_1", "a", "{}", "functions.a:4"),)),
+            Message("tool", (ToolResult("x"),)),
+        ],
         [("b", "bad")],
         ["functions.b:5"],
     ),

@@ -56,7 +56,7 @@ def check(sent: list[dict[str, Any]], format: str) -> None:
     ids="-".join,
 )
 def test_five_rounds_over_several_providers(providers: list[str]) -> None:
-    stored: list[Message] = [Message("human", (Text("go"),))]
+    stored: list[Message] = [Message("user", (Text("go"),))]
     count = 0
     for round, format in enumerate(providers):
         check(render_messages(stored, format=format), format)

@@ -169,7 +169,7 @@ def _answer(step: Step) -> Message:
     parts += [
         ToolCall(f"hist_tool_{n}", name, given, f"functions.{name}:{n}") for n, (name, given) in enumerate(step.calls)
     ]
-    return Message("ai", tuple(parts))
+    return Message("assistant", tuple(parts))
 
 
 class Memory:
@@ -201,6 +201,6 @@ class Memory:
         """What is found for each answer of a conversation that came back."""
         asked = asked_of(dialect, steps, "Go on.", style)
         found = self.recall(asked, tenant)
-        answers = [n for n, message in enumerate(asked.request.messages) if message.speaker == "ai"]
+        answers = [n for n, message in enumerate(asked.request.messages) if message.role == "assistant"]
         assert len(answers) == len(steps)
         return [found[n].text if n in found else None for n in answers]

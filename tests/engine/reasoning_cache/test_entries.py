@@ -13,17 +13,17 @@ from moonshim.engine.reasoning_cache import LARGEST, CacheEntry, ConversationInd
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.engine.reasoning_cache.clients import DIALECTS, Json, Memory
 
-QUESTION: Final = Message("human", (Text("What is it?"),))
+QUESTION: Final = Message("user", (Text("What is it?"),))
 ASKED: Final = Request(model="k3", messages=(QUESTION,))
 SAID: Final = Text("A fish.")
 
 
 def filed(*parts: Any) -> CacheEntry | None:
-    return cache_entry(ASKED, Message("ai", parts))
+    return cache_entry(ASKED, Message("assistant", parts))
 
 
 def found(filing: CacheEntry, *said: Message) -> Reasoning | None:
-    (turn,) = ConversationIndex(said or (QUESTION, Message("ai", (SAID,)))).lost
+    (turn,) = ConversationIndex(said or (QUESTION, Message("assistant", (SAID,)))).lost
     return lookup(turn, {filing.field: filing.value}) if turn.key == filing.key else None
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_kept_or_known_again_is_not_filed(parts: tuple[Any, ...])
 def test_what_a_later_version_wrote_or_nobody_can_read_is_left_alone() -> None:
     filing = filed(Reasoning("It swims."), SAID)
     assert filing is not None
-    (turn,) = ConversationIndex((QUESTION, Message("ai", (SAID,)))).lost
+    (turn,) = ConversationIndex((QUESTION, Message("assistant", (SAID,)))).lost
     others = {
         f"{filing.field}1": b"",
         f"{filing.field}2": b"\x02" + filing.value[1:],
@@ -81,12 +81,12 @@ def test_what_a_later_version_wrote_or_nobody_can_read_is_left_alone() -> None:
 
 
 def test_values_of_a_long_conversation_are_small() -> None:
-    said = [Message("human" if n % 2 == 0 else "ai", (Text(f"word {n}"),)) for n in range(2001)]
-    filing = cache_entry(Request(model="k3", messages=tuple(said)), Message("ai", (Reasoning("hm"), SAID)))
+    said = [Message("user" if n % 2 == 0 else "assistant", (Text(f"word {n}"),)) for n in range(2001)]
+    filing = cache_entry(Request(model="k3", messages=tuple(said)), Message("assistant", (Reasoning("hm"), SAID)))
     assert filing is not None
     assert len(filing.value) < 1500
-    assert found_last(filing, *said, Message("ai", (SAID,))) == Reasoning("hm")
-    other = [Message("human", (Text("another beginning"),)), *said[1:], Message("ai", (SAID,))]
+    assert found_last(filing, *said, Message("assistant", (SAID,))) == Reasoning("hm")
+    other = [Message("user", (Text("another beginning"),)), *said[1:], Message("assistant", (SAID,))]
     assert found_last(filing, *other) is None
 
 
@@ -111,12 +111,12 @@ SHOWN: Final = {
 @pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN.keys())
 def test_what_was_shown_counts(shown: Media) -> None:
     def asked(picture: Media | None) -> Message:
-        return Message("human", (Text("What is it?"), *([picture] if picture is not None else [])))
+        return Message("user", (Text("What is it?"), *([picture] if picture is not None else [])))
 
-    filing = cache_entry(Request(model="k3", messages=(asked(shown),)), Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(Request(model="k3", messages=(asked(shown),)), Message("assistant", (Reasoning("hm"), SAID)))
     assert filing is not None
     same = replace(shown, extras={"openai_chat": {"outer": {"cache_control": {}}}}, detail="low")
-    answered = Message("ai", (SAID,))
+    answered = Message("assistant", (SAID,))
     assert found(filing, asked(same), answered) == Reasoning("hm")
     assert found(filing, asked(None), answered) is None
     for other in SHOWN.values():
@@ -128,21 +128,21 @@ def test_a_picture_in_a_result_counts() -> None:
 
     def asked(data: str) -> tuple[Message, ...]:
         result = ToolResult("hist_tool_1", "look", (Text("seen"), Media("image", data=data)))
-        return (QUESTION, Message("ai", (Reasoning("kept"), call)), Message("tool", (result,)))
+        return (QUESTION, Message("assistant", (Reasoning("kept"), call)), Message("tool", (result,)))
 
-    filing = cache_entry(Request(model="k3", messages=asked("YQ==")), Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(Request(model="k3", messages=asked("YQ==")), Message("assistant", (Reasoning("hm"), SAID)))
     assert filing is not None
-    assert found(filing, *asked("YQ=="), Message("ai", (SAID,))) == Reasoning("hm")
-    assert found(filing, *asked("Yg=="), Message("ai", (SAID,))) is None
+    assert found(filing, *asked("YQ=="), Message("assistant", (SAID,))) == Reasoning("hm")
+    assert found(filing, *asked("Yg=="), Message("assistant", (SAID,))) is None
 
 
 def test_results_count_the_same_before_and_behind_what_the_user_says_beside_them() -> None:
-    call = Message("ai", (Reasoning("kept"), ToolCall("hist_tool_1", "look", "{}")))
-    result, words = Message("tool", (ToolResult("hist_tool_1", "look", (Text("seen"),)),)), Message("human", (SAID,))
+    call = Message("assistant", (Reasoning("kept"), ToolCall("hist_tool_1", "look", "{}")))
+    result, words = Message("tool", (ToolResult("hist_tool_1", "look", (Text("seen"),)),)), Message("user", (SAID,))
     asked = Request(model="k3", messages=(QUESTION, call, result, words))
-    filing = cache_entry(asked, Message("ai", (Reasoning("hm"), SAID)))
+    filing = cache_entry(asked, Message("assistant", (Reasoning("hm"), SAID)))
     assert filing is not None
-    assert found(filing, QUESTION, call, words, result, Message("ai", (SAID,))) == Reasoning("hm")
+    assert found(filing, QUESTION, call, words, result, Message("assistant", (SAID,))) == Reasoning("hm")
 
 
 ARGUMENTS: Final = {
@@ -164,7 +164,7 @@ ARGUMENTS: Final = {
 def test_arguments_are_known_by_what_they_mean(filed_as: str, comes_as: str, same: bool) -> None:
     filing = filed(Reasoning("hm"), ToolCall("hist_tool_1", "ls", filed_as))
     assert filing is not None
-    later = Message("ai", (Text(""), ToolCall("hist_tool_9", "ls", comes_as, "call_9")))
+    later = Message("assistant", (Text(""), ToolCall("hist_tool_9", "ls", comes_as, "call_9")))
     assert (found(filing, QUESTION, later) is not None) == same
 
 
@@ -177,7 +177,7 @@ def test_text_cannot_pass_for_a_call_and_one_call_not_for_two() -> None:
         (ToolCall("hist_tool_1", "ls", "{}"), ToolCall("hist_tool_2", "a", "{}")),
         (Text("ls"), ToolCall("hist_tool_1", "a", "{}"), ToolCall("hist_tool_1", "a", "{}")),
     ):
-        assert found(filing, QUESTION, Message("ai", parts)) is None
+        assert found(filing, QUESTION, Message("assistant", parts)) is None
 
 
 # --- answers of a host, as clients hand them back ---------------------------------------------------------------------

@@ -15,7 +15,7 @@ class Street:
     """A parking with its frames; each tells what was booked to it."""
 
     def __init__(self) -> None:
-        self.parking = HeldFrames()
+        self.held_frames = HeldFrames()
         self.held = ""
         self.slips: list[FrameOutput] = []
 
@@ -23,15 +23,17 @@ class Street:
         """A new frame came; with it this was said, and now this is held."""
         self.slips.append(FrameOutput())
         before, self.held = self.held, after
-        self.parking.claim(before, said, after, grow_block(0), self.slips[-1])
+        self.held_frames.resolve(before, said, after, grow_block(0), self.slips[-1])
 
     @property
     def booked(self) -> list[str]:
-        return ["".join(event.text for event in slip.events if isinstance(event, BlockDelta)) for slip in self.slips]
+        return [
+            "".join(event.text for event in output.events if isinstance(event, BlockDelta)) for output in self.slips
+        ]
 
     @property
     def waiting(self) -> list[int]:
-        return [slip.waiting for slip in self.slips]
+        return [output.waiting for output in self.slips]
 
 
 # for each frame: what was said with it, what is held then; at the end: what was booked to each, which ones wait
@@ -85,7 +87,7 @@ def test_ordinary_text_leaves_in_the_very_frames_it_came_in_however_it_was_cut()
 def test_frames_that_leave_go_without_what_is_held_and_it_goes_out_with_a_later_one() -> None:
     street = Street()
     street.read("a", "<")
-    street.parking.leave()
+    street.held_frames.release_all()
     assert street.waiting == [0]
     street.read("<b", "")
     assert street.booked == ["a", "<b"]
@@ -94,7 +96,7 @@ def test_frames_that_leave_go_without_what_is_held_and_it_goes_out_with_a_later_
 def test_loose_text_goes_out_with_the_first_frame_that_waits() -> None:
     street = Street()
     street.read("a", "<")
-    street.parking.leave()
+    street.held_frames.release_all()
     street.read("", "<|")
     assert street.waiting == [0, 1]
     street.read("<|c", "")
@@ -105,7 +107,7 @@ def test_loose_text_goes_out_with_the_first_frame_that_waits() -> None:
 def test_no_loose_character_is_lost_when_only_a_part_is_released() -> None:
     street = Street()
     street.read("", "aa")
-    street.parking.leave()
+    street.held_frames.release_all()
     for said, after in (("a", "aa"), ("a", "aa"), ("aac", "")):
         street.read(said, after)
     assert "".join(street.booked) == "aaaac"
@@ -113,29 +115,29 @@ def test_no_loose_character_is_lost_when_only_a_part_is_released() -> None:
 
 
 def test_a_slip_waits_once_for_each_place_where_it_is_parked() -> None:
-    one, other, slip = HeldFrames(), HeldFrames(), FrameOutput()
-    one.park(slip, 1)
-    other.park(slip, 2)
-    assert slip.waiting == 2
-    one.leave()
-    assert slip.waiting == 1
-    other.claim("<|", "<|", "", grow_block(3), FrameOutput())
-    assert slip.waiting == 0
-    assert slip.events == [BlockDelta(3, "<|")]
+    one, other, output = HeldFrames(), HeldFrames(), FrameOutput()
+    one.hold(output, 1)
+    other.hold(output, 2)
+    assert output.waiting == 2
+    one.release_all()
+    assert output.waiting == 1
+    other.resolve("<|", "<|", "", grow_block(3), FrameOutput())
+    assert output.waiting == 0
+    assert output.events == [BlockDelta(3, "<|")]
 
 
 def test_leaving_twice_is_leaving_once() -> None:
-    parking, slip = HeldFrames(), FrameOutput()
-    parking.park(slip, 1)
-    parking.leave()
-    parking.leave()
-    assert slip.waiting == 0
+    held_frames, output = HeldFrames(), FrameOutput()
+    held_frames.hold(output, 1)
+    held_frames.release_all()
+    held_frames.release_all()
+    assert output.waiting == 0
 
 
 def test_a_slip_tells_each_event_to_whoever_observes_it_when_it_happens() -> None:
     seen: list[Event] = []
-    slip = FrameOutput(seen.append)
-    slip.put(Repaired("framing"))
+    output = FrameOutput(seen.append)
+    output.put(Repaired("framing"))
     assert seen == [Repaired("framing")]
-    slip.put(BlockDelta(0, "a"))
-    assert seen == slip.events == [Repaired("framing"), BlockDelta(0, "a")]
+    output.put(BlockDelta(0, "a"))
+    assert seen == output.events == [Repaired("framing"), BlockDelta(0, "a")]

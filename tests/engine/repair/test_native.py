@@ -32,8 +32,8 @@ class Host:
     def __init__(self, *names: str, **options: Any) -> None:
         self.declared = DeclaredTools([Tool(name) for name in names] if names else None)
         self.blocks = BlockTracker()
-        self.desk = ToolCallTracker(self.declared, KimiOptions.mending(**options), IdRepairer([]), self.blocks)
-        self.native = NativeCalls(self.desk, self.declared)
+        self.tracker = ToolCallTracker(self.declared, KimiOptions.mending(**options), IdRepairer([]), self.blocks)
+        self.native = NativeCalls(self.tracker, self.declared)
         self.slips: list[FrameOutput] = []
 
     def send(self, *pieces: CallPiece) -> None:
@@ -44,12 +44,12 @@ class Host:
     def finish(self) -> None:
         self.slips.append(FrameOutput())
         self.native.finish(self.slips[-1])
-        self.desk.finish(self.slips[-1])
+        self.tracker.finish(self.slips[-1])
 
     @property
     def calls(self) -> Calls:
         found: dict[int, list[str]] = {}
-        for event in (event for slip in self.slips for event in slip.events):
+        for event in (event for output in self.slips for event in output.events):
             if isinstance(event, BlockOpened):
                 found[event.index] = [event.call_id or "", event.name or "", ""]
             elif isinstance(event, BlockDelta):
@@ -59,7 +59,7 @@ class Host:
 
     @property
     def told(self) -> list[str]:
-        return [event.rule for slip in self.slips for event in slip.events if isinstance(event, Repaired)]
+        return [event.rule for output in self.slips for event in output.events if isinstance(event, Repaired)]
 
 
 ONE: Calls = [(READ, "read", '{"a": 1}')]
@@ -123,7 +123,7 @@ def test_every_shape_becomes_clean_calls_in_order(case: str, tools: tuple[str, .
     host.send(*pieces)
     host.finish()
     assert host.calls == calls
-    assert not any(slip.waiting for slip in host.slips)
+    assert not any(output.waiting for output in host.slips)
 
 
 @pytest.mark.parametrize("case", [case for case in SHAPES if case != "arguments before a name in pieces"])
@@ -169,7 +169,7 @@ def test_a_name_that_grows_is_the_longer_one() -> None:
 def test_frames_that_leave_wait_no_longer_and_the_name_goes_out_later() -> None:
     host = Host("read", "read_file")
     host.send(piece(0, READ, "read"))
-    host.native.leave()
+    host.native.release_all()
     assert host.slips[0].waiting == 0
     host.send(piece(0, arguments="{}"))
     assert host.slips[0].events == []
@@ -180,17 +180,17 @@ def test_a_frame_whose_arguments_are_held_back_waits_and_gets_them_when_they_wer
     host = Host("read")
     host.send(piece(0, READ, "read"), piece(0, arguments='{"a": "\\u00'))
     assert host.slips[1].waiting == 1
-    assert not host.native.calm
+    assert not host.native.is_idle
     host.send(piece(0, arguments='e9"}'))
     assert host.slips[1].waiting == 0
     assert [event for event in host.slips[2].events if isinstance(event, BlockDelta)] == [BlockDelta(0, 'e9"}')]
-    assert host.native.calm
+    assert host.native.is_idle
 
 
 def test_frames_that_leave_go_without_the_arguments_that_are_held_back() -> None:
     host = Host("read")
     host.send(piece(0, READ, "read"), piece(0, arguments='{"a": "\\u00'))
-    host.native.leave()
+    host.native.release_all()
     assert host.slips[1].waiting == 0
     host.send(piece(0, arguments='e9"}'))
     assert host.calls == [(READ, "read", '{"a": "\\u00e9"}')]

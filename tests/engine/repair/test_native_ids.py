@@ -16,31 +16,31 @@ def piece(index: int | None, id: str | None = None, name: str | None = None, arg
 class Watched:
     def __init__(self, *, observed: bool = True) -> None:
         self.seen: list[Event] = []
-        self.slip = FrameOutput()
+        self.output = FrameOutput()
         self.watch = NativeIdWatcher(IdRepairer([]), BlockTracker(), self.seen.append if observed else None, mends=True)
 
     def feed(self, *pieces: CallPiece) -> list[str | None]:
-        return [self.watch.feed(one, self.slip) for one in pieces]
+        return [self.watch.feed(one, self.output) for one in pieces]
 
 
 def test_a_right_identifier_is_left_alone() -> None:
     watched = Watched()
     pieces = piece(0, "functions.ls:0", "ls"), piece(0, arguments="{"), piece(0, arguments="}")
     assert watched.feed(*pieces) == [None, None, None]
-    assert watched.slip.events == []
+    assert watched.output.events == []
 
 
 def test_a_wrong_identifier_is_replaced_wherever_it_stands_and_told_once() -> None:
     watched = Watched()
     pieces = piece(0, "call_1", "ls"), piece(0, "call_1", None, "{}"), piece(0, None, None, "")
     assert watched.feed(*pieces) == ["functions.ls:0", "functions.ls:0", None]
-    assert watched.slip.events == [Repaired("id_invalid", "call_1 -> functions.ls:0")]
+    assert watched.output.events == [Repaired("id_invalid", "call_1 -> functions.ls:0")]
 
 
 def test_a_missing_identifier_is_made() -> None:
     watched = Watched()
     assert watched.feed(piece(0, None, "ls"), piece(0, None, None, "{}")) == ["functions.ls:0", None]
-    assert [event.rule for event in watched.slip.events if isinstance(event, Repaired)] == ["id_missing"]
+    assert [event.rule for event in watched.output.events if isinstance(event, Repaired)] == ["id_missing"]
 
 
 def test_each_index_is_a_call_of_its_own() -> None:

@@ -208,10 +208,10 @@ DEFS = {
 class TestAString:
     @pytest.mark.parametrize("case", TAKEN_FOR_WHAT_WAS_MEANT)
     def test_is_taken_for_the_value_that_was_meant(self, case: str, size: int) -> None:
-        schema, sent, meant = TAKEN_FOR_WHAT_WAS_MEANT[case]
+        schema, sent, intended = TAKEN_FOR_WHAT_WAS_MEANT[case]
         arguments = of({**obj(v=schema), **DEFS})
         text = run(arguments, by_size(f'{{"a": "x", "v": {sent}, "z": "1"}}', size))
-        assert text == f'{{"a": "x", "v": {meant}, "z": "1"}}'
+        assert text == f'{{"a": "x", "v": {intended}, "z": "1"}}'
         json.loads(text)
         assert {rule for rule, _ in told(arguments)} >= {"arguments_schema"}
         assert arguments.complete
@@ -334,11 +334,11 @@ SAFE: dict[str, tuple[str, str, set[str]]] = {
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("case", SAFE)
 def test_what_safe_mends_is_mended_too(case: str, size: int) -> None:
-    text, meant, rules = SAFE[case]
+    text, intended, rules = SAFE[case]
     arguments = of(obj(n=INTEGER, text=STRING))
-    assert run(arguments, by_size(text, size)) == meant
+    assert run(arguments, by_size(text, size)) == intended
     assert {rule for rule, _ in told(arguments)} == rules
-    assert arguments.record.same_as(ArgumentsRecord.of(meant))
+    assert arguments.record.same_as(ArgumentsRecord.of(intended))
 
 
 NOT_JSON = (

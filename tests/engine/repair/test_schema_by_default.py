@@ -33,7 +33,7 @@ _POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required"
 
 
 @pytest.mark.parametrize(
-    ("schema", "came", "goes"),
+    ("schema", "came", "output_format"),
     [
         ({"type": "integer"}, '"20"', "20"),
         ({"type": ["integer", "null"]}, '"null"', "null"),
@@ -57,7 +57,7 @@ _POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required"
     ],
 )
 def test_a_value_is_repaired_only_where_the_schema_rejects_it_and_accepts_the_result(
-    schema: dict[str, Any], came: str, goes: str
+    schema: dict[str, Any], came: str, output_format: str
 ) -> None:
     tool = {"name": "put", "parameters": {"type": "object", "properties": {"a": schema}}}
     call = {"index": 0, "id": "functions.put:0", "function": {"name": "put", "arguments": f'{{"a": {came}}}'}}
@@ -65,7 +65,7 @@ def test_a_value_is_repaired_only_where_the_schema_rejects_it_and_accepts_the_re
     mender.feed(sse([chunk({"tool_calls": [call]}), chunk({}, "tool_calls")]))
     (part,) = mender.message.parts
     assert isinstance(part, ToolCall)
-    assert part.arguments == f'{{"a": {goes}}}'
+    assert part.arguments == f'{{"a": {output_format}}}'
     assert [repair.rule for repair in mender.repairs if repair.rule == "arguments_schema"] == (
-        [] if came == goes else ["arguments_schema"] * (2 if "\\" in came and '\\"1' in came else 1)
+        [] if came == output_format else ["arguments_schema"] * (2 if "\\" in came and '\\"1' in came else 1)
     )

@@ -27,20 +27,20 @@ JOINED: dict[str, tuple[list[str], list[str], int]] = {
 @pytest.mark.parametrize("case", JOINED)
 def test_halves_are_joined_over_the_texts_of_a_field(case: str) -> None:
     texts, joined, told = JOINED[case]
-    joiner, slip = SurrogateJoiner(), FrameOutput()
-    assert [joiner.join("text", text, slip) for text in texts] == joined
-    assert [event.rule for event in slip.events] == ["lone_surrogate"] * told  # type: ignore[union-attr]
+    joiner, output = SurrogateJoiner(), FrameOutput()
+    assert [joiner.join("text", text, output) for text in texts] == joined
+    assert [event.rule for event in output.events] == ["lone_surrogate"] * told  # type: ignore[union-attr]
     assert joiner.is_empty
 
 
 def test_each_field_has_its_own_halves() -> None:
-    joiner, slip = SurrogateJoiner(), FrameOutput()
-    assert joiner.join("text", HIGH, slip) == ""
-    assert joiner.join("reasoning", "a", slip) == "a"
-    assert joiner.join((0, "id"), HIGH, slip) == ""
-    assert joiner.join("text", LOW, slip) == "😀"
-    assert joiner.join((0, "id"), LOW, slip) == "😀"
-    assert slip.events == []
+    joiner, output = SurrogateJoiner(), FrameOutput()
+    assert joiner.join("text", HIGH, output) == ""
+    assert joiner.join("reasoning", "a", output) == "a"
+    assert joiner.join((0, "id"), HIGH, output) == ""
+    assert joiner.join("text", LOW, output) == "😀"
+    assert joiner.join((0, "id"), LOW, output) == "😀"
+    assert output.events == []
 
 
 def test_while_a_half_waits_the_joiner_is_not_empty() -> None:
@@ -57,10 +57,10 @@ def test_while_a_half_waits_the_joiner_is_not_empty() -> None:
 def test_at_the_end_a_half_is_told_and_speech_gets_a_character_in_its_place(
     field: Hashable, left: list[tuple[Hashable, str]]
 ) -> None:
-    joiner, slip = SurrogateJoiner(), FrameOutput()
-    joiner.join(field, HIGH, slip)
-    assert joiner.flush(slip) == left
-    assert len(slip.events) == 1
+    joiner, output = SurrogateJoiner(), FrameOutput()
+    joiner.join(field, HIGH, output)
+    assert joiner.flush(output) == left
+    assert len(output.events) == 1
     assert joiner.is_empty
-    assert joiner.flush(slip) == []
-    assert len(slip.events) == 1
+    assert joiner.flush(output) == []
+    assert len(output.events) == 1

@@ -27,8 +27,8 @@ class Desk:
     """A desk, and everything that it put on one slip."""
 
     def __init__(self, tools: list[Tool] | None = None, **options: Any) -> None:
-        self.slip = FrameOutput()
-        self.desk = ToolCallTracker(
+        self.output = FrameOutput()
+        self.tracker = ToolCallTracker(
             DeclaredTools(tools), KimiOptions.mending(**options), IdRepairer([]), BlockTracker()
         )
 
@@ -36,31 +36,31 @@ class Desk:
         self, wire_id: str | None = None, name: str | None = None, source: Source = "markers", *, opened: bool = True
     ) -> TrackedCall:
         call = TrackedCall(source, "text", wire_id, name)
-        self.desk.begin(call, self.slip, opened=opened)
+        self.tracker.begin(call, self.output, opened=opened)
         return call
 
     def whole(
         self, wire_id: str | None, arguments: str, name: str | None = None, source: Source = "markers"
     ) -> TrackedCall:
         call = self.begin(wire_id, name, source)
-        self.desk.grow(call, arguments, self.slip)
-        self.desk.end(call, self.slip, closed=True)
+        self.tracker.grow(call, arguments, self.output)
+        self.tracker.end(call, self.output, closed=True)
         return call
 
     def taken(self) -> list[Event]:
         """What was put on the slip since the last time."""
-        events, self.slip.events = self.slip.events, []
+        events, self.output.events = self.output.events, []
         return events
 
     @property
     def told(self) -> list[str]:
-        return [event.rule for event in self.slip.events if isinstance(event, Repaired)]
+        return [event.rule for event in self.output.events if isinstance(event, Repaired)]
 
     @property
     def calls(self) -> list[tuple[str | None, str | None, str]]:
         """Identifier, name and arguments of each call, as a client has them."""
         found: dict[int, list[Any]] = {}
-        for event in self.slip.events:
+        for event in self.output.events:
             if isinstance(event, BlockOpened) and event.kind == "call":
                 found[event.index] = [event.call_id, event.name, ""]
             elif isinstance(event, BlockDelta) and event.index in found:
@@ -69,23 +69,23 @@ class Desk:
 
     @property
     def text(self) -> str:
-        calls = {one.index for one in self.slip.events if isinstance(one, BlockOpened) and one.kind == "call"}
-        return "".join(one.text for one in self.slip.events if isinstance(one, BlockDelta) and one.index not in calls)
+        calls = {one.index for one in self.output.events if isinstance(one, BlockOpened) and one.kind == "call"}
+        return "".join(one.text for one in self.output.events if isinstance(one, BlockDelta) and one.index not in calls)
 
 
 def test_a_call_with_a_clear_name_goes_out_as_it_arrives() -> None:
-    desk = Desk()
-    call = desk.begin("functions.read:0")
-    assert desk.taken() == [
+    tracker = Desk()
+    call = tracker.begin("functions.read:0")
+    assert tracker.taken() == [
         Repaired("marker_call", "functions.read:0 -> read"),
         BlockOpened(0, "call", "functions.read:0", "read"),
     ]
-    desk.desk.grow(call, '{"path', desk.slip)
-    desk.desk.grow(call, '": "a"}', desk.slip)
-    assert desk.taken() == [BlockDelta(0, '{"path'), BlockDelta(0, '": "a"}')]
-    desk.desk.end(call, desk.slip, closed=True)
-    assert desk.taken() == [BlockClosed(0, complete=True)]
-    assert (desk.desk.delivered, desk.desk.cut_off) == (1, False)
+    tracker.tracker.grow(call, '{"path', tracker.output)
+    tracker.tracker.grow(call, '": "a"}', tracker.output)
+    assert tracker.taken() == [BlockDelta(0, '{"path'), BlockDelta(0, '": "a"}')]
+    tracker.tracker.end(call, tracker.output, closed=True)
+    assert tracker.taken() == [BlockClosed(0, complete=True)]
+    assert (tracker.tracker.delivered, tracker.tracker.cut_off) == (1, False)
 
 
 NAMED: dict[str, tuple[list[Tool] | None, str | None, str, tuple[str, str]]] = {
@@ -98,13 +98,13 @@ NAMED: dict[str, tuple[list[Tool] | None, str | None, str, tuple[str, str]]] = {
 @pytest.mark.parametrize("case", NAMED)
 def test_a_call_without_a_name_is_held_until_it_is_whole_and_then_named(case: str) -> None:
     tools, wire_id, arguments, named = NAMED[case]
-    desk = Desk(tools)
-    call = desk.begin(wire_id)
-    desk.desk.grow(call, arguments, desk.slip)
-    assert desk.taken() == []
-    desk.desk.end(call, desk.slip, closed=True)
-    assert [one[1:] for one in desk.calls] == [named]
-    assert "tool_name_inferred" in desk.told
+    tracker = Desk(tools)
+    call = tracker.begin(wire_id)
+    tracker.tracker.grow(call, arguments, tracker.output)
+    assert tracker.taken() == []
+    tracker.tracker.end(call, tracker.output, closed=True)
+    assert [one[1:] for one in tracker.calls] == [named]
+    assert "tool_name_inferred" in tracker.told
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_a_call_without_a_name_is_held_until_it_is_whole_and_then_named(case: st
 def test_a_call_that_nobody_can_name_goes_out_as_text_and_its_raw_form_is_told(
     tools: list[Tool] | None, arguments: str
 ) -> None:
-    desk = Desk(tools)
-    desk.whole("call_59ad", arguments)
-    assert desk.calls == []
-    assert desk.text == f"call_59ad{arguments}"
-    assert Repaired("unreadable_call", f"call_59ad{arguments}") in desk.slip.events
-    assert desk.desk.delivered == 0
+    tracker = Desk(tools)
+    tracker.whole("call_59ad", arguments)
+    assert tracker.calls == []
+    assert tracker.text == f"call_59ad{arguments}"
+    assert Repaired("unreadable_call", f"call_59ad{arguments}") in tracker.output.events
+    assert tracker.tracker.delivered == 0
 
 
 @pytest.mark.parametrize(
@@ -136,69 +136,69 @@ def test_a_call_that_nobody_can_name_goes_out_as_text_and_its_raw_form_is_told(
 def test_a_header_without_arguments_is_a_call_only_if_its_name_is_beyond_doubt(
     tools: list[Tool] | None, wire_id: str, is_call: bool
 ) -> None:
-    desk = Desk(tools)
-    call = desk.begin(wire_id, opened=False)
-    desk.desk.end(call, desk.slip, closed=True)
-    assert bool(desk.calls) is is_call
-    assert desk.text == ("" if is_call else wire_id)
+    tracker = Desk(tools)
+    call = tracker.begin(wire_id, opened=False)
+    tracker.tracker.end(call, tracker.output, closed=True)
+    assert bool(tracker.calls) is is_call
+    assert tracker.text == ("" if is_call else wire_id)
 
 
 def test_a_clear_name_that_was_not_declared_is_a_call_and_told() -> None:
-    desk = Desk(TOOLS)
-    desk.whole("functions.rm:0", "{}")
-    assert desk.calls == [("functions.rm:0", "rm", "{}")]
-    assert Repaired("undeclared_tool", "rm") in desk.slip.events
+    tracker = Desk(TOOLS)
+    tracker.whole("functions.rm:0", "{}")
+    assert tracker.calls == [("functions.rm:0", "rm", "{}")]
+    assert Repaired("undeclared_tool", "rm") in tracker.output.events
 
 
 def test_a_native_name_in_disguise_becomes_the_declared_one_and_is_told() -> None:
-    desk = Desk(TOOLS)
-    desk.whole("functions.read:0", "{}", "functions.read", "native")
-    assert desk.calls == [("functions.read:0", "read", "{}")]
-    assert Repaired("tool_name", "functions.read -> read") in desk.slip.events
+    tracker = Desk(TOOLS)
+    tracker.whole("functions.read:0", "{}", "functions.read", "native")
+    assert tracker.calls == [("functions.read:0", "read", "{}")]
+    assert Repaired("tool_name", "functions.read -> read") in tracker.output.events
 
 
 def test_an_identifier_is_put_right_and_told() -> None:
-    desk = Desk()
-    desk.whole("call_7", "{}", "read", "native")
-    assert desk.calls == [("functions.read:0", "read", "{}")]
-    assert desk.told == ["id_invalid"]
+    tracker = Desk()
+    tracker.whole("call_7", "{}", "read", "native")
+    assert tracker.calls == [("functions.read:0", "read", "{}")]
+    assert tracker.told == ["id_invalid"]
 
 
 def test_a_call_that_breaks_off_is_told_and_remembered() -> None:
-    desk = Desk()
-    call = desk.begin("functions.read:0")
-    desk.desk.grow(call, '{"path": "a', desk.slip)
-    desk.desk.end(call, desk.slip, closed=False)
-    assert desk.calls == [("functions.read:0", "read", '{"path": "a')]
-    assert "arguments_truncated" in desk.told
-    assert desk.desk.cut_off
-    assert desk.slip.events[-1] == BlockClosed(0, complete=False)
+    tracker = Desk()
+    call = tracker.begin("functions.read:0")
+    tracker.tracker.grow(call, '{"path": "a', tracker.output)
+    tracker.tracker.end(call, tracker.output, closed=False)
+    assert tracker.calls == [("functions.read:0", "read", '{"path": "a')]
+    assert "arguments_truncated" in tracker.told
+    assert tracker.tracker.cut_off
+    assert tracker.output.events[-1] == BlockClosed(0, complete=False)
 
 
 def test_a_call_that_was_closed_with_unfinished_arguments_cannot_be_run_and_the_answer_fails() -> None:
-    desk = Desk()
-    desk.whole("functions.read:0", '{"path": ')
-    assert "arguments_unfinished" in desk.told
-    assert desk.desk.cut_off
+    tracker = Desk()
+    tracker.whole("functions.read:0", '{"path": ')
+    assert "arguments_unfinished" in tracker.told
+    assert tracker.tracker.cut_off
 
 
 def test_what_comes_after_the_end_of_a_call_is_told_and_does_not_grow_it() -> None:
-    desk = Desk()
-    call = desk.whole("functions.read:0", "{}")
-    desk.taken()
-    desk.desk.grow(call, '{"path": "a"}', desk.slip)
-    desk.desk.end(call, desk.slip, closed=True)
-    assert desk.taken() == [Repaired("arguments_trailing", '{"path": "a"}')]
+    tracker = Desk()
+    call = tracker.whole("functions.read:0", "{}")
+    tracker.taken()
+    tracker.tracker.grow(call, '{"path": "a"}', tracker.output)
+    tracker.tracker.end(call, tracker.output, closed=True)
+    assert tracker.taken() == [Repaired("arguments_trailing", '{"path": "a"}')]
 
 
 def test_assembled_holds_a_call_until_it_is_whole() -> None:
-    desk = Desk(tool_call_streaming="assembled")
-    call = desk.begin("functions.read:0")
-    desk.desk.grow(call, '{"path": ', desk.slip)
-    desk.desk.grow(call, '"a"}', desk.slip)
-    assert desk.taken() == []
-    desk.desk.end(call, desk.slip, closed=True)
-    assert desk.taken()[1:] == [
+    tracker = Desk(tool_call_streaming="assembled")
+    call = tracker.begin("functions.read:0")
+    tracker.tracker.grow(call, '{"path": ', tracker.output)
+    tracker.tracker.grow(call, '"a"}', tracker.output)
+    assert tracker.taken() == []
+    tracker.tracker.end(call, tracker.output, closed=True)
+    assert tracker.taken()[1:] == [
         BlockOpened(0, "call", "functions.read:0", "read"),
         BlockDelta(0, '{"path": "a"}'),
         BlockClosed(0),
@@ -209,93 +209,97 @@ class TestTheBufferLimit:
     LONG = '{"path": "' + "x" * 2000
 
     def test_a_held_call_with_a_name_goes_out_as_deltas_and_streams_on(self) -> None:
-        desk = Desk(tool_call_streaming="assembled", buffer_limit=1024)
-        call = desk.begin("functions.read:0")
-        desk.desk.grow(call, self.LONG, desk.slip)
-        assert desk.calls == [("functions.read:0", "read", self.LONG)]
-        assert desk.told == ["buffer_limit", "marker_call"]
-        desk.desk.grow(call, '"}', desk.slip)
-        assert desk.calls == [("functions.read:0", "read", self.LONG + '"}')]
+        tracker = Desk(tool_call_streaming="assembled", buffer_limit=1024)
+        call = tracker.begin("functions.read:0")
+        tracker.tracker.grow(call, self.LONG, tracker.output)
+        assert tracker.calls == [("functions.read:0", "read", self.LONG)]
+        assert tracker.told == ["buffer_limit", "marker_call"]
+        tracker.tracker.grow(call, '"}', tracker.output)
+        assert tracker.calls == [("functions.read:0", "read", self.LONG + '"}')]
 
     def test_a_held_call_without_a_name_goes_out_as_text_and_streams_on(self) -> None:
-        desk = Desk(buffer_limit=1024)
-        call = desk.begin("call_7")
-        desk.desk.grow(call, self.LONG, desk.slip)
-        assert desk.text == "call_7" + self.LONG
-        assert desk.told == ["buffer_limit"]
-        desk.desk.grow(call, '"}', desk.slip)
-        desk.desk.end(call, desk.slip, closed=True)
-        assert desk.text == "call_7" + self.LONG + '"}'
-        assert (desk.calls, desk.desk.delivered) == ([], 0)
+        tracker = Desk(buffer_limit=1024)
+        call = tracker.begin("call_7")
+        tracker.tracker.grow(call, self.LONG, tracker.output)
+        assert tracker.text == "call_7" + self.LONG
+        assert tracker.told == ["buffer_limit"]
+        tracker.tracker.grow(call, '"}', tracker.output)
+        tracker.tracker.end(call, tracker.output, closed=True)
+        assert tracker.text == "call_7" + self.LONG + '"}'
+        assert (tracker.calls, tracker.tracker.delivered) == ([], 0)
 
 
 class TestTwins:
     @pytest.mark.parametrize(("first", "second"), [("native", "markers"), ("markers", "native")])
     def test_the_same_call_from_the_other_source_is_dropped_and_told(self, first: Source, second: Source) -> None:
-        desk = Desk()
-        desk.whole("functions.read:0", '{"path": "a"}', "read", first)
-        desk.whole("functions.read:0", '{"path":"a"}', "read", second)
-        desk.desk.finish(desk.slip)
-        assert desk.calls == [("functions.read:0", "read", '{"path": "a"}')]
-        assert Repaired("duplicate_call", f"read from {second}") in desk.slip.events
+        tracker = Desk()
+        tracker.whole("functions.read:0", '{"path": "a"}', "read", first)
+        tracker.whole("functions.read:0", '{"path":"a"}', "read", second)
+        tracker.tracker.finish(tracker.output)
+        assert tracker.calls == [("functions.read:0", "read", '{"path": "a"}')]
+        assert Repaired("duplicate_call", f"read from {second}") in tracker.output.events
 
     @pytest.mark.parametrize("source", ["native", "markers"])
     def test_two_equal_calls_from_one_source_are_two_calls(self, source: Source) -> None:
-        desk = Desk()
-        desk.whole("functions.ls:0", "{}", "ls", source)
-        desk.whole("functions.ls:1", "{}", "ls", source)
-        assert len(desk.calls) == 2
+        tracker = Desk()
+        tracker.whole("functions.ls:0", "{}", "ls", source)
+        tracker.whole("functions.ls:1", "{}", "ls", source)
+        assert len(tracker.calls) == 2
 
     def test_two_equal_calls_from_each_source_are_two_calls(self) -> None:
-        desk = Desk()
+        tracker = Desk()
         sources: list[Source] = ["native", "native", "markers", "markers"]
         for source in sources:
-            desk.whole(None, '{"path": "a"}', "read", source)
-        desk.desk.finish(desk.slip)
-        assert len(desk.calls) == 2
-        assert desk.told.count("duplicate_call") == 2
+            tracker.whole(None, '{"path": "a"}', "read", source)
+        tracker.tracker.finish(tracker.output)
+        assert len(tracker.calls) == 2
+        assert tracker.told.count("duplicate_call") == 2
 
     def test_a_call_that_has_no_twin_is_delivered(self) -> None:
-        desk = Desk()
-        desk.whole("functions.read:0", '{"path": "a"}', "read", "native")
-        desk.whole("functions.read:1", '{"path": "b"}', "read", "markers")
-        desk.whole("functions.ls:2", "{}", "ls", "markers")
-        desk.desk.finish(desk.slip)
-        assert [call[1:] for call in desk.calls] == [("read", '{"path": "a"}'), ("read", '{"path": "b"}'), ("ls", "{}")]
+        tracker = Desk()
+        tracker.whole("functions.read:0", '{"path": "a"}', "read", "native")
+        tracker.whole("functions.read:1", '{"path": "b"}', "read", "markers")
+        tracker.whole("functions.ls:2", "{}", "ls", "markers")
+        tracker.tracker.finish(tracker.output)
+        assert [call[1:] for call in tracker.calls] == [
+            ("read", '{"path": "a"}'),
+            ("read", '{"path": "b"}'),
+            ("ls", "{}"),
+        ]
 
     def test_a_copy_waits_for_the_original_to_be_whole(self) -> None:
-        desk = Desk()
-        first = desk.begin("functions.read:0", "read", "native")
-        desk.desk.grow(first, '{"path": ', desk.slip)
-        desk.whole("functions.read:0", '{"path": "a"}', "read", "markers")
-        desk.desk.grow(first, '"a"}', desk.slip)
-        desk.desk.end(first, desk.slip, closed=False)
-        desk.desk.finish(desk.slip)
-        assert desk.calls == [("functions.read:0", "read", '{"path": "a"}')]
+        tracker = Desk()
+        first = tracker.begin("functions.read:0", "read", "native")
+        tracker.tracker.grow(first, '{"path": ', tracker.output)
+        tracker.whole("functions.read:0", '{"path": "a"}', "read", "markers")
+        tracker.tracker.grow(first, '"a"}', tracker.output)
+        tracker.tracker.end(first, tracker.output, closed=False)
+        tracker.tracker.finish(tracker.output)
+        assert tracker.calls == [("functions.read:0", "read", '{"path": "a"}')]
 
     def test_a_copy_whose_original_never_ends_is_delivered_at_the_end(self) -> None:
-        desk = Desk()
-        first = desk.begin("functions.read:0", "read", "native")
-        desk.desk.grow(first, '{"path": ', desk.slip)
-        desk.whole("functions.read:0", '{"path": "a"}', "read", "markers")
-        assert len(desk.calls) == 1
-        desk.desk.finish(desk.slip)
-        assert [call[2] for call in desk.calls] == ['{"path": ', '{"path": "a"}']
+        tracker = Desk()
+        first = tracker.begin("functions.read:0", "read", "native")
+        tracker.tracker.grow(first, '{"path": ', tracker.output)
+        tracker.whole("functions.read:0", '{"path": "a"}', "read", "markers")
+        assert len(tracker.calls) == 1
+        tracker.tracker.finish(tracker.output)
+        assert [call[2] for call in tracker.calls] == ['{"path": ', '{"path": "a"}']
 
     def test_without_the_repair_of_deltas_nothing_is_taken_for_a_copy(self) -> None:
-        desk = Desk(repair_deltas=False)
-        desk.whole("functions.ls:0", "{}", "ls", "markers")
-        desk.whole("functions.ls:1", "{}", "ls", "native")
-        assert len(desk.calls) == 2
+        tracker = Desk(repair_deltas=False)
+        tracker.whole("functions.ls:0", "{}", "ls", "markers")
+        tracker.whole("functions.ls:1", "{}", "ls", "native")
+        assert len(tracker.calls) == 2
 
 
 def test_a_call_that_gets_its_name_late_goes_on_its_way_with_what_was_held() -> None:
-    desk = Desk(TOOLS)
-    call = desk.begin(None, None, "native")
-    desk.desk.grow(call, '{"path": ', desk.slip)
-    desk.desk.named(call, "read", desk.slip)
-    desk.desk.grow(call, '"a"}', desk.slip)
-    assert desk.calls == [("functions.read:0", "read", '{"path": "a"}')]
+    tracker = Desk(TOOLS)
+    call = tracker.begin(None, None, "native")
+    tracker.tracker.grow(call, '{"path": ', tracker.output)
+    tracker.tracker.named(call, "read", tracker.output)
+    tracker.tracker.grow(call, '"a"}', tracker.output)
+    assert tracker.calls == [("functions.read:0", "read", '{"path": "a"}')]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +311,6 @@ def test_a_call_that_gets_its_name_late_goes_on_its_way_with_what_was_held() -> 
     ],
 )
 def test_arguments_are_repaired_as_the_option_says(policy: str, arguments: str) -> None:
-    desk = Desk(TOOLS, repair_arguments=policy)
-    desk.whole("functions.read:0", '{"path": "a", "lines": "3"}{}')
-    assert desk.calls == [("functions.read:0", "read", arguments)]
+    tracker = Desk(TOOLS, repair_arguments=policy)
+    tracker.whole("functions.read:0", '{"path": "a", "lines": "3"}{}')
+    assert tracker.calls == [("functions.read:0", "read", arguments)]

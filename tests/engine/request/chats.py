@@ -43,8 +43,8 @@ def parsed(given: Json) -> Request:
 def made(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> AdaptedRequest:
     request = given if isinstance(given, Request) else parsed(given)
     overrides, options = more.pop("overrides", None), more.pop("options", KimiOptions())
-    needs = profile_for(host=host, model=model, upstream=more.pop("upstream", "openai_chat"), overrides=overrides)
-    return adapt_request(request, needs, options, **more)
+    profile = profile_for(host=host, model=model, upstream=more.pop("upstream", "openai_chat"), overrides=overrides)
+    return adapt_request(request, profile, options, **more)
 
 
 def sent(given: Json | Request, host: str = "moonshot", model: str = "kimi-k2.6", **more: Any) -> Json:

@@ -76,25 +76,25 @@ _tools = st.lists(
 )
 
 
-def made(messages: list[Json], tools: list[Json], needs: HostProfile) -> AdaptedRequest:
-    return adapt_request(parsed(body(*messages, **({"tools": tools} if tools else {}))), needs, LENIENT)
+def made(messages: list[Json], tools: list[Json], profile: HostProfile) -> AdaptedRequest:
+    return adapt_request(parsed(body(*messages, **({"tools": tools} if tools else {}))), profile, LENIENT)
 
 
-def made_or_skipped(messages: list[Json], tools: list[Json], needs: HostProfile) -> AdaptedRequest:
+def made_or_skipped(messages: list[Json], tools: list[Json], profile: HostProfile) -> AdaptedRequest:
     try:
-        return made(messages, tools, needs)
+        return made(messages, tools, profile)
     except InvalidInput as error:
         assume("nothing to send" not in str(error))
         raise
 
 
-def written(found: AdaptedRequest, needs: HostProfile) -> Json:
-    return (render_request if needs.dialect == "openai_chat" else ANTHROPIC.render_request)(found.request)[0]
+def written(found: AdaptedRequest, profile: HostProfile) -> Json:
+    return (render_request if profile.dialect == "openai_chat" else ANTHROPIC.render_request)(found.request)[0]
 
 
-def entries(given: Json, needs: HostProfile) -> list[Any]:
+def entries(given: Json, profile: HostProfile) -> list[Any]:
     """What the host reads, in order: messages, and for Messages the blocks, since a turn may have more added to it."""
-    if needs.dialect == "openai_chat":
+    if profile.dialect == "openai_chat":
         return list(given["messages"])
     out: list[Any] = []
     for message in given["messages"]:
@@ -115,29 +115,29 @@ def turns(messages: list[Json]) -> list[int]:
 @given(data=st.data())
 def test_whatever_comes_the_host_accepts_and_nothing_changes_later(host: str, data: st.DataObject) -> None:
     generation = data.draw(st.sampled_from([name for name in MODELS if name != "other" or host not in KIMI_ONLY]))
-    needs = profile_for(host=host, model=MODELS[generation])
-    messages, tools = data.draw(conversations("image" in needs.media)), data.draw(_tools)
-    found = made_or_skipped(messages, tools, needs)
-    sent = written(found, needs)
+    profile = profile_for(host=host, model=MODELS[generation])
+    messages, tools = data.draw(conversations("image" in profile.media)), data.draw(_tools)
+    found = made_or_skipped(messages, tools, profile)
+    sent = written(found, profile)
 
     # Accepted.
-    check = check_chat if needs.dialect == "openai_chat" else check_messages
+    check = check_chat if profile.dialect == "openai_chat" else check_messages
     assert check(sent, generation=generation, host=host) == []
 
     # Settled: a second time changes nothing more.
-    again = adapt_request(found.request, needs, LENIENT)
+    again = adapt_request(found.request, profile, LENIENT)
     assert again.request == found.request
     assert again.changes == []
 
     # Stable: what every former turn sent is the beginning of what this one sends.
     for end in turns(messages):
         try:
-            earlier = written(made(messages[:end], tools, needs), needs)
+            earlier = written(made(messages[:end], tools, profile), profile)
         except InvalidInput:
             continue
         assert earlier.get("tools") == sent.get("tools")
-        before = entries(earlier, needs)
-        assert entries(sent, needs)[: len(before)] == before
+        before = entries(earlier, profile)
+        assert entries(sent, profile)[: len(before)] == before
 
 
 # --- conversations that are right -------------------------------------------------------------------------------
@@ -166,11 +166,11 @@ def _right(shapes: list[tuple[int, str]], field: str) -> list[Json]:
 @settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_request_that_is_right_comes_back_equal(host: str, data: st.DataObject) -> None:
-    needs = profile_for(host=host, model="kimi-k2.6")
-    field = "reasoning" if needs.reasoning_in in ("reasoning", "reasoning_details") else "reasoning_content"
+    profile = profile_for(host=host, model="kimi-k2.6")
+    field = "reasoning" if profile.reasoning_in in ("reasoning", "reasoning_details") else "reasoning_content"
     messages = data.draw(right_turns(field))
     request = parsed(body(*messages, tools=[{"type": "function", "function": {"name": "ls"}}]))
-    found = adapt_request(request, needs, KimiOptions())
+    found = adapt_request(request, profile, KimiOptions())
     assert rules(found.changes) == []
     assert found.request.messages is request.messages
     assert found.request.tools is request.tools
@@ -180,12 +180,12 @@ def test_a_request_that_is_right_comes_back_equal(host: str, data: st.DataObject
 @given(right_turns("reasoning_content"))
 def test_even_within_a_turn_right_results_only_add(messages: list[Json]) -> None:
     # Every beginning that ends with a user's word, or with the last result of a turn.
-    needs = profile_for(host="vllm", model="kimi-k2.6")
-    whole = written(made(messages, [], needs), needs)["messages"]
+    profile = profile_for(host="vllm", model="kimi-k2.6")
+    whole = written(made(messages, [], profile), profile)["messages"]
     for end in range(1, len(messages)):
         open_calls = messages[end]["role"] == "tool"
         if messages[end - 1]["role"] in ("user", "tool") and not open_calls:
-            before = written(made(messages[:end], [], needs), needs)["messages"]
+            before = written(made(messages[:end], [], profile), profile)["messages"]
             assert whole[: len(before)] == before
 
 

@@ -56,9 +56,9 @@ conversations = st.lists(
 )
 
 
-def made(messages: list[Json], needs: HostProfile) -> AdaptedRequest:
+def made(messages: list[Json], profile: HostProfile) -> AdaptedRequest:
     body = {"model": "kimi", "max_tokens": 99, "messages": messages}
-    return adapt_request(ANTHROPIC.parse_request(body, Signer())[0], needs, LENIENT)
+    return adapt_request(ANTHROPIC.parse_request(body, Signer())[0], profile, LENIENT)
 
 
 @pytest.mark.parametrize("host", ["moonshot", "moonshot-anthropic", "kimi-coding", "vllm"])
@@ -67,24 +67,24 @@ def made(messages: list[Json], needs: HostProfile) -> AdaptedRequest:
 def test_whatever_blocks_come_the_host_accepts_and_nothing_changes_later(
     host: str, messages: list[Json], generation: str
 ) -> None:
-    needs = profile_for(host=host, model=MODELS[generation])
+    profile = profile_for(host=host, model=MODELS[generation])
     try:
-        found = made(messages, needs)
+        found = made(messages, profile)
     except InvalidInput as error:
         assume("nothing to send" not in str(error))
         raise
-    sent = written(found, needs)
-    check = check_chat if needs.dialect == "openai_chat" else check_messages
+    sent = written(found, profile)
+    check = check_chat if profile.dialect == "openai_chat" else check_messages
     assert check(sent, generation=generation, host=host) == []
-    again = adapt_request(found.request, needs, LENIENT)
+    again = adapt_request(found.request, profile, LENIENT)
     assert again.changes == []
     assert again.request == found.request
     for end in turns(messages):
         try:
-            before = entries(written(made(messages[:end], needs), needs), needs)
+            before = entries(written(made(messages[:end], profile), profile), profile)
         except InvalidInput:
             continue
-        assert entries(sent, needs)[: len(before)] == before
+        assert entries(sent, profile)[: len(before)] == before
 
 
 RIGHT: list[Json] = [
@@ -107,36 +107,36 @@ RIGHT: list[Json] = [
 
 
 def test_right_blocks_go_through_as_they_came() -> None:
-    needs = profile_for(host="moonshot-anthropic", model="kimi-k2.6")
+    profile = profile_for(host="moonshot-anthropic", model="kimi-k2.6")
     body = {"model": "kimi", "max_tokens": 99, "system": "be brief", "messages": RIGHT}
-    found = adapt_request(ANTHROPIC.parse_request(body, Signer())[0], needs, KimiOptions())
+    found = adapt_request(ANTHROPIC.parse_request(body, Signer())[0], profile, KimiOptions())
     assert found.changes == []
-    assert written(found, needs)["messages"] == RIGHT
+    assert written(found, profile)["messages"] == RIGHT
 
 
 def test_system_messages_before_the_first_turn_join_the_prompt_and_users_in_a_row_are_one() -> None:
-    needs = profile_for(host="moonshot-anthropic", model="kimi-k2.6")
+    profile = profile_for(host="moonshot-anthropic", model="kimi-k2.6")
     cached = {"type": "text", "text": "there", "cache_control": {"type": "ephemeral"}}
     given: list[Json] = [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "hi"},
         {"role": "user", "content": [cached]},
     ]
-    found = made(given, needs)
-    sent = written(found, needs)
+    found = made(given, profile)
+    sent = written(found, profile)
     assert sent["system"] == "be brief"
     assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi"}, cached]}]
     assert [change.rule for change in found.changes] == ["system_first", "turn_joined"]
 
 
 def test_results_are_sent_before_what_the_user_says_beside_them() -> None:
-    needs = profile_for(host="moonshot-anthropic", model="kimi-k2-0905-preview")
+    profile = profile_for(host="moonshot-anthropic", model="kimi-k2-0905-preview")
     call = {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x", "y": 1}
     cached = {"type": "text", "text": "there", "cache_control": {"type": "ephemeral"}}
     asked: list[Json] = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [call]}]
-    found = made([*asked, {"role": "user", "content": [cached, result]}], needs)
+    found = made([*asked, {"role": "user", "content": [cached, result]}], profile)
     right = [*asked, {"role": "user", "content": [result, cached]}]
-    assert written(found, needs)["messages"] == right
+    assert written(found, profile)["messages"] == right
     assert [change.rule for change in found.changes] == ["result_moved"]
-    assert made(right, needs).changes == []
+    assert made(right, profile).changes == []

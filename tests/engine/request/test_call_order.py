@@ -137,8 +137,8 @@ def test_each_result_goes_to_the_right_one_of_calls_that_share_an_id() -> None:
 def test_a_turn_that_only_repeats_a_result_stays_a_turn_where_roles_alternate() -> None:
     history = [user(), ai(A), tool("a", "1"), ai(content="well"), tool("a", "1"), ai(content="so"), user("go")]
     messages = made(body(*history), "moonshot-anthropic").request.messages
-    texts = [(m.speaker, [part.text for part in m.parts if isinstance(part, Text)]) for m in messages[3:]]
-    assert texts == [("ai", ["well"]), ("human", ["[empty message]"]), ("ai", ["so"]), ("human", ["go"])]
+    texts = [(m.role, [part.text for part in m.parts if isinstance(part, Text)]) for m in messages[3:]]
+    assert texts == [("assistant", ["well"]), ("user", ["[empty message]"]), ("assistant", ["so"]), ("user", ["go"])]
 
 
 def test_changes_name_the_place_in_the_clients_body() -> None:
@@ -151,4 +151,4 @@ def test_changes_name_the_place_in_the_clients_body() -> None:
 
 def test_the_places_of_what_is_sent_are_those_it_came_from() -> None:
     request = made(body(user(""), user(), ai(A, reasoning_content=""), user("go"))).request
-    assert request.places == ("messages[1]", "messages[2]", "messages[2]", "messages[3]")
+    assert request.locations == ("messages[1]", "messages[2]", "messages[2]", "messages[3]")

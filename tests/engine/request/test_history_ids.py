@@ -64,8 +64,8 @@ def test_a_call_without_an_id_gets_one(id: Any) -> None:
 
 def test_a_made_id_does_not_meet_one_that_was_given() -> None:
     messages = (
-        Message("human", (Text("hi"),)),
-        Message("ai", (ToolCall("hist_tool_1", "ls", "{}", "call_a"), ToolCall("hist_tool_a", "ls", "{}"))),
+        Message("user", (Text("hi"),)),
+        Message("assistant", (ToolCall("hist_tool_1", "ls", "{}", "call_a"), ToolCall("hist_tool_a", "ls", "{}"))),
         Message("tool", (ToolResult("hist_tool_1"),)),
         Message("tool", (ToolResult("hist_tool_a"),)),
     )

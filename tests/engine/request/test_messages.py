@@ -291,7 +291,7 @@ def test_results_without_ids_answer_the_calls_that_nobody_else_answers() -> None
 
 def document(data: bytes, media_type: str, name: str | None = None) -> Request:
     media = Media("file", data=base64.b64encode(data).decode(), media_type=media_type, name=name)
-    return Request(model="k", messages=(Message("human", (Text("read"), media)),), places=("messages[0]",))
+    return Request(model="k", messages=(Message("user", (Text("read"), media)),), locations=("messages[0]",))
 
 
 def test_a_document_of_text_is_sent_as_text_under_its_name() -> None:
@@ -315,12 +315,12 @@ def test_an_image_is_refused_by_a_model_that_cannot_see() -> None:
 
 def test_results_in_a_human_turn_come_first_and_their_images_behind_them() -> None:
     shot = Media("image", url="https://x.org/a.png")
-    turn = Message("human", (Text("see"), ToolResult("hist_tool_a", "ls", (shot,), wire_id="a")))
-    asked = Request(model="k", messages=(Message("human", (Text("hi"),)), Message("ai", (_CALL,)), turn))
+    turn = Message("user", (Text("see"), ToolResult("hist_tool_a", "ls", (shot,), wire_id="a")))
+    asked = Request(model="k", messages=(Message("user", (Text("hi"),)), Message("assistant", (_CALL,)), turn))
     assert made(asked).request.messages[2:] == (
         Message("tool", (ToolResult("hist_tool_a", "ls", (Text("[image 1: see the next message]"),), wire_id="a"),)),
-        Message("human", (Text("[image 1: from the result of tool ls]"), shot)),
-        Message("human", (Text("see"),)),
+        Message("user", (Text("[image 1: from the result of tool ls]"), shot)),
+        Message("user", (Text("see"),)),
     )
 
 
@@ -329,7 +329,7 @@ _CALL = ToolCall("hist_tool_a", "ls", "{}", "a")
 
 def failed(*parts: Text) -> Request:
     result = ToolResult("hist_tool_a", "ls", parts, is_error=True, wire_id="a")
-    said = (Message("human", (Text("hi"),)), Message("ai", (Reasoning("r"), _CALL)), Message("tool", (result,)))
+    said = (Message("user", (Text("hi"),)), Message("assistant", (Reasoning("r"), _CALL)), Message("tool", (result,)))
     return Request(model="k", messages=said)
 
 
@@ -357,19 +357,19 @@ def test_a_request_that_says_nothing_is_refused() -> None:
 def test_a_conversation_in_messages_begins_with_the_user_and_roles_alternate() -> None:
     history = [system("top"), ai(content="hello"), ai(content="there"), user(), system("mid")]
     found = made(body(*history), "moonshot-anthropic")
-    speakers = [(m.speaker, [p.text for p in m.parts if isinstance(p, Text)]) for m in found.request.messages]
+    speakers = [(m.role, [p.text for p in m.parts if isinstance(p, Text)]) for m in found.request.messages]
     assert speakers == [
         ("system", ["top"]),
-        ("human", ["[The conversation begins with the assistant]"]),
-        ("ai", ["hello", "there"]),
-        ("human", ["hi"]),
-        ("human", ["<system>\nmid\n</system>"]),
+        ("user", ["[The conversation begins with the assistant]"]),
+        ("assistant", ["hello", "there"]),
+        ("user", ["hi"]),
+        ("user", ["<system>\nmid\n</system>"]),
     ]
 
 
 def test_a_prompt_behind_the_picture_of_another_is_said_as_text() -> None:
     found = made(body(system([image()]), system("be brief"), user()), "moonshot-anthropic")
-    assert [message.speaker for message in found.request.messages] == ["system", "human", "human", "human"]
+    assert [message.role for message in found.request.messages] == ["system", "user", "user", "user"]
     assert made(found.request, "moonshot-anthropic").request == found.request
 
 

@@ -44,9 +44,9 @@ def sent(
     """What a Chat client's fields become on the way to a host."""
     body = {"model": MODELS[generation], "messages": [{"role": "user", "content": "hi"}], "prompt_cache_key": "c"}
     request, _ = parse_request(body | fields, Signer())
-    needs = profile_for(host=host, model=request.model, overrides=overrides)
-    conditioned, changes = condition_parameters(request, needs, options)
-    again, more = condition_parameters(conditioned, needs, options)
+    profile = profile_for(host=host, model=request.model, overrides=overrides)
+    conditioned, changes = condition_parameters(request, profile, options)
+    again, more = condition_parameters(conditioned, profile, options)
     assert (again, more) == (conditioned, [])
     out, _ = render_request(conditioned)
     return {key: value for key, value in out.items() if key not in ("model", "messages", "prompt_cache_key")}, changes
@@ -301,10 +301,10 @@ def test_the_default_of_the_choice_is_an_option() -> None:
 
 
 def test_messages_upstreams_always_have_a_limit_of_tokens() -> None:
-    needs = profile_for(model="kimi-k2.6", upstream="anthropic")
+    profile = profile_for(model="kimi-k2.6", upstream="anthropic")
     for asked in (Sampling(), Sampling(max_tokens=300_000)):
         request = Request(model="kimi-k2.6", stream=True, sampling=asked)
-        conditioned, changes = condition_parameters(request, needs, OPTIONS)
+        conditioned, changes = condition_parameters(request, profile, OPTIONS)
         assert conditioned.sampling == Sampling(max_tokens=32_768)
         assert [change.rule for change in changes] == ["max_tokens"]
 
@@ -331,8 +331,8 @@ CLAUDE_CODE_OVER = {
 def test_an_effort_does_not_go_beside_thinking_that_is_switched_off() -> None:
     off = {"thinking": {"type": "disabled"}, "output_config": {"effort": "medium"}, "max_tokens": 9}
     body = {"model": "kimi-k2.6", "messages": [{"role": "user", "content": "hi"}]} | off
-    needs = profile_for(host="kimi-coding", model="kimi-k2.6", upstream="anthropic")
-    conditioned, changes = condition_parameters(anthropic.parse_request(body, Signer())[0], needs, OPTIONS)
+    profile = profile_for(host="kimi-coding", model="kimi-k2.6", upstream="anthropic")
+    conditioned, changes = condition_parameters(anthropic.parse_request(body, Signer())[0], profile, OPTIONS)
     out, _ = anthropic.render_request(conditioned)
     assert out["thinking"] == {"type": "disabled"}
     assert "output_config" not in out
@@ -371,8 +371,8 @@ def test_a_schema_for_the_answer_that_cannot_be_said_is_refused_in_the_words_of_
 def test_claude_code_over_messages(host: str, generation: str, expected: Json) -> None:
     body = {"model": MODELS[generation], "messages": [{"role": "user", "content": "hi"}]} | CLAUDE_CODE
     request, _ = anthropic.parse_request(body, Signer())
-    needs = profile_for(host=host, model=request.model, upstream="anthropic")
-    conditioned, _ = condition_parameters(request, needs, OPTIONS)
+    profile = profile_for(host=host, model=request.model, upstream="anthropic")
+    conditioned, _ = condition_parameters(request, profile, OPTIONS)
     out, _ = anthropic.render_request(conditioned)
     assert {key: out[key] for key in ("thinking", "output_config") if key in out} == expected
     assert out["context_management"] == {"edits": []}
@@ -387,7 +387,7 @@ def test_a_client_of_another_dialect_hears_the_usage_also_from_an_unknown_host()
 
 
 def talk(*texts: str, system: str = "be good", **fields: Any) -> Request:
-    speakers = ("human", "ai")
+    speakers = ("user", "assistant")
     told = tuple(Message(speakers[place % 2], (Text(text),)) for place, text in enumerate(texts))  # type: ignore[arg-type]
     return Request(model="kimi-k3", messages=(Message("system", (Text(system),)), *told), **fields)
 
@@ -398,7 +398,7 @@ class TestCacheKey:
 
     def test_nothing_that_comes_later_changes_it(self) -> None:
         plain, later = talk("hi", "hello", system=""), Message("system", (Text("be brief"),))
-        more = msgspec.structs.replace(plain, messages=(*plain.messages, later, Message("human", (Text("go"),))))
+        more = msgspec.structs.replace(plain, messages=(*plain.messages, later, Message("user", (Text("go"),))))
         assert cache_key_of(more) == cache_key_of(plain) == cache_key_of(talk("hi", system=""))
 
     def test_a_conversation_that_the_model_begins_is_known_by_the_first_answer(self) -> None:
@@ -466,15 +466,15 @@ requests = st.builds(
 @given(st.sampled_from(HOSTS), st.sampled_from(DIALECTS), st.sampled_from(GENERATIONS[:-1]), requests)
 def test_whatever_is_asked_for_the_host_accepts(host: str, dialect: str, generation: str, request: Request) -> None:
     asked = msgspec.structs.replace(
-        request, model=MODELS[generation], messages=(Message("human", (Text("hi"),)),), places=("messages[0]",)
+        request, model=MODELS[generation], messages=(Message("user", (Text("hi"),)),), locations=("messages[0]",)
     )
-    needs = profile_for(host=host, model=asked.model, upstream=dialect)
-    conditioned, changes = condition_parameters(asked, needs, OPTIONS)
-    assert condition_parameters(conditioned, needs, OPTIONS) == (conditioned, [])
+    profile = profile_for(host=host, model=asked.model, upstream=dialect)
+    conditioned, changes = condition_parameters(asked, profile, OPTIONS)
+    assert condition_parameters(conditioned, profile, OPTIONS) == (conditioned, [])
     assert all(change.detail and change.place for change in changes)
-    if dialect == "openai_chat" and needs.dialect == dialect:
+    if dialect == "openai_chat" and profile.dialect == dialect:
         refused = check_chat(render_request(conditioned)[0], generation=generation, host=host)
     else:
-        refused = check_messages(anthropic.render_request(conditioned)[0], generation=generation, host=needs.host)
+        refused = check_messages(anthropic.render_request(conditioned)[0], generation=generation, host=profile.host)
     # Hosts without Moonshot's checks take more stop sequences than the validator lets pass.
-    assert [reason for reason in refused if needs.stop_limit or "stop" not in reason] == []
+    assert [reason for reason in refused if profile.stop_limit or "stop" not in reason] == []

@@ -93,14 +93,14 @@ def remembering(
     given: Json | Request, recalled: dict[int, Reasoning], host: str = "moonshot", model: str = "kimi-k2.6", **more: Any
 ) -> AdaptedRequest:
     """What becomes of a request after what was lost of it has been put back."""
-    needs = profile_for(host=host, model=model, upstream="openai_chat", overrides=more.get("overrides"))
-    request, changes = put_back(given if isinstance(given, Request) else parsed(given), needs, recalled)
+    profile = profile_for(host=host, model=model, upstream="openai_chat", overrides=more.get("overrides"))
+    request, changes = put_back(given if isinstance(given, Request) else parsed(given), profile, recalled)
     found = made(request, host, model, **more)
     return replace(found, changes=[*changes, *found.changes])
 
 
 def thoughts(found: AdaptedRequest) -> list[str]:
-    messages = [message for message in found.request.messages if message.speaker == "ai"]
+    messages = [message for message in found.request.messages if message.role == "assistant"]
     return ["".join(part.text for part in one.parts if isinstance(part, Reasoning)) for one in messages]
 
 
@@ -176,8 +176,8 @@ def blocks(*parts: Any) -> Request:
     return Request(
         model="kimi-k2.6",
         messages=(
-            Message("human", (Text("hi"),)),
-            Message("ai", parts),
+            Message("user", (Text("hi"),)),
+            Message("assistant", parts),
             Message("tool", (ToolResult("hist_tool_a", "ls", (Text("x"),), wire_id="a"),)),
         ),
     )

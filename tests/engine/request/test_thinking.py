@@ -103,22 +103,22 @@ SPELLED: dict[str, tuple[str, str, Thinking, Json, bool]] = {
 
 @pytest.mark.parametrize(("host", "model", "wanted", "fields", "lost"), SPELLED.values(), ids=SPELLED.keys())
 def test_it_is_said_as(host: str, model: str, wanted: Thinking, fields: Json, lost: bool) -> None:
-    needs = profile_for(host=host, model=model)
-    request, changes = spell_thinking(Request(model=model, thinking=wanted), needs)
-    assert {key: value for key, value in request.put.items() if value is not None} == fields
+    profile = profile_for(host=host, model=model)
+    request, changes = spell_thinking(Request(model=model, thinking=wanted), profile)
+    assert {key: value for key, value in request.body_overrides.items() if value is not None} == fields
     assert request.thinking == Thinking()
     assert bool(changes) is lost
     assert all(change.rule == "thinking" for change in changes)
 
 
 def test_messages_say_the_effort_of_k3_themselves() -> None:
-    needs = profile_for(host="moonshot-anthropic", model="k3")
+    profile = profile_for(host="moonshot-anthropic", model="k3")
     asked = Request(model="k3", thinking=Thinking(True, "medium"))
-    request, changes = spell_thinking(asked, needs)
-    assert (request.thinking, request.put) == (Thinking(effort="high"), {"thinking": None})
+    request, changes = spell_thinking(asked, profile)
+    assert (request.thinking, request.body_overrides) == (Thinking(effort="high"), {"thinking": None})
     assert len(changes) == 1
     right = Request(model="k3", thinking=Thinking(effort="high"))
-    assert spell_thinking(right, needs) == (right, [])
+    assert spell_thinking(right, profile) == (right, [])
 
 
 FOREIGN: dict[str, Json] = {
@@ -158,7 +158,7 @@ def test_what_else_an_object_says_stays() -> None:
         body |= {"enable_thinking": False}
         asked, _ = parse_request(body, Signer())
         request, _ = spell_thinking(asked, profile_for(host=host, model="kimi-k2.5"))
-        assert request.put[key]["mine"] == 1
+        assert request.body_overrides[key]["mine"] == 1
 
 
 def test_a_model_that_is_not_a_kimi_is_asked_as_the_client_asked() -> None:
@@ -169,9 +169,9 @@ def test_a_model_that_is_not_a_kimi_is_asked_as_the_client_asked() -> None:
 @pytest.mark.parametrize(("host", "generation"), [*product(HOSTS, GENERATIONS)])
 @pytest.mark.parametrize("wanted", [Thinking(), ON, OFF, Thinking(effort="none"), Thinking(effort="high")])
 def test_whether_it_thinks_is_known_before_and_after(host: str, generation: str, wanted: Thinking) -> None:
-    needs = profile_for(host=host, model="m", overrides={"generation": generation})
+    profile = profile_for(host=host, model="m", overrides={"generation": generation})
     asked = Request(model="m", thinking=wanted)
-    assert thinks(spell_thinking(asked, needs)[0], needs) is thinks(asked, needs)
+    assert thinks(spell_thinking(asked, profile)[0], profile) is thinks(asked, profile)
 
 
 def test_whether_it_thinks() -> None:
@@ -179,7 +179,7 @@ def test_whether_it_thinks() -> None:
         profile_for(host="moonshot", model=name) for name in ("kimi-k2-0905", "kimi-k2-thinking", "kimi-k2.6", "k3")
     )
     asked = [Request(model="m", thinking=wanted) for wanted in (Thinking(), ON, OFF)]
-    assert [[thinks(request, needs) for request in asked] for needs in (k2, always, k26, k3)] == [
+    assert [[thinks(request, profile) for request in asked] for profile in (k2, always, k26, k3)] == [
         [False, False, False],
         [True, True, True],
         [True, True, False],

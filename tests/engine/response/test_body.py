@@ -161,7 +161,7 @@ def test_what_is_no_response_passes_unchanged_and_is_told(value: dict[str, Any])
     assert result.body == value
     assert [repair.rule for repair in result.repairs] == ["not_a_chunk"]
     assert result.repair_counts == {"not_a_chunk": 1}
-    assert result.message == Message("ai")
+    assert result.message == Message("assistant")
 
 
 @pytest.mark.parametrize("value", [None, "{}", b"{}", [], 7])
@@ -178,7 +178,7 @@ def test_each_choice_is_mended_on_its_own() -> None:
     assert result.body["choices"][0] == value["choices"][0]
     assert result.body["choices"][1]["message"]["tool_calls"] == [ENTRY]
     assert {repair.choice for repair in result.repairs} == {1}
-    assert result.message == Message("ai", (Text("Hi"),))
+    assert result.message == Message("assistant", (Text("Hi"),))
 
 
 def test_usage_inside_a_choice_moves_to_the_top() -> None:

@@ -90,7 +90,7 @@ def mended(pieces: list[bytes], *, collect: bool, framing: Any = "sse") -> tuple
 
 
 def mended_the_long_way(pieces: list[bytes], framing: str) -> tuple[bytes, Mender]:
-    def never(self: FastPath, *, calm: bool) -> None:
+    def never(self: FastPath, *, is_idle: bool) -> None:
         self.shape = None
 
     with pytest.MonkeyPatch.context() as patch:
@@ -181,7 +181,7 @@ class Way:
         assert decoded is not None
         self.chunks.feed(decoded, frame)
         self.short.learn(frame, decoded)
-        self.short.settle(calm=True)
+        self.short.settle(is_idle=True)
 
     def take(self, value: dict[str, Any]) -> Any:
         assert self.short.shape is not None
@@ -243,5 +243,5 @@ def test_nothing_is_learned_from_a_frame_that_was_not_plain(frame: Frame) -> Non
     way = Way()
     way.chunks.feed(chunk({"content": "a"}), frame)
     way.short.learn(frame, chunk({"content": "a"}))
-    way.short.settle(calm=True)
+    way.short.settle(is_idle=True)
     assert not way.is_ready()

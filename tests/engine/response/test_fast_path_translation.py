@@ -205,7 +205,7 @@ def test_a_second_answer_goes_on_behind_the_first(client: str, monkeypatch: pyte
 
     assert taken(told_twice, monkeypatch) == 6
     short = told_twice()
-    monkeypatch.setattr(TranslatingFastPath, "settle", lambda self, *, calm: None)
+    monkeypatch.setattr(TranslatingFastPath, "settle", lambda self, *, is_idle: None)
     assert told_twice() == short
 
 
@@ -214,13 +214,13 @@ def test_an_answer_that_is_put_together_is_the_same_by_both_ways(client: str, mo
     frames = framed([*told("H", "m", field="reasoning_content"), *told("I", " run", *cut(CALL, 4)), chunk({}, "stop")])
 
     def whole() -> tuple[bytes, Any]:
-        reading = read_reply(plan_of(Setting(), client, "openai_chat"), comes="sse", goes="json")
+        reading = read_reply(plan_of(Setting(), client, "openai_chat"), input_format="sse", output_format="json")
         assert b"".join(map(reading.feed, frames)) == b""
         return reading.flush(), reading.message
 
     assert taken(whole, monkeypatch) > 10
     short = whole()
-    monkeypatch.setattr(TranslatingFastPath, "settle", lambda self, *, calm: None)
+    monkeypatch.setattr(TranslatingFastPath, "settle", lambda self, *, is_idle: None)
     assert whole() == short
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from moonshim.engine.plan import plan_for
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.response.chunk_mender import Choice
+from moonshim.engine.response.choice import Choice
 from moonshim.engine.response.frame_templates import FrameTemplate, learn_shape
 from tests.support.streams import chunk
 

@@ -333,9 +333,9 @@ def answers_to(client: str, *calls: list[str]) -> list[Answer]:
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("case", REPEATED)
 def test_what_deltas_repeat_is_never_nested_into_itself(client: str, case: str) -> None:
-    deltas, meant = REPEATED[case]
+    deltas, intended = REPEATED[case]
     for answer in answers_to(client, deltas):
-        assert answer.calls == [("ls", meant)]
+        assert answer.calls == [("ls", intended)]
         assert isinstance(answer.ending, Finished)
         assert answer.ending.reason == "tool_calls"
         assert "arguments_cumulative" in answer.rules
@@ -381,16 +381,16 @@ def test_mixed_deltas_never_finish_as_another_call(client: str, seed: int) -> No
     dice = random.Random(seed)
     finished = 0
     for _ in range(40):
-        meant = random_object(dice)
+        intended = random_object(dice)
         if dice.random() < 0.3:
-            meant["long"] = dice.choice(("x" * 1100, [1] * 600, {"y": "z" * 3000}))
-        text = json.dumps(meant, indent=dice.choice((None, None, 1)))
+            intended["long"] = dice.choice(("x" * 1100, [1] * 600, {"y": "z" * 3000}))
+        text = json.dumps(intended, indent=dice.choice((None, None, 1)))
         deltas = random_deltas(dice, text)
         for upstream, data in (("openai_chat", native(deltas)), ("anthropic", messages(deltas))):
             answer = in_chunks(client, data, dice, upstream)
             if isinstance(answer.ending, Finished):
                 finished += 1
-                assert [json.loads(arguments) for _, arguments in answer.calls] == [meant], deltas
+                assert [json.loads(arguments) for _, arguments in answer.calls] == [intended], deltas
             else:
                 assert isinstance(answer.ending, Failed)
                 assert answer.ending.code in ("arguments_cut_off", "arguments_invalid"), deltas

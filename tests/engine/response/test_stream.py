@@ -33,7 +33,7 @@ class TestWhatUsersAskFor:
         out, mender = mend(CLEAN)
         assert out == CLEAN
         assert (mender.repairs, mender.repair_counts) == ([], {})
-        assert mender.message == Message("ai", (Text("Hi"),))
+        assert mender.message == Message("assistant", (Text("Hi"),))
         assert mender.ending == Finished("stop", "stop")
 
     def test_a_broken_stream_is_mended_and_told(self) -> None:
@@ -53,9 +53,9 @@ class TestWhatUsersAskFor:
 
     def test_the_message_is_the_answer_so_far(self) -> None:
         mender = Mender(model="kimi-k2.5")
-        assert mender.message == Message("ai")
+        assert mender.message == Message("assistant")
         mender.feed(sse([chunk({"content": "Hi"})], done=False))
-        assert mender.message == Message("ai", (Text("Hi"),))
+        assert mender.message == Message("assistant", (Text("Hi"),))
         assert mender.ending is None
 
     def test_the_message_of_a_long_stream_is_whole(self) -> None:
@@ -63,21 +63,21 @@ class TestWhatUsersAskFor:
         mender = Mender(model="kimi-k2.5")
         for word in words:
             mender.feed(sse([chunk({"content": word})], done=False))
-        assert mender.message == Message("ai", (Text("".join(words)),))
+        assert mender.message == Message("assistant", (Text("".join(words)),))
 
     def test_without_collecting_the_bytes_are_the_same_and_the_message_is_empty(self) -> None:
         out, mender = mend(BROKEN, collect=False)
         assert out == mend(BROKEN)[0]
-        assert mender.message == Message("ai")
+        assert mender.message == Message("assistant")
         assert mender.ending == Finished("tool_calls", "stop")
         assert mender.repairs
 
     def test_each_choice_has_its_own_message(self) -> None:
         both = [{"index": index, "delta": {"content": f"answer {index}"}, "finish_reason": "stop"} for index in (0, 1)]
         _, mender = mend(sse([{**chunk({}), "choices": both}]))
-        assert mender.message == mender.message_of(0) == Message("ai", (Text("answer 0"),))
-        assert mender.message_of(1) == Message("ai", (Text("answer 1"),))
-        assert mender.message_of(2) == Message("ai")
+        assert mender.message == mender.message_of(0) == Message("assistant", (Text("answer 0"),))
+        assert mender.message_of(1) == Message("assistant", (Text("answer 1"),))
+        assert mender.message_of(2) == Message("assistant")
 
     def test_a_repair_names_its_choice(self) -> None:
         second = {"index": 1, "delta": {"content": CALL}, "finish_reason": None}
@@ -187,7 +187,7 @@ class TestTheEnd:
         mender.feed(frames[0])
         mender.flush()
         assert [mender.feed(frame) for frame in frames[1:]] == frames[1:]
-        assert mender.message == Message("ai", (Text("a"),))
+        assert mender.message == Message("assistant", (Text("a"),))
 
     def test_an_error_of_the_host_passes_and_nothing_is_added(self) -> None:
         data = sse([chunk({"content": "Hi"})], done=False) + sse([{"error": {"message": "No.", "code": "busy"}}])
@@ -273,7 +273,7 @@ class TestWhatTheRequestSaid:
             "role": "assistant",
             "tool_calls": [{"id": "functions.ls:4", "type": "function", "function": {"name": "ls"}}],
         }
-        value = Message("ai", (ToolCall("hist_tool_1", "ls", "{}", "functions.ls:4"),))
+        value = Message("assistant", (ToolCall("hist_tool_1", "ls", "{}", "functions.ls:4"),))
         assert mend(BROKEN, history=[plain])[0] == mend(BROKEN, history=[value])[0]
 
     @pytest.mark.parametrize("no", [{"tools": []}, {"tool_choice": "none"}, {"tool_choice": {"type": "none"}}])

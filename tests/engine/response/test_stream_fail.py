@@ -96,7 +96,7 @@ class TestChat:
         values = parsed(read_sse(out + mender.fail(STALLED)))
         assert "error" in values[-1]
         assert mender.ending == Finished("stop", "stop")
-        assert mender.message_of(1) == Message("ai", (Text("b"),))
+        assert mender.message_of(1) == Message("assistant", (Text("b"),))
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)

@@ -40,9 +40,9 @@ def test_calls_and_results_come_in_order_with_their_places() -> None:
 
 def test_dicts_and_canonical_messages_may_be_mixed() -> None:
     history = [
-        Message("ai", (Text("let me see"), ToolCall("hist_tool_a", "ls", "{}", wire_id="call_a"))),
+        Message("assistant", (Text("let me see"), ToolCall("hist_tool_a", "ls", "{}", wire_id="call_a"))),
         {"role": "tool", "tool_call_id": "call_a", "content": ""},
-        Message("ai", (ToolCall("hist_tool_b", "cat", "{}"),)),
+        Message("assistant", (ToolCall("hist_tool_b", "cat", "{}"),)),
         Message("tool", (ToolResult("hist_tool_b"),)),
     ]
     assert told(history) == [

@@ -87,7 +87,7 @@ def answer_to(
         calls=tuple(NativeCall(profile(place), *call) for place, call in zip(places, calls, strict=True)),
         finish="tool_calls" if calls else "stop",
         question=asked,
-        meant=IntendedResponse(reasoning=reasoning, text=text, calls=tuple(IntendedCall(*call) for call in calls)),
+        intended=IntendedResponse(reasoning=reasoning, text=text, calls=tuple(IntendedCall(*call) for call in calls)),
     )
 
 

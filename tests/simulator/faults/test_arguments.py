@@ -21,7 +21,7 @@ def told(name: str, *arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant", "sent"),
+    ("name", "intended", "sent"),
     [
         ("encoded-twice", '{"city": "Köln"}', r'"{\"city\": \"Köln\"}"'),
         ("nested-encoded", '{"todos": [{"title": "a"}], "n": 1}', r'{"todos":"[{\"title\":\"a\"}]","n":1}'),
@@ -39,8 +39,8 @@ def told(name: str, *arguments: str) -> list[str]:
         ("garbage", '{"a": 1}', '{"filePath":": [.'),
     ],
 )
-def test_arguments_are_sent_otherwise(name: str, meant: str, sent: str) -> None:
-    assert told(name, meant) == [sent]
+def test_arguments_are_sent_otherwise(name: str, intended: str, sent: str) -> None:
+    assert told(name, intended) == [sent]
 
 
 def test_the_last_call_is_cut_off_and_the_others_are_whole() -> None:

@@ -138,4 +138,4 @@ def test_what_was_meant_is_gone_and_nothing_shows_it(name: str) -> None:
     assert ROWS[name].lost
     assert said.calls == ()
     assert said.finish in {"stop", "length"}
-    assert said.meant == answer(PARIS).meant
+    assert said.intended == answer(PARIS).intended

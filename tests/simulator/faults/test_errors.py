@@ -35,7 +35,7 @@ def pieces_of(name: str, wire: Wire = "openai_chat", *, stream: bool = True) -> 
     asked = answer_to(question(wire=wire, stream=stream), PARIS)
     faults = [ROWS[name]] if name else []
     host = BEHAVIOURS["moonshot"]
-    return play(asked.question, asked.meant, nature=host, faults=faults, answer_id="chatcmpl-1", created=1).pieces
+    return play(asked.question, asked.intended, nature=host, faults=faults, answer_id="chatcmpl-1", created=1).pieces
 
 
 def data_of(name: str, wire: Wire = "openai_chat", *, stream: bool = True) -> bytes:

@@ -24,14 +24,14 @@ FRAMED: Final = [
 ]
 
 
-def meant(wire: Wire, *, stream: bool = True) -> HostResponse:
+def intended(wire: Wire, *, stream: bool = True) -> HostResponse:
     return answer_to(question(wire=wire, stream=stream), PARIS, text="Ich schaue: 漢字 ä 😀.")
 
 
 def sent(*faults: Fault, wire: Wire = "openai_chat", stream: bool = True) -> SimResponse:
-    asked = meant(wire, stream=stream)
+    asked = intended(wire, stream=stream)
     return play(
-        asked.question, asked.meant, nature=BEHAVIOURS["moonshot"], faults=faults, answer_id="chatcmpl-1", created=1
+        asked.question, asked.intended, nature=BEHAVIOURS["moonshot"], faults=faults, answer_id="chatcmpl-1", created=1
     )
 
 

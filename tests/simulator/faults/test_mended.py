@@ -82,22 +82,22 @@ def calls(message: Message) -> list[ToolCall]:
 @pytest.mark.parametrize(("name", "family"), CASES)
 def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stream: bool) -> None:
     fault = FAULTS[name]
-    meant = [PARIS, AWKWARD, TYPED, *([] if name in NAMELESS | BRACE_ALONE else [("rest", "{}")])]
-    answer = answer_to(question({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *meant, text=TEXT)
+    intended = [PARIS, AWKWARD, TYPED, *([] if name in NAMELESS | BRACE_ALONE else [("rest", "{}")])]
+    answer = answer_to(question({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *intended, text=TEXT)
     message, ending = mended(fault, answer)
     found = calls(message)
     assert not leaked([texts(message, Text), texts(message, Reasoning)])
     if fault.fatal or fault.lost:
         assert isinstance(ending, Failed) or (ending is not None and ending.reason == "length")
         return
-    assert [call.name for call in found] == [tool for tool, _ in meant]
-    assert [json.loads(call.arguments) for call in found] == [json.loads(given) for _, given in meant]
-    assert len({call.id for call in found} - {""}) == len(meant)
+    assert [call.name for call in found] == [tool for tool, _ in intended]
+    assert [json.loads(call.arguments) for call in found] == [json.loads(given) for _, given in intended]
+    assert len({call.id for call in found} - {""}) == len(intended)
     assert isinstance(ending, Finished)
     assert ending.reason == "tool_calls"
     if name not in TEXT_IN_THOUGHT | THOUGHT_IN_TEXT:
-        assert texts(message, Text).strip() == answer.meant.text
-        assert texts(message, Reasoning).strip() == answer.meant.reasoning
+        assert texts(message, Text).strip() == answer.intended.text
+        assert texts(message, Reasoning).strip() == answer.intended.reasoning
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -109,8 +109,8 @@ def test_an_answer_without_calls_is_told_as_it_was_meant(name: str, family: str,
     assert isinstance(ending, Finished)
     assert ending.reason == "stop"
     if name not in THOUGHT_IN_TEXT:
-        assert texts(message, Text) == answer.meant.text
-        assert texts(message, Reasoning) == answer.meant.reasoning
+        assert texts(message, Text) == answer.intended.text
+        assert texts(message, Reasoning) == answer.intended.reasoning
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_no_two_faults_share_a_name() -> None:
 def test_any_answer_goes_wrong_in_every_way_and_can_be_sent(answer: HostResponse) -> None:
     for fault in FAULTS.values():
         said = said_by(fault, answer)
-        assert (said.meant, said.question, said.id) == (answer.meant, answer.question, answer.id)
+        assert (said.intended, said.question, said.id) == (answer.intended, answer.question, answer.id)
         assert said == said_by(fault, answer)
         assert json.loads(encode(written(fault, answer))) is not None
         if missing(fault, answer):

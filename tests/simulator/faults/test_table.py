@@ -54,17 +54,17 @@ def questions(fault: Fault, *, applies: bool = True) -> list[SimRequest]:
     ]
 
 
-def told(asked: SimRequest, meant: IntendedResponse, host: HostBehaviour, *faults: Fault) -> SimResponse:
+def told(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour, *faults: Fault) -> SimResponse:
     tally = TokenTotals(prompt=100, cached=10, completion=30, reasoning=5)
-    return play(asked, meant, nature=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally)
+    return play(asked, intended, nature=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally)
 
 
 def bytes_of(played: SimResponse) -> bytes:
     return b"".join(piece for piece in played.pieces if isinstance(piece, bytes))
 
 
-def meant_by(asked: SimRequest, meant: IntendedResponse, host: HostBehaviour = HOSTS[0]) -> HostResponse:
-    return answer_of(asked, meant, nature=host, answer_id="chatcmpl-1", created=1, tally=TokenTotals())
+def meant_by(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour = HOSTS[0]) -> HostResponse:
+    return answer_of(asked, intended, nature=host, answer_id="chatcmpl-1", created=1, tally=TokenTotals())
 
 
 @BY_NAME
@@ -98,10 +98,10 @@ def test_faults_are_played_in_the_order_of_the_table_and_once() -> None:
 def test_a_fault_shows_wherever_it_applies(fault: Fault) -> None:
     for asked in questions(fault):
         fitting = [
-            (told(asked, meant, host, fault), told(asked, meant, host))
-            for meant in WORDS
+            (told(asked, intended, host, fault), told(asked, intended, host))
+            for intended in WORDS
             for host in HOSTS
-            if fits(fault, meant_by(asked, meant, host))
+            if fits(fault, meant_by(asked, intended, host))
         ]
         assert all(wrong.faults == (fault.name,) for wrong, _ in fitting)
         if (fault.name, asked.wire, asked.stream) in CANNOT_SHOW:
@@ -112,15 +112,15 @@ def test_a_fault_shows_wherever_it_applies(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
 def test_a_fault_leaves_alone_what_it_does_not_apply_to(fault: Fault) -> None:
     for asked in questions(fault, applies=False):
-        for meant in WORDS:
-            assert told(asked, meant, HOSTS[0], fault) == told(asked, meant, HOSTS[0])
+        for intended in WORDS:
+            assert told(asked, intended, HOSTS[0], fault) == told(asked, intended, HOSTS[0])
 
 
 @pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
 def test_a_fault_leaves_alone_what_has_not_what_it_needs(fault: Fault) -> None:
     for asked in questions(fault):
-        for meant in WORDS:
-            answer = meant_by(asked, meant)
+        for intended in WORDS:
+            answer = meant_by(asked, intended)
             if not fits(fault, answer):
                 assert written(fault, answer) == written(NOTHING, answer)
 
@@ -131,8 +131,8 @@ NOTHING: Final = Fault(name="nothing", group="calls", about="nothing goes wrong"
 @pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
 def test_a_fault_changes_nothing_that_it_was_given(fault: Fault) -> None:
     for asked in questions(fault):
-        for meant in WORDS:
-            answer = meant_by(asked, meant)
+        for intended in WORDS:
+            answer = meant_by(asked, intended)
             given = written(NOTHING, answer)
             before = copied(given)
             if asked.stream and fault.chunks is not None:
@@ -149,8 +149,8 @@ def test_any_two_neighbours_of_a_kind_can_go_wrong_at_once(family: str, wire: st
     here = [fault for fault in OF_ANSWERS.values() if questions_of(fault, family, wire, stream)]
     asked = questions_of(here[0], family, wire, stream)[0]
     for first, second in zip(here, [*here[7:], *here[:7]], strict=True):
-        for meant in WORDS[:2]:
-            assert told(asked, meant, HOSTS[0], *in_order((first, second))).pieces
+        for intended in WORDS[:2]:
+            assert told(asked, intended, HOSTS[0], *in_order((first, second))).pieces
 
 
 def questions_of(fault: Fault, family: str, wire: str, stream: bool) -> list[SimRequest]:

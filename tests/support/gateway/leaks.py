@@ -37,11 +37,11 @@ class Scene:
         self.gateway, self.host = gateway, host
         self._told = told
         self.port = gateway.port
-        self.upstream = gateway.gate.view.config.providers[0].dialect
+        self.upstream = gateway.gate.snapshot.config.providers[0].dialect
         self.records: list[RequestRecord] = []
         self._observe = gateway.gate.metrics.observe
         gateway.gate.metrics.observe = self._note  # type: ignore[method-assign]
-        self._store_port = urlsplit(gateway.gate.view.config.store).port
+        self._store_port = urlsplit(gateway.gate.snapshot.config.store).port
         self._tasks = asyncio.all_tasks()
         self._sockets = self._count_sockets()
 

@@ -30,11 +30,11 @@ def history(session: Session, words: str) -> CommandResult:
         return CommandResult(as_markdown([messages[int(words) - 1]]).rstrip())
     if not messages:
         return CommandResult("nothing was said yet")
-    lines = [f"{number:>3}  {_NAMES[one.speaker]:<5}  {_short(one)}" for number, one in enumerate(messages, start=1)]
+    lines = [f"{number:>3}  {_NAMES[one.role]:<5}  {_short(one)}" for number, one in enumerate(messages, start=1)]
     return CommandResult("\n".join([*lines, "/history NUMBER shows one of them whole"]), column=12)
 
 
-_NAMES = {"system": "sys", "human": "you", "ai": "model", "tool": "tool"}
+_NAMES = {"system": "sys", "user": "you", "assistant": "model", "tool": "tool"}
 
 
 def _short(message: Message) -> str:

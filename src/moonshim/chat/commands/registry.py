@@ -1,8 +1,8 @@
 """A line that begins with a slash -> what it does to a chat, and what is told of it.
 
 `COMMANDS` is the whole list: how each is used, what it is for, what can be completed behind it, and the function. A
-function gets the chat and the words behind the name, and returns a `CommandResult`; wrong use raises `UsageError`, whose text
-explains the right one.
+function gets the chat and the words after the name, and returns a `CommandResult`; wrong use raises `UsageError`, whose
+text explains the right one.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Screen:
                 self._of(call).state = "running"
             case ToolEnded(call=call, result=result, seconds=seconds):
                 self._end_call(call, result, seconds)
-            case MessageKept(message=message) if message.speaker == "ai":
+            case MessageKept(message=message) if message.role == "assistant":
                 self._asked = False
             case NotKept(detail=detail):
                 self._tell(NoticeItem(detail, "failed"))

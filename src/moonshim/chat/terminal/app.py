@@ -124,10 +124,10 @@ class _Terminal:
         """The end of a conversation that is gone on with."""
         messages = self._session.history.messages
         self._canvas.say(f"{self._session.history.path.stem}: {counted(len(messages))}; /history lists them", "dim")
-        words = next((one for one in reversed(messages) if one.speaker == "human"), None)
+        words = next((one for one in reversed(messages) if one.role == "user"), None)
         if words is not None:
             self._canvas.say(f"{PROMPT}{first_words((words,))}", "dim")
-        if messages and messages[-1].speaker == "ai" and (text := _text_of(messages[-1])):
+        if messages and messages[-1].role == "assistant" and (text := _text_of(messages[-1])):
             self._canvas.paint(self._canvas.items([TextItem(text)]))
 
     def _take_leave(self) -> None:

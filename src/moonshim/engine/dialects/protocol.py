@@ -40,7 +40,7 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
     """The client's request as it was parsed: dialects that repeat parts of it in the answer do so from here."""
     tools: Mapping[str, Tool] = {}
     """The declared tools by the names under which the host knows them; each has the client's own name."""
-    sealer: Signer = field(default_factory=Signer)
+    signer: Signer = field(default_factory=Signer)
 
 
 class Decoder(Protocol):
@@ -83,7 +83,7 @@ class Encoder(Protocol):
 
 
 def with_overrides(body: Body, put: Mapping[str, Any]) -> Body:
-    """The body with the fields that the host spells its own way (`Request.put`); None leaves one out."""
+    """The body with the fields that the host spells its own way (`Request.body_overrides`); None leaves one out."""
     kept = {key: value for key, value in body.items() if key not in put}
     return kept | {key: value for key, value in put.items() if value is not None}
 
@@ -96,7 +96,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """A body -> the request. Raises `InvalidInput` with the field, and nothing else."""
     render_request: Callable[[Request], tuple[Body, list[Change]]]
     """The request -> a body, and what this dialect could not say."""
-    left_behind: Callable[[Request], tuple[Request, list[Change]]]
+    drop_unsupported: Callable[[Request], tuple[Request, list[Change]]]
     """A request that came in this dialect, for a host of another one: what only its own hosts could read is left out
     and told. Raises `InvalidInput` where the meaning would change."""
     parse_messages: Callable[[Iterable[Any]], list[Message]]
@@ -108,11 +108,11 @@ class Dialect(Struct, frozen=True, kw_only=True):
     encode_response: Callable[[Sequence[Event], ResponseContext], Body]
     """All events of one answer -> a whole response."""
     render_problem: Callable[[Problem], Body]
-    names_events: bool
+    has_event_names: bool
     """Whether the frames of a stream have `event:` lines, which repeat the payload's `type`."""
     done: bytes | None
     """What is sent behind the last payload."""
     heartbeat: bytes
     """What tells a client that waits that somebody is still there, and nothing else."""
-    goodbyes: tuple[bytes, ...]
+    terminal_markers: tuple[bytes, ...]
     """What clients of a stream go away behind, without waiting for its last byte."""

@@ -166,7 +166,7 @@ def as_text(
     Results become words of the user, since hosts take no message of a tool where there was no call. What is sent for a
     message depends on it alone, and on whether it follows another result.
 
-    >>> said = as_text([Message("human", (Text("hi"),))], [Tool("ls")], "llama")
+    >>> said = as_text([Message("user", (Text("hi"),))], [Tool("ls")], "llama")
     >>> [message.speaker for message in said]
     ['system', 'human']
     """
@@ -174,16 +174,16 @@ def as_text(
     open_results = False
     for message in messages:
         results = [part for part in message.parts if isinstance(part, ToolResult)]
-        if message.speaker == "ai":
+        if message.role == "assistant":
             out.append(_spoken(message, format))
         elif results:
             made = _given_back(message, results, format)
-            if open_results and message.speaker == "tool":
+            if open_results and message.role == "tool":
                 made = _joined(out.pop(), made)
             out.append(made)
         else:
             out.append(message)
-        open_results = message.speaker == "tool" and bool(results)
+        open_results = message.role == "tool" and bool(results)
     return _prompted(out, describe_tools(tools, format, choice=choice))
 
 
@@ -192,7 +192,7 @@ def _prompted(messages: list[Message], prompt: str) -> tuple[Message, ...]:
     if not prompt:
         return tuple(messages)
     first = messages[0] if messages else None
-    if first is None or first.speaker != "system":
+    if first is None or first.role != "system":
         return (Message("system", (Text(prompt),)), *messages)
     *before, last = first.parts or (Text(""),)
     if isinstance(last, Text) and last.text.strip():
@@ -210,13 +210,13 @@ def _spoken(message: Message, format: str) -> Message:
     thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
     said = "".join(part.text for part in message.parts if isinstance(part, Text)).rstrip()
     written = calls_as_text(calls, format)
-    return Message("ai", (*thoughts, Text(said + _words(format).behind_text + written if said else written)))
+    return Message("assistant", (*thoughts, Text(said + _words(format).behind_text + written if said else written)))
 
 
 def _given_back(message: Message, results: list[ToolResult], format: str) -> Message:
     seen: list[Part] = [part for result in results for part in result.parts if isinstance(part, Media)]
     rest = [part for part in message.parts if not isinstance(part, ToolResult)]
-    return Message("human", (Text(results_as_text(results, format)), *seen, *rest))
+    return Message("user", (Text(results_as_text(results, format)), *seen, *rest))
 
 
 def _joined(before: Message, behind: Message) -> Message:
@@ -225,7 +225,7 @@ def _joined(before: Message, behind: Message) -> Message:
     second, *more = behind.parts
     assert isinstance(first, Text)
     assert isinstance(second, Text)
-    return Message("human", (Text(f"{first.text}\n{second.text}"), *seen, *more))
+    return Message("user", (Text(f"{first.text}\n{second.text}"), *seen, *more))
 
 
 def _told(result: ToolResult) -> str:

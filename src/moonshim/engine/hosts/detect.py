@@ -147,15 +147,15 @@ def profile_for(
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
     given = _checked(overrides)
-    find = _needs if len(model) <= _LONGEST_NAME else _needs.__wrapped__
+    find = _profile if len(model) <= _LONGEST_NAME else _profile.__wrapped__
     try:
         return find(model, host, base_url, upstream, tuple(given.items()))
     except TypeError:  # something of this has no hash: rare, and worth a look of its own
-        return _needs.__wrapped__(model, host, base_url, upstream, tuple(given.items()))
+        return _profile.__wrapped__(model, host, base_url, upstream, tuple(given.items()))
 
 
 @lru_cache(512)
-def _needs(
+def _profile(
     model: str, host: str | None, base_url: str | None, upstream: str, cells_given: tuple[tuple[str, Any], ...]
 ) -> HostProfile:
     """Found once for each model of a host: going through the table costs as much as all that follows from it."""

@@ -30,7 +30,7 @@ class LearnedCells:
         return dict(self._cells.get(target, ()))
 
     def refused(
-        self, target: Hashable, needs: HostProfile, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
+        self, target: Hashable, profile: HostProfile, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
     ) -> bool:
         """Whether the request should be sent again, since the host missed reasoning that can be put in.
 
@@ -38,7 +38,7 @@ class LearnedCells:
         """
         if not _MISSING.search(problem.message):
             return False
-        for cells in _remedies(needs):
+        for cells in _remedies(profile):
             try:
                 changes = would_change(cells)
             except MoonshimError:
@@ -48,12 +48,12 @@ class LearnedCells:
                 return True
         return False
 
-    def answered(self, target: Hashable, needs: HostProfile, field: str | None) -> None:
+    def answered(self, target: Hashable, profile: HostProfile, field: str | None) -> None:
         """The host told its reasoning in this field: a row that names another one is wrong about this host.
 
         One that refuses requests without reasoning is known to look in the field of its row.
         """
-        if needs.lost_reasoning is None and {field, needs.reasoning_in} == set(_PLAIN):
+        if profile.lost_reasoning is None and {field, profile.reasoning_in} == set(_PLAIN):
             self._put(target, {"reasoning_in": field})
 
     def _put(self, target: Hashable, cells: dict[str, Any]) -> None:
@@ -63,12 +63,12 @@ class LearnedCells:
             self._cells.popitem(last=False)
 
 
-def _remedies(needs: HostProfile) -> Iterator[dict[str, Any]]:
+def _remedies(profile: HostProfile) -> Iterator[dict[str, Any]]:
     """What to try, the mildest first: the right field; an empty text; a blank, for an empty text may be dropped on
     the way to whoever checks."""
     cells: dict[str, Any] = {
-        "reasoning_in": "thinking" if needs.dialect == "anthropic" else "reasoning_content",
-        "keeps_reasoning": "calls" if needs.keeps_reasoning == "none" else needs.keeps_reasoning,
+        "reasoning_in": "thinking" if profile.dialect == "anthropic" else "reasoning_content",
+        "keeps_reasoning": "calls" if profile.keeps_reasoning == "none" else profile.keeps_reasoning,
     }
-    for placeholder in dict.fromkeys((needs.lost_reasoning or "", " ")):
+    for placeholder in dict.fromkeys((profile.lost_reasoning or "", " ")):
         yield cells | {"lost_reasoning": placeholder}

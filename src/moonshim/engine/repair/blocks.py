@@ -26,49 +26,49 @@ class BlockTracker:
         self.spoke = False
         """Whether the answer itself has said anything but white space."""
 
-    def say(self, channel: Channel, text: str, slip: FrameOutput) -> None:
+    def say(self, channel: Channel, text: str, output: FrameOutput) -> None:
         if not text:
             return
         if self.speaking != channel:
-            self.hush(slip)
+            self.close_text_block(output)
             self.speaking = channel
             self.current = self._next()
-            slip.put(BlockOpened(self.current, channel))
-        slip.put(BlockDelta(self.current, text))
+            output.put(BlockOpened(self.current, channel))
+        output.put(BlockDelta(self.current, text))
         if channel == "reasoning":
             self.reasoned = True
         elif not self.spoke:
             self.spoke = not text.isspace()
 
-    def hush(self, slip: FrameOutput) -> None:
+    def close_text_block(self, output: FrameOutput) -> None:
         """Close the block of speech, if one is open."""
         if self.speaking is not None:
-            slip.put(BlockClosed(self.current))
+            output.put(BlockClosed(self.current))
             self.speaking = None
 
-    def sign(self, signed: SignatureReported, slip: FrameOutput) -> None:
+    def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
         """What belongs to the reasoning being told; without any, it is a thought that is not shown."""
         shown = self.speaking == "reasoning"
         if not shown and signed.signature is None and not signed.details:
             return
         if not shown:
-            self.hush(slip)
+            self.close_text_block(output)
             self.current = self._next()
-            slip.put(BlockOpened(self.current, "reasoning"))
-        slip.put(BlockSigned(self.current, signed.signature, signed.details, signed.field))
+            output.put(BlockOpened(self.current, "reasoning"))
+        output.put(BlockSigned(self.current, signed.signature, signed.details, signed.field))
         if not shown:
-            slip.put(BlockClosed(self.current))
+            output.put(BlockClosed(self.current))
 
-    def open_call(self, slip: FrameOutput) -> int:
-        self.hush(slip)
+    def open_call(self, output: FrameOutput) -> int:
+        self.close_text_block(output)
         block = self._next()
         self.numbers[block] = self.next_number
         self.next_number += 1
         return block
 
-    def open_watched(self, slip: FrameOutput, number: int) -> int:
+    def open_watched(self, output: FrameOutput, number: int) -> int:
         """A call whose number is the host's own."""
-        self.hush(slip)
+        self.close_text_block(output)
         block = self._next()
         self.numbers[block] = number
         self.next_number = max(self.next_number, number + 1)

@@ -81,7 +81,7 @@ class CumulativeDeltas:
         """Whether deltas are held back."""
         return bool(self._undecided)
 
-    def feed(self, text: str, slip: FrameOutput) -> _Growth:
+    def feed(self, text: str, output: FrameOutput) -> _Growth:
         if self.lost:
             return []
         if not self.begun:
@@ -89,21 +89,21 @@ class CumulativeDeltas:
                 self.begun = True
                 self._say(text)
                 self._sent = self._size
-            return [(text, slip)]
+            return [(text, output)]
         repeats = len(text) >= self._size and text.startswith("".join(self._said))
         if not self.is_cumulative and not self._undecided and not (repeats and self._begin_trial()):
             self.settled = True
-            return [(text, slip)]
+            return [(text, output)]
         start = 0 if repeats else self._size
         new = text[self._size :] if repeats else text
         if repeats:
             self._said, self._size = TextPieces(), 0
         self._say(text)
         if self.is_cumulative:
-            return self._take_new(slip, new)
-        return self._compare(text, new, start, slip)
+            return self._take_new(output, new)
+        return self._compare(text, new, start, output)
 
-    def finish(self, slip: FrameOutput) -> _Growth:
+    def finish(self, output: FrameOutput) -> _Growth:
         """The call is over: what was undecided is the reading that is whole."""
         if not self._undecided:
             return []
@@ -114,9 +114,9 @@ class CumulativeDeltas:
         if self._appended.complete and self._repeated.complete:
             self._lose()
             return []
-        return self._release(slip) if self._appended.complete else self._begin_cumulative(slip)
+        return self._release(output) if self._appended.complete else self._begin_cumulative(output)
 
-    def leave(self) -> None:
+    def release_all(self) -> None:
         """No frame waits any longer: what is undecided goes out with a later one."""
         for _, _, owner in self._undecided:
             if owner is not None:
@@ -135,42 +135,42 @@ class CumulativeDeltas:
         self._repeated.feed(said)
         return not self._appended.complete
 
-    def _compare(self, text: str, new: str, start: int, slip: FrameOutput) -> _Growth:
+    def _compare(self, text: str, new: str, start: int, output: FrameOutput) -> _Growth:
         assert self._appended is not None
         assert self._repeated is not None
-        self._undecided.append((start, self._size, slip))
-        slip.waiting += 1
+        self._undecided.append((start, self._size, output))
+        output.waiting += 1
         self._appended.feed(text)
         self._repeated.feed(new)
         if self._appended.invalid or self._appended.trails:
-            return self._begin_cumulative(slip)
+            return self._begin_cumulative(output)
         if self._repeated.invalid or self._repeated.trails:
-            return self._release(slip)
+            return self._release(output)
         if self._size + _DELTA_COST * len(self._undecided) > self._limit:
             self._lose()
-            slip.put(Repaired("buffer_limit", "arguments that may repeat themselves"))
+            output.put(Repaired("buffer_limit", "arguments that may repeat themselves"))
         return []
 
-    def _release(self, slip: FrameOutput) -> _Growth:
+    def _release(self, output: FrameOutput) -> _Growth:
         said = "".join(self._said)
-        growth = [(said[start:end], owner if owner is not None else slip) for start, end, owner in self._undecided]
+        growth = [(said[start:end], owner if owner is not None else output) for start, end, owner in self._undecided]
         self._forget()
         self.settled = True
         return growth
 
-    def _begin_cumulative(self, slip: FrameOutput) -> _Growth:
+    def _begin_cumulative(self, output: FrameOutput) -> _Growth:
         self._forget()
         self.is_cumulative = True
-        slip.put(Repaired("arguments_cumulative", ""))
-        return self._take_new(slip, "".join(self._said)[self._sent :])
+        output.put(Repaired("arguments_cumulative", ""))
+        return self._take_new(output, "".join(self._said)[self._sent :])
 
-    def _take_new(self, slip: FrameOutput, new: str) -> _Growth:
+    def _take_new(self, output: FrameOutput, new: str) -> _Growth:
         self._sent = self._size
         if self._size > self._limit:
             self._lose()
-            slip.put(Repaired("buffer_limit", "arguments that repeat themselves"))
+            output.put(Repaired("buffer_limit", "arguments that repeat themselves"))
             return []
-        return [(new, slip)] if new else []
+        return [(new, output)] if new else []
 
     def _lose(self) -> None:
         self._forget()
@@ -178,5 +178,5 @@ class CumulativeDeltas:
         self.lost = True
 
     def _forget(self) -> None:
-        self.leave()
+        self.release_all()
         self._undecided, self._appended, self._repeated = [], None, None

@@ -54,8 +54,8 @@ class HeldFrames:
     def is_awaited(self) -> bool:
         return bool(self._parked)
 
-    def claim(
-        self, before: str, said: str, after: str, say: Callable[[str, FrameOutput], None], slip: FrameOutput
+    def resolve(
+        self, before: str, said: str, after: str, say: Callable[[str, FrameOutput], None], output: FrameOutput
     ) -> None:
         """Book `said` to the frames it came in.
 
@@ -82,18 +82,18 @@ class HeldFrames:
             else:
                 waiting.waiting -= 1
         if len(said) > released - unbooked:
-            say(said[released - unbooked :], slip)
+            say(said[released - unbooked :], output)
         fresh = len(after) - len(still)
         if fresh > 0:
-            self.park(slip, fresh)
+            self.hold(output, fresh)
 
-    def park(self, slip: FrameOutput, share: int) -> None:
+    def hold(self, output: FrameOutput, share: int) -> None:
         """The slip's frame waits for so many of its characters."""
-        slip.waiting += 1
-        slip.held += share
-        self._parked.append((slip, share))
+        output.waiting += 1
+        output.held += share
+        self._parked.append((output, share))
 
-    def leave(self) -> None:
+    def release_all(self) -> None:
         """Nobody waits any longer: what is held will go out with a later frame."""
         for waiting, _ in self._parked:
             waiting.waiting -= 1
@@ -102,4 +102,4 @@ class HeldFrames:
 
 def grow_block(index: int) -> Callable[[str, FrameOutput], None]:
     """A `say` for the block of a call."""
-    return lambda text, slip: slip.put(BlockDelta(index, text))
+    return lambda text, output: output.put(BlockDelta(index, text))

@@ -51,9 +51,9 @@ class NativeCalls:
     """Tells which call each delta belongs to, and passes it on as soon as its name is certain."""
 
     def __init__(
-        self, desk: ToolCallTracker, declared: DeclaredTools, after_arguments: Callable[[], Grammar] | None = None
+        self, tracker: ToolCallTracker, declared: DeclaredTools, after_arguments: Callable[[], Grammar] | None = None
     ) -> None:
-        self._desk = desk
+        self._tracker = tracker
         self._declared = declared
         self._by_index: dict[int, _Slot] = {}
         self._by_id: dict[str, _Slot] = {}
@@ -76,37 +76,37 @@ class NativeCalls:
         self._read_on: dict[_Slot, None] = {}
         """Those whose arguments are followed by something."""
 
-    def feed(self, piece: CallPiece, slip: FrameOutput, mended: str | None = None) -> None:
-        slot = self._slot_for(piece, slip)
+    def feed(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
+        slot = self._slot_for(piece, output)
         if slot is not self._last:
-            self.settle_names(slip, but=slot)
+            self.settle_names(output, but=slot)
             replaces = slot.call is not None and slot.call in self._empty
-            joins = slip is self._emptied and bool(piece.arguments) and is_placeholder(piece.arguments)
+            joins = output is self._emptied and bool(piece.arguments) and is_placeholder(piece.arguments)
             if not replaces and not joins:
-                self._settle_arguments(slip)
+                self._settle_arguments(output)
             self._last = slot
         if piece.odd:
-            self._tell(slot, piece.odd, slip)
+            self._tell(slot, piece.odd, output)
         if piece.extras:
             slot.extras |= piece.extras
-        self._take_name(slot, piece, slip)
+        self._take_name(slot, piece, output)
         if slot.call is None:
             if piece.arguments or (self._declared.knows(slot.name) and not self._declared.may_grow(slot.name)):
-                self._begin(slot, slip)
+                self._begin(slot, output)
             elif slot.header is None and (slot.name or slot.id):
-                slot.header = slip
-                slip.waiting += 1
+                slot.header = output
+                output.waiting += 1
         if piece.arguments and slot.call is not None:
-            self._grow(slot, slot.call, piece.arguments, slip, mended)
+            self._grow(slot, slot.call, piece.arguments, output, mended)
             if slot.call.arguments.complete and slot.call.arguments.held:
-                self._empty[slot.call], self._emptied = False, slip
+                self._empty[slot.call], self._emptied = False, output
             elif self._empty:
                 self._empty.pop(slot.call, None)
             if slot.call.is_awaited:
                 self._awaited[slot.call] = None
 
     @property
-    def calm(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no name is open and nothing is held back."""
         return not (self._unsettled or self._empty) and not (
             (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
@@ -122,44 +122,44 @@ class NativeCalls:
             return None
         return call if call.block >= 0 and not call.ended and call.deltas is None else None
 
-    def adopt(self, said: str, share: int, slip: FrameOutput) -> None:
+    def adopt(self, said: str, share: int, output: FrameOutput) -> None:
         """A frame waits for so many characters of the arguments of the last call; the rest of it was read."""
         call = self._last.call if self._last is not None else None
         assert call is not None
-        assert call.parking is not None
+        assert call.held_frames is not None
         if said:
-            slip.events.append(BlockDelta(call.block, said))
-        call.parking.park(slip, share)
+            output.events.append(BlockDelta(call.block, said))
+        call.held_frames.hold(output, share)
         self._awaited[call] = None
 
-    def close(self, index: int, slip: FrameOutput, *, said: bool) -> None:
+    def close(self, index: int, output: FrameOutput, *, said: bool) -> None:
         """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
         slot = self._by_index.get(index)
         if slot is None:
             return
-        self.settle_names(slip)
+        self.settle_names(output)
         call = slot.call
         if call is None or call.raw is not None:
             return
         if call in self._empty and not said:
             self._empty[call] = True
             return
-        self._end_after(slot, slip)
+        self._end_after(slot, output)
         self._empty.pop(call, None)
-        self._desk.settle(call, slip)
+        self._tracker.settle(call, output)
         if call.arguments.complete and call in self._open:
             del self._open[call]
-            self._desk.end(call, slip, closed=False)
+            self._tracker.end(call, output, closed=False)
         elif said and call in self._open:
             self._stopped = call
 
-    def finish(self, slip: FrameOutput) -> None:
+    def finish(self, output: FrameOutput) -> None:
         """No more deltas: every call is as whole as it will be."""
-        self.settle_names(slip)
+        self.settle_names(output)
         for slot in [*self._read_on]:
-            self._end_after(slot, slip)
+            self._end_after(slot, output)
         for call in self._open:
-            self._desk.end(call, slip, closed=False)
+            self._tracker.end(call, output, closed=False)
         self._open.clear()
         self._empty.clear()
         self._emptied = None
@@ -168,31 +168,31 @@ class NativeCalls:
         self._by_id.clear()
         self._last = None
 
-    def leave(self) -> None:
+    def release_all(self) -> None:
         """No frame waits any longer; what is held goes out with a later one."""
         slot = self._last
         if slot is not None and slot.header is not None:
             slot.header.waiting -= 1
             slot.header = None
         for call in self._awaited:
-            if call.parking is not None:
-                call.parking.leave()
+            if call.held_frames is not None:
+                call.held_frames.release_all()
             if call.deltas is not None:
-                call.deltas.leave()
+                call.deltas.release_all()
         self._awaited.clear()
 
     @staticmethod
-    def _tell(slot: _Slot, what: str, slip: FrameOutput) -> None:
+    def _tell(slot: _Slot, what: str, output: FrameOutput) -> None:
         if what not in slot.told:
             slot.told.add(what)
-            slip.put(Repaired("tool_delta", what))
+            output.put(Repaired("tool_delta", what))
 
     # -- its arguments, and what follows them ----------------------------------------
 
-    def _grow(self, slot: _Slot, call: TrackedCall, text: str, slip: FrameOutput, mended: str | None) -> None:
+    def _grow(self, slot: _Slot, call: TrackedCall, text: str, output: FrameOutput, mended: str | None) -> None:
         """Where the model forgot to end a call, some hosts send the next one, in markers, as part of its arguments."""
         if slot.after is None:
-            self._desk.grow(call, text, slip, mended)
+            self._tracker.grow(call, text, output, mended)
             if self._after_arguments is None or not call.arguments.complete:
                 return
             text = call.arguments.take_trail()
@@ -200,9 +200,9 @@ class NativeCalls:
                 return
             slot.after = self._after_arguments()
             self._read_on[slot] = None
-        self._follow(slot, call, slot.after.feed(text), slip)
+        self._follow(slot, call, slot.after.feed(text), output)
 
-    def _follow(self, slot: _Slot, call: TrackedCall, found: list[GrammarEvent], slip: FrameOutput) -> None:
+    def _follow(self, slot: _Slot, call: TrackedCall, found: list[GrammarEvent], output: FrameOutput) -> None:
         for one in found:
             match one:
                 case TextFound(text=text):
@@ -211,38 +211,38 @@ class NativeCalls:
                     else:
                         call.arguments.add_trail(text)
                 case CallStarted():
-                    self._end(call, slip, closed=True)
-                    slot.inner = self._desk.begin_found(one, "native", slip)
+                    self._end(call, output, closed=True)
+                    slot.inner = self._tracker.begin_found(one, "native", output)
                     self._open[slot.inner] = None
-                    slip.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
+                    output.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
                 case CallDelta(text=text):
                     assert slot.inner is not None
-                    self._desk.grow(slot.inner, text, slip)
+                    self._tracker.grow(slot.inner, text, output)
                 case CallEnded(closed=closed):
                     assert slot.inner is not None
-                    self._end(slot.inner, slip, closed=closed)
+                    self._end(slot.inner, output, closed=closed)
                 case Notice():
-                    slip.put(Repaired(one.rule, one.detail))
+                    output.put(Repaired(one.rule, one.detail))
 
-    def _end(self, call: TrackedCall, slip: FrameOutput, *, closed: bool) -> None:
+    def _end(self, call: TrackedCall, output: FrameOutput, *, closed: bool) -> None:
         if call in self._open:
             del self._open[call]
-            self._desk.end(call, slip, closed=closed)
+            self._tracker.end(call, output, closed=closed)
 
-    def _end_after(self, slot: _Slot, slip: FrameOutput) -> None:
+    def _end_after(self, slot: _Slot, output: FrameOutput) -> None:
         """Nothing more follows the arguments of this call."""
         if slot.after is None or slot.call is None:
             return
-        self._follow(slot, slot.call, slot.after.flush(), slip)
+        self._follow(slot, slot.call, slot.after.flush(), output)
         del self._read_on[slot]
         slot.after = None
         if slot.unread.strip():
-            slip.put(Repaired("arguments_trailing", slot.unread))
+            output.put(Repaired("arguments_trailing", slot.unread))
         slot.unread = ""
 
     # -- which call ------------------------------------------------------------------
 
-    def _slot_for(self, piece: CallPiece, slip: FrameOutput) -> _Slot:
+    def _slot_for(self, piece: CallPiece, output: FrameOutput) -> _Slot:
         if piece.index is not None:
             slot = self._by_index.get(piece.index)
             if slot is None or (piece.id and slot.id and piece.id != slot.id) or self._is_another(slot, piece):
@@ -259,7 +259,7 @@ class NativeCalls:
             slot.id = piece.id
             self._by_id.setdefault(piece.id, slot)
         elif piece.id:
-            self._tell(slot, "an identifier on every delta", slip)
+            self._tell(slot, "an identifier on every delta", output)
         return slot
 
     def _new(self, index: int | None) -> _Slot:
@@ -280,11 +280,11 @@ class NativeCalls:
 
     # -- its name --------------------------------------------------------------------
 
-    def _take_name(self, slot: _Slot, piece: CallPiece, slip: FrameOutput) -> None:
+    def _take_name(self, slot: _Slot, piece: CallPiece, output: FrameOutput) -> None:
         if not piece.name:
             return
         if slot.name:
-            self._tell(slot, "a name over several deltas", slip)
+            self._tell(slot, "a name over several deltas", output)
         if slot.call is None:
             if piece.name != slot.name:
                 slot.name += piece.name
@@ -292,71 +292,71 @@ class NativeCalls:
             if piece.name != slot.late_name:
                 slot.late_name += piece.name
             if not self._declared.may_grow(slot.late_name) and self._declared.names is not None:
-                self._name_late(slot, slip)
+                self._name_late(slot, output)
         elif piece.name != slot.call.name and not slot.name:
             # The identifier told another name, and the call has gone out under it.
-            slip.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
+            output.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
 
-    def _name_late(self, slot: _Slot, slip: FrameOutput) -> None:
+    def _name_late(self, slot: _Slot, output: FrameOutput) -> None:
         """The arguments came before the name."""
         assert slot.call is not None
-        self._tell(slot, "arguments before the name", slip)
+        self._tell(slot, "arguments before the name", output)
         slot.name, slot.late_name = slot.late_name, ""
         del self._unsettled[slot]
-        self._desk.named(slot.call, self._declared.fix(slot.name), slip)
+        self._tracker.named(slot.call, self._declared.fix(slot.name), output)
 
-    def _begin(self, slot: _Slot, slip: FrameOutput) -> None:
+    def _begin(self, slot: _Slot, output: FrameOutput) -> None:
         call = TrackedCall("native", "text", slot.id, slot.name or None)
         call.extras, slot.extras = slot.extras, {}
         call.host_index = slot.index
-        call.parking = HeldFrames()
-        call.deltas = self._desk.deltas()
+        call.held_frames = HeldFrames()
+        call.deltas = self._tracker.deltas()
         slot.call = call
         del self._unsettled[slot]
         header, slot.header = slot.header, None
         if header is not None:
             header.waiting -= 1
-        self.end_whole(slip)
+        self.end_whole(output)
         self._open[call] = None
-        self._desk.begin(call, header if header is not None else slip)
+        self._tracker.begin(call, header if header is not None else output)
         if call.raw is not None:
             # The name may still come: until then the slot is not settled.
             self._unsettled[slot] = None
 
-    def settle(self, slip: FrameOutput) -> None:
+    def settle(self, output: FrameOutput) -> None:
         """Something else begins: names and empty objects are what they are, and held calls are whole."""
         if self._last is None and not self._unsettled and not self._open:
             return
-        self.settle_names(slip)
-        self._settle_arguments(slip)
-        self.end_whole(slip)
+        self.settle_names(output)
+        self._settle_arguments(output)
+        self.end_whole(output)
 
-    def _settle_arguments(self, slip: FrameOutput) -> None:
+    def _settle_arguments(self, output: FrameOutput) -> None:
         """Placeholders that nothing has replaced are the arguments."""
         empty, self._empty, self._emptied = self._empty, {}, None
         for call, over in empty.items():
-            self._desk.settle(call, slip)
+            self._tracker.settle(call, output)
             if (over or call.whole) and call in self._open:
                 del self._open[call]
-                self._desk.end(call, slip, closed=False)
+                self._tracker.end(call, output, closed=False)
 
-    def end_whole(self, slip: FrameOutput) -> None:
+    def end_whole(self, output: FrameOutput) -> None:
         """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None and stopped in self._open:
             del self._open[stopped]
-            self._desk.end(stopped, slip, closed=True)
+            self._tracker.end(stopped, output, closed=True)
         last = next(reversed(self._open), None)
         if last is not None and last.whole and last.raw is None and last.arguments.complete and last not in self._empty:
-            self._desk.end(last, slip, closed=False)
+            self._tracker.end(last, output, closed=False)
             del self._open[last]
 
-    def settle_names(self, slip: FrameOutput, *, but: _Slot | None = None) -> None:
+    def settle_names(self, output: FrameOutput, *, but: _Slot | None = None) -> None:
         """Something else came: a name that could have grown has not."""
         slot = self._last
         if slot is None or slot is but or slot not in self._unsettled:
             return
         if slot.call is None and (slot.name or slot.id):
-            self._begin(slot, slip)
+            self._begin(slot, output)
         elif slot.call is not None and slot.late_name:
-            self._name_late(slot, slip)
+            self._name_late(slot, output)

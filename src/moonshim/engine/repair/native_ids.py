@@ -42,7 +42,7 @@ class NativeIdWatcher:
     def cut_off(self) -> bool:
         return any(not call.arguments.complete and not call.is_free for call in self._calls.values())
 
-    def feed(self, piece: CallPiece, slip: FrameOutput) -> str | None:
+    def feed(self, piece: CallPiece, output: FrameOutput) -> str | None:
         """The identifier to write in place of the one that came; None leaves the entry alone."""
         index = piece.index or 0
         call = self._calls.get(index)
@@ -50,10 +50,10 @@ class NativeIdWatcher:
             if not piece.name:
                 return None
             new_id, rule = self._ids.assign(piece.name, piece.id) if self._mends else (piece.id or "", None)
-            call = self._calls[index] = _Watched(self._blocks.open_watched(slip, index), piece.id, new_id)
+            call = self._calls[index] = _Watched(self._blocks.open_watched(output, index), piece.id, new_id)
             call.is_free = "custom" in piece.extras
             if rule is not None:
-                slip.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
+                output.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
             self._tell(BlockOpened(call.block, "call", new_id, piece.name))
         if piece.arguments:
             call.arguments.feed(piece.arguments)

@@ -69,8 +69,8 @@ class ResponseRepairer:
         self._options = options
         self._grammars = grammars
         self._blocks = BlockTracker()
-        self._desk = ToolCallTracker(declared, options, ids, self._blocks)
-        self._native = NativeCalls(self._desk, declared, after_arguments)
+        self._tracker = ToolCallTracker(declared, options, ids, self._blocks)
+        self._native = NativeCalls(self._tracker, declared, after_arguments)
         self.watch = (
             None
             if options.repair_deltas
@@ -80,61 +80,61 @@ class ResponseRepairer:
         )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
         self._hear = hear
-        self._parking: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
+        self._held_frames: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
         self._open: dict[Channel, TrackedCall] = {}
         self.ending: Finished | Failed | None = None
         self.growing = -1
         self._moved = False
 
-    def say(self, channel: Channel, text: str, slip: FrameOutput, fed: ParsedText | None = None) -> None:
+    def say(self, channel: Channel, text: str, output: FrameOutput, fed: ParsedText | None = None) -> None:
         """The host sent text in this field; `fed` is what has already become of it, if anything has."""
         if fed is not None:
-            self._handle(channel, fed.before, fed.found, self._grammars[channel].held, slip, fed.mended)
+            self._handle(channel, fed.before, fed.found, self._grammars[channel].held, output, fed.mended)
             return
-        self._interrupt(channel, slip)
+        self._interrupt(channel, output)
         if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
             # Reasoning has a field of its own here, so `<think>` in the text is only a word.
             other.tags_are_text = True
         grammar = self._grammars.get(channel)
         if grammar is None:
-            self._blocks.say(channel, text, slip)
+            self._blocks.say(channel, text, output)
             return
         before = grammar.held
         found = grammar.feed(text)
-        self._handle(channel, before, found, grammar.held, slip)
+        self._handle(channel, before, found, grammar.held, output)
 
-    def call(self, piece: CallPiece, slip: FrameOutput, mended: str | None = None) -> None:
+    def call(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
-        self._interrupt(None, slip)
-        self._native.feed(piece, slip, mended)
+        self._interrupt(None, output)
+        self._native.feed(piece, output, mended)
 
-    def close_call(self, index: int, slip: FrameOutput, *, said: bool = True) -> None:
+    def close_call(self, index: int, output: FrameOutput, *, said: bool = True) -> None:
         """The host said that the native call with this index is whole, or has gone on to another."""
-        self._native.close(index, slip, said=said)
+        self._native.close(index, output, said=said)
 
-    def pause(self, slip: FrameOutput) -> None:
+    def pause(self, output: FrameOutput) -> None:
         """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
         held = [(channel, grammar) for channel, grammar in self._grammars.items() if grammar.held]
         if self._open or any(_is_surely_a_marker(grammar.held) for _, grammar in held):
             return
         for channel, grammar in held:
             before = grammar.held
-            self._handle(channel, before, grammar.flush(), "", slip)
-        self._blocks.hush(slip)
+            self._handle(channel, before, grammar.flush(), "", output)
+        self._blocks.close_text_block(output)
 
-    def sign(self, signed: SignatureReported, slip: FrameOutput) -> None:
+    def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
         """The host said what it wants back beside the reasoning that it has just told."""
         grammar = self._grammars.get("reasoning")
         if grammar is not None and grammar.held:
-            self._handle("reasoning", grammar.held, grammar.flush(), "", slip)
-        self._blocks.sign(signed, slip)
+            self._handle("reasoning", grammar.held, grammar.flush(), "", output)
+        self._blocks.sign(signed, output)
 
     # -- at a glance: the same rules for the common case, without the bookkeeping of frames ---
 
     @property
-    def calm(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing is held back, so that the next text may be read at a glance."""
-        if self.ending is not None or not self._native.calm or any(call.whole for call in self._open.values()):
+        if self.ending is not None or not self._native.is_idle or any(call.whole for call in self._open.values()):
             return False
         return not any(grammar.held for grammar in self._grammars.values())
 
@@ -221,17 +221,17 @@ class ResponseRepairer:
             self._heard(channel, said)
         return held
 
-    def adopt(self, channel: Channel | None, said: str, share: int, slip: FrameOutput) -> None:
+    def adopt(self, channel: Channel | None, said: str, share: int, output: FrameOutput) -> None:
         """A frame that was read at a glance waits, after all: of its text, `share` characters are held back.
 
         Without a channel, its text is arguments of the native call that came last.
         """
         if channel is None:
-            self._native.adopt(said, share, slip)
+            self._native.adopt(said, share, output)
             return
         if said:
-            slip.events.append(BlockDelta(self._blocks.current, said))
-        self._parking[channel].park(slip, share)
+            output.events.append(BlockDelta(self._blocks.current, said))
+        self._held_frames[channel].hold(output, share)
 
     def flowing(self, index: int) -> TrackedCall | None:
         """The native call that an entry with this index, and only arguments, continues."""
@@ -254,28 +254,28 @@ class ResponseRepairer:
             self._hear(call.block, mended)
         return True
 
-    def finish(self, raw: str | None, slip: FrameOutput) -> None:
+    def finish(self, raw: str | None, output: FrameOutput) -> None:
         """The host said that the answer is over, and why (or only that it is: None)."""
-        self._desk.cut = raw in CUT_SHORT or is_error(raw)
-        self._desk.over = raw == "tool_calls"
-        self._drain(slip)
+        self._tracker.cut = raw in CUT_SHORT or is_error(raw)
+        self._tracker.over = raw == "tool_calls"
+        self._drain(output)
         if self.ending is not None:
             return
         ending = mended_finish(
             raw,
             calls=self.calls > 0,
-            cut_off=self._desk.cut_off or (self.watch is not None and self.watch.cut_off),
-            invalid=self._desk.invalid,
+            cut_off=self._tracker.cut_off or (self.watch is not None and self.watch.cut_off),
+            invalid=self._tracker.invalid,
             enforce=self._options.enforce_finish_reason_loop,
         )
-        self._end(ending, slip)
+        self._end(ending, output)
 
-    def break_off(self, slip: FrameOutput) -> None:
+    def break_off(self, output: FrameOutput) -> None:
         """The stream ended, and nobody said that the answer is over."""
-        self._desk.cut = True
-        self._drain(slip)
+        self._tracker.cut = True
+        self._drain(output)
         if self.ending is None:
-            self._end(STREAM_ENDED, slip)
+            self._end(STREAM_ENDED, output)
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -285,22 +285,22 @@ class ResponseRepairer:
     @property
     def calls(self) -> int:
         """How many calls have gone out."""
-        return self._desk.delivered + (self.watch.count if self.watch is not None else 0)
+        return self._tracker.delivered + (self.watch.count if self.watch is not None else 0)
 
     @property
     def only_reasoned(self) -> bool:
         """Whether all that was said so far is reasoning."""
         return self._blocks.reasoned and not self._blocks.spoke and not self.calls
 
-    def drain_late(self, slip: FrameOutput) -> None:
+    def drain_late(self, output: FrameOutput) -> None:
         """Text that came behind the end, and was held back, goes out all the same."""
-        self._drain(slip)
-        self._blocks.hush(slip)
+        self._drain(output)
+        self._blocks.close_text_block(output)
 
-    def abandon(self, failed: Failed, slip: FrameOutput) -> None:
+    def abandon(self, failed: Failed, output: FrameOutput) -> None:
         """The host told an error itself: what is held back goes out before it, and nothing comes after."""
-        self._desk.cut = True
-        self.drain_late(slip)
+        self._tracker.cut = True
+        self.drain_late(output)
         if self.ending is None:
             self.ending = failed
 
@@ -310,37 +310,37 @@ class ResponseRepairer:
         held = [grammar.held for grammar in self._grammars.values()]
         return sum(map(named_part, held))
 
-    def leave(self) -> None:
+    def release_all(self) -> None:
         """No frame waits any longer for text that is held back."""
-        for parking in self._parking.values():
-            parking.leave()
-        self._native.leave()
+        for held_frames in self._held_frames.values():
+            held_frames.release_all()
+        self._native.release_all()
 
     # -- the end ---------------------------------------------------------------------
 
-    def _drain(self, slip: FrameOutput) -> None:
+    def _drain(self, output: FrameOutput) -> None:
         # What frames wait for goes out with them, before what only this frame can carry.
-        self._native.settle_names(slip)
-        for channel in sorted(_CHANNELS, key=lambda one: not self._parking[one].is_awaited):
+        self._native.settle_names(output)
+        for channel in sorted(_CHANNELS, key=lambda one: not self._held_frames[one].is_awaited):
             grammar = self._grammars.get(channel)
             if grammar is not None:
                 before = grammar.held
-                self._handle(channel, before, grammar.flush(), "", slip)
-        self._native.finish(slip)
-        self._desk.finish(slip)
+                self._handle(channel, before, grammar.flush(), "", output)
+        self._native.finish(output)
+        self._tracker.finish(output)
         if self.watch is not None:
             self.watch.finish()
 
-    def _end(self, ending: Finished | Failed, slip: FrameOutput) -> None:
-        self._blocks.hush(slip)
+    def _end(self, ending: Finished | Failed, output: FrameOutput) -> None:
+        self._blocks.close_text_block(output)
         if isinstance(ending, Finished):
             if ending.reason == "stop" and self.only_reasoned:
-                slip.put(Repaired("empty_answer", "only reasoning, no answer"))
+                output.put(Repaired("empty_answer", "only reasoning, no answer"))
             if ending.reason != (ending.raw_reason or ""):
-                slip.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
+                output.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
         else:
-            slip.put(Repaired("failed", ending.code))
-        slip.put(ending)
+            output.put(Repaired("failed", ending.code))
+        output.put(ending)
         self.ending = ending
 
     # -- what the grammars find ------------------------------------------------------
@@ -351,65 +351,65 @@ class ResponseRepairer:
         before: str,
         found: list[GrammarEvent],
         after: str,
-        slip: FrameOutput,
+        output: FrameOutput,
         mended: str | None = None,
     ) -> None:
-        self._tell_move(channel, found, slip)
+        self._tell_move(channel, found, output)
         if before or after:
             said_in, lead, rest = _leading_speech(channel, found)
             if before and not _agree(lead, before):
                 lead, rest = "", found
             # What follows the first speech decides that nothing before it is held any longer.
             still_held = after if not rest else ""
-            self._parking[channel].claim(before, lead, still_held, self._speaker(said_in), slip)
-            self._follow(channel, rest, slip)
+            self._held_frames[channel].resolve(before, lead, still_held, self._text_writer(said_in), output)
+            self._follow(channel, rest, output)
             if rest and after:
-                self._parking[channel].claim("", "", after, self._speaker(channel), slip)
+                self._held_frames[channel].resolve("", "", after, self._text_writer(channel), output)
             return
-        self._follow(channel, found, slip, mended)
+        self._follow(channel, found, output, mended)
 
-    def _tell_move(self, channel: Channel, found: list[GrammarEvent], slip: FrameOutput) -> None:
+    def _tell_move(self, channel: Channel, found: list[GrammarEvent], output: FrameOutput) -> None:
         """Tags, not the field, say which channel it is: worth telling, once."""
         if self._moved or not any(isinstance(one, TextFound) and one.channel != channel for one in found):
             return
         self._moved = True
-        slip.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
+        output.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
 
-    def _speaker(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
-        return lambda text, slip: self._blocks.say(channel, text, slip)
+    def _text_writer(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
+        return lambda text, output: self._blocks.say(channel, text, output)
 
     def _follow(
-        self, channel: Channel, found: list[GrammarEvent], slip: FrameOutput, mended: str | None = None
+        self, channel: Channel, found: list[GrammarEvent], output: FrameOutput, mended: str | None = None
     ) -> None:
         for one in found:
             match one:
                 case TextFound():
-                    self._blocks.say(one.channel, one.text, slip)
+                    self._blocks.say(one.channel, one.text, output)
                 case CallStarted():
-                    self._open[channel] = self._desk.begin_found(one, "markers", slip)
+                    self._open[channel] = self._tracker.begin_found(one, "markers", output)
                 case CallDelta():
-                    self._desk.grow(self._open[channel], one.text, slip, mended)
+                    self._tracker.grow(self._open[channel], one.text, output, mended)
                 case CallEnded():
-                    self._desk.end(self._open.pop(channel), slip, closed=one.closed)
+                    self._tracker.end(self._open.pop(channel), output, closed=one.closed)
                 case Notice():
-                    slip.put(Repaired(one.rule, one.detail))
+                    output.put(Repaired(one.rule, one.detail))
 
-    def _interrupt(self, channel: Channel | None, slip: FrameOutput) -> None:
+    def _interrupt(self, channel: Channel | None, output: FrameOutput) -> None:
         """Something else begins: the start of what might have been a marker was only text."""
         if channel is not None:
-            self._native.settle(slip)
+            self._native.settle(output)
         for other, call in self._open.items():
             # Whole, though nothing has said so: it keeps its place before what comes now.
             if other != channel and call.whole and call.raw is None and call.arguments.complete:
-                self._desk.end(call, slip, closed=True)
+                self._tracker.end(call, output, closed=True)
         for other, grammar in self._grammars.items():
             if other == channel or not grammar.held:
                 continue
             if _is_surely_a_marker(grammar.held):
-                self._parking[other].leave()
+                self._held_frames[other].release_all()
             else:
                 before = grammar.held
-                self._handle(other, before, grammar.flush(), "", slip)
+                self._handle(other, before, grammar.flush(), "", output)
 
 
 def _is_surely_a_marker(held: str) -> bool:

@@ -268,8 +268,8 @@ class _Walk:
         if at < 0 or self._mode != _HELD:
             return stop
         raw = self._taken()
-        meant = self._meant(raw)
-        self._out.append(f'"{raw}"' if meant is None else meant)
+        intended = self._meant(raw)
+        self._out.append(f'"{raw}"' if intended is None else intended)
         self._sent = at + 1
         self._value_ended()
         return at + 1
@@ -311,8 +311,8 @@ class _Walk:
             return None
         walk = _Walk(self._schema, self._target, inner, self._limit, self._where(), self._level + 1)
         mended = walk.feed(mended) + walk.close()
-        meant = _value_of(mended)
-        if meant is None or not self._target.accepts(meant):
+        intended = _value_of(mended)
+        if intended is None or not self._target.accepts(intended):
             return None
         self._repairs += [Repaired("arguments_schema", self._where()), *inner]
         return mended

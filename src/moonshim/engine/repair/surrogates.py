@@ -27,7 +27,7 @@ class SurrogateJoiner:
     def is_empty(self) -> bool:
         return not self._carried
 
-    def join(self, field: Hashable, text: str, slip: FrameOutput) -> str:
+    def join(self, field: Hashable, text: str, output: FrameOutput) -> str:
         if not self._carried and (text.isascii() or _HALF.search(text) is None):
             return text
         if not text:
@@ -39,13 +39,13 @@ class SurrogateJoiner:
             text = text[:-1]
         mended = _HALF.sub("\ufffd", text)
         if mended != text:
-            slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
+            output.put(Repaired("lone_surrogate", "half a character, its other half never came"))
         return mended
 
-    def flush(self, slip: FrameOutput) -> list[tuple[Hashable, str]]:
+    def flush(self, output: FrameOutput) -> list[tuple[Hashable, str]]:
         """The end: what takes the place of halves in speech. (Half a character in arguments is only told.)"""
         for _ in self._carried:
-            slip.put(Repaired("lone_surrogate", "half a character, its other half never came"))
+            output.put(Repaired("lone_surrogate", "half a character, its other half never came"))
         left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self._carried if isinstance(field, str)]
         self._carried.clear()
         return left

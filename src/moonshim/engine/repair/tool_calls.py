@@ -51,10 +51,10 @@ class TrackedCall:
         "extras",
         "glanced",
         "held",
+        "held_frames",
         "held_size",
         "host_index",
         "name",
-        "parking",
         "raw",
         "source",
         "spilled",
@@ -87,7 +87,7 @@ class TrackedCall:
         """What was held back of the arguments before the last text was read at a glance."""
         self.ended = False
         self.complete = False
-        self.parking: HeldFrames | None = None
+        self.held_frames: HeldFrames | None = None
         """Set for native calls: the frames that wait for arguments held back."""
 
     @property
@@ -97,7 +97,7 @@ class TrackedCall:
     @property
     def is_awaited(self) -> bool:
         """Whether frames wait for it."""
-        parked = self.parking is not None and self.parking.is_awaited
+        parked = self.held_frames is not None and self.held_frames.is_awaited
         return parked or (self.deltas is not None and self.deltas.waits)
 
 
@@ -123,7 +123,7 @@ class ToolCallTracker:
         self.over = False
         """Set when the host said that the answer ends in its calls: then native ones are over, too."""
 
-    def begin(self, call: TrackedCall, slip: FrameOutput, *, opened: bool = True) -> None:
+    def begin(self, call: TrackedCall, output: FrameOutput, *, opened: bool = True) -> None:
         """A call begins; its header goes out at once if nothing speaks against it."""
         if call.name is None and call.wire_id:
             found = self._declared.name_in(call.wire_id)
@@ -135,7 +135,7 @@ class ToolCallTracker:
         elif call.name is not None:
             fixed = self._declared.fix(call.name)
             if fixed != call.name:
-                slip.put(Repaired("tool_name", f"{call.name} -> {fixed}"))
+                output.put(Repaired("tool_name", f"{call.name} -> {fixed}"))
                 call.name = fixed
         if not opened and not self._beyond_doubt(call):
             call.name = None
@@ -144,15 +144,15 @@ class ToolCallTracker:
             call.raw = TextPieces()
         call.whole = call.name is None or self._assembled or self._duplicates.may_be_copy(call)
         if not call.whole:
-            self._deliver(call, slip)
+            self._deliver(call, output)
 
-    def begin_found(self, found: CallStarted, source: Source, slip: FrameOutput) -> TrackedCall:
+    def begin_found(self, found: CallStarted, source: Source, output: FrameOutput) -> TrackedCall:
         """A grammar found the header of a call."""
         call = TrackedCall(source, found.channel, found.header or None, found.name)
-        self.begin(call, slip, opened=found.opened)
+        self.begin(call, output, opened=found.opened)
         if not found.opened and call.name is not None:
-            slip.put(Repaired("arguments_empty", found.header))
-            self.grow(call, "{}", slip)
+            output.put(Repaired("arguments_empty", found.header))
+            self.grow(call, "{}", output)
         return call
 
     def deltas(self) -> CumulativeDeltas | None:
@@ -160,75 +160,75 @@ class ToolCallTracker:
         options = self._options
         return None if options.repair_arguments == "off" else CumulativeDeltas(options.buffer_limit)
 
-    def grow(self, call: TrackedCall, text: str, slip: FrameOutput, mended: str | None = None) -> None:
+    def grow(self, call: TrackedCall, text: str, output: FrameOutput, mended: str | None = None) -> None:
         """The arguments grow; `mended` is what has already become of this text, if anything has."""
         if call.deltas is None:
-            self._grow(call, text, slip, mended)
+            self._grow(call, text, output, mended)
             return
-        for new, owner in call.deltas.feed(text, slip):
+        for new, owner in call.deltas.feed(text, output):
             self._grow(call, new, owner)
         if call.deltas.settled or (call.deltas.begun and call.arguments.complete):
             call.deltas = None
 
-    def _grow(self, call: TrackedCall, text: str, slip: FrameOutput, mended: str | None = None) -> None:
+    def _grow(self, call: TrackedCall, text: str, output: FrameOutput, mended: str | None = None) -> None:
         if call.spilled:
-            self._blocks.say(call.channel, text, slip)
+            self._blocks.say(call.channel, text, output)
             return
         if call.ended:
-            slip.put(Repaired("arguments_trailing", text))
+            output.put(Repaired("arguments_trailing", text))
             if text.lstrip()[:1] == "{" and not is_placeholder(text) and call.record.is_empty:
                 # The empty object that went out was a placeholder for this one.
                 self.invalid = True
             return
         if call.raw is not None:
             call.raw.append(text)
-            self._hold(call, len(text), slip)
+            self._hold(call, len(text), output)
             return
         before, call.glanced = call.glanced, ""
         if mended is None:
             before = call.arguments.held
             mended = call.arguments.feed(text)
-        self._tell(call, slip)
-        self._pass_on(call, before, mended, slip)
+        self._tell(call, output)
+        self._pass_on(call, before, mended, output)
 
-    def _tell(self, call: TrackedCall, slip: FrameOutput) -> None:
+    def _tell(self, call: TrackedCall, output: FrameOutput) -> None:
         for repair in call.arguments.drain():
-            slip.put(repair)
+            output.put(repair)
 
-    def _pass_on(self, call: TrackedCall, before: str, mended: str, slip: FrameOutput) -> None:
+    def _pass_on(self, call: TrackedCall, before: str, mended: str, output: FrameOutput) -> None:
         """Mended arguments go out, or are held with the rest of the call."""
-        if call.block >= 0 and call.parking is not None:
-            call.parking.claim(before, mended, call.arguments.held, grow_block(call.block), slip)
+        if call.block >= 0 and call.held_frames is not None:
+            call.held_frames.resolve(before, mended, call.arguments.held, grow_block(call.block), output)
         elif not mended:
             return
         elif call.block >= 0:
-            slip.put(BlockDelta(call.block, mended))
+            output.put(BlockDelta(call.block, mended))
         else:
             call.held.append(mended)
-            self._hold(call, len(mended), slip)
+            self._hold(call, len(mended), output)
 
-    def settle(self, call: TrackedCall, slip: FrameOutput) -> None:
+    def settle(self, call: TrackedCall, output: FrameOutput) -> None:
         """Something else comes: an empty object that might have been followed by the real one is the real one."""
         if call.ended or call.raw is not None or call.spilled:
             return
         before = call.arguments.held
         if before:
-            self._pass_on(call, before, call.arguments.settle(), slip)
+            self._pass_on(call, before, call.arguments.settle(), output)
 
-    def end(self, call: TrackedCall, slip: FrameOutput, *, closed: bool) -> None:
+    def end(self, call: TrackedCall, output: FrameOutput, *, closed: bool) -> None:
         """The call is over; `closed` when the host or a marker said so."""
         if call.ended:
             return
         lost = repeats = False
         if call.deltas is not None:
-            for new, owner in call.deltas.finish(slip):
+            for new, owner in call.deltas.finish(output):
                 self._grow(call, new, owner)
             lost, repeats = call.deltas.lost, call.deltas.is_cumulative
         call.ended = True
         if call.spilled:
             return
         whole = closed and not lost and not repeats
-        if call.raw is not None and not self._name_whole(call, "".join(call.raw), slip, closed=whole):
+        if call.raw is not None and not self._name_whole(call, "".join(call.raw), output, closed=whole):
             return
         # A call in markers that nothing ended broke off; a native one has no end of its own but the answer's.
         broken_off = lost or (not closed and (self.cut or call.source == "markers"))
@@ -239,25 +239,25 @@ class ToolCallTracker:
         two_values = repeats and call.arguments.trails
         before = call.arguments.held
         rest = call.arguments.close(cut=broken_off, over=over)
-        self._tell(call, slip)
-        self._pass_on(call, before, rest, slip)
+        self._tell(call, output)
+        self._pass_on(call, before, rest, output)
         call.complete = call.arguments.complete and not two_values
         if call.arguments.invalid or two_values:
             self.invalid = True
         elif not call.complete:
             # Whoever said that the call is over: nobody can run it.
-            slip.put(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
+            output.put(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
             self.cut_off = True
         if call.block < 0:
-            self._deliver_whole(call, slip)
+            self._deliver_whole(call, output)
         else:
-            self._close(call, slip)
+            self._close(call, output)
 
-    def finish(self, slip: FrameOutput) -> None:
+    def finish(self, output: FrameOutput) -> None:
         """No more calls will come: those that waited for a twin go out."""
         for call in self._duplicates.release():
-            self._deliver(call, slip)
-            self._close(call, slip)
+            self._deliver(call, output)
+            self._close(call, output)
 
     # -- names -----------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class ToolCallTracker:
             return (call.wire_id or "").partition(":")[0] == f"functions.{call.name}"
         return self._declared.knows(call.name)
 
-    def _name_whole(self, call: TrackedCall, raw: str, slip: FrameOutput, *, closed: bool) -> bool:
+    def _name_whole(self, call: TrackedCall, raw: str, output: FrameOutput, *, closed: bool) -> bool:
         """The call is whole and has no name yet: find it, or let the call go out as the text that it is."""
         name = call.name
         if name is None and raw:
@@ -283,12 +283,12 @@ class ToolCallTracker:
                 name, arguments = wrapped.name, wrapped.arguments
             if name is not None:
                 raw = arguments
-                slip.put(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
+                output.put(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
                 for repair in trial.drain():
-                    slip.put(repair)
+                    output.put(repair)
         if name is None:
-            slip.put(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
-            self._blocks.say(call.channel, f"{call.wire_id or ''}{raw}", slip)
+            output.put(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
+            self._blocks.say(call.channel, f"{call.wire_id or ''}{raw}", output)
             return False
         call.name, call.raw = name, None
         call.arguments = self._arguments_for(name)
@@ -299,16 +299,16 @@ class ToolCallTracker:
             call.held.append(mended)
         return True
 
-    def named(self, call: TrackedCall, name: str, slip: FrameOutput) -> None:
+    def named(self, call: TrackedCall, name: str, output: FrameOutput) -> None:
         """A call that was begun without a name got one: what was held goes on its way."""
         raw, call.raw, call.name = call.raw or TextPieces(), None, name
         call.arguments = self._arguments_for(name)
         call.held_size = 0
         call.whole = self._assembled or self._duplicates.may_be_copy(call)
         if not call.whole:
-            self._deliver(call, slip)
+            self._deliver(call, output)
         if raw:
-            self._grow(call, "".join(raw), slip)
+            self._grow(call, "".join(raw), output)
 
     def _arguments_for(self, name: str | None) -> Arguments:
         options, record = self._options, ArgumentsRecord()
@@ -335,62 +335,62 @@ class ToolCallTracker:
 
     # -- holding and delivering ------------------------------------------------------
 
-    def _hold(self, call: TrackedCall, size: int, slip: FrameOutput) -> None:
+    def _hold(self, call: TrackedCall, size: int, output: FrameOutput) -> None:
         call.held_size += size
         if call.held_size <= self._options.buffer_limit:
             return
-        slip.put(Repaired("buffer_limit", f"call of {call.name or 'an unknown tool'}"))
+        output.put(Repaired("buffer_limit", f"call of {call.name or 'an unknown tool'}"))
         if call.raw is None:
             call.whole = False
-            self._deliver(call, slip)
+            self._deliver(call, output)
         else:
             call.spilled = True
-            self._blocks.say(call.channel, (call.wire_id or "") + "".join(call.raw), slip)
+            self._blocks.say(call.channel, (call.wire_id or "") + "".join(call.raw), output)
             call.raw = None
 
-    def _deliver(self, call: TrackedCall, slip: FrameOutput) -> None:
+    def _deliver(self, call: TrackedCall, output: FrameOutput) -> None:
         assert call.name is not None
         if self._declared.names and not self._declared.knows(call.name):
-            slip.put(Repaired("undeclared_tool", call.name))
+            output.put(Repaired("undeclared_tool", call.name))
         call_id, rule = self._ids.assign(call.name, call.wire_id)
         if rule is not None:
-            slip.put(Repaired(rule, f"{call.wire_id or ''} -> {call_id}"))
+            output.put(Repaired(rule, f"{call.wire_id or ''} -> {call_id}"))
         if call.source == "markers":
-            slip.put(Repaired("marker_call", f"{call.wire_id or ''} -> {call.name}"))
+            output.put(Repaired("marker_call", f"{call.wire_id or ''} -> {call.name}"))
         call.wire_id = call_id
-        call.block = self._blocks.open_call(slip)
+        call.block = self._blocks.open_call(output)
         number = self._blocks.numbers[call.block]
         if call.host_index is not None and call.host_index != number:
-            slip.put(Repaired("tool_index", f"{call.host_index} -> {number}"))
-        slip.put(BlockOpened(call.block, "call", call_id, call.name, call.extras))
+            output.put(Repaired("tool_index", f"{call.host_index} -> {number}"))
+        output.put(BlockOpened(call.block, "call", call_id, call.name, call.extras))
         self.delivered += 1
         if self._options.repair_deltas:
             self._duplicates.deliver(call)
         if call.held:
-            slip.put(BlockDelta(call.block, "".join(call.held)))
+            output.put(BlockDelta(call.block, "".join(call.held)))
             call.held.clear()
 
     # -- the same call twice ---------------------------------------------------------
 
-    def _deliver_whole(self, call: TrackedCall, slip: FrameOutput) -> None:
+    def _deliver_whole(self, call: TrackedCall, output: FrameOutput) -> None:
         """A call that was held has ended: it goes out, unless it is a copy, or may still prove to be one."""
         if self._duplicates.is_copy(call):
-            self._drop_copy(call, slip)
+            self._drop_copy(call, output)
         elif not self._duplicates.wait(call):
-            self._deliver(call, slip)
-            self._close(call, slip)
+            self._deliver(call, output)
+            self._close(call, output)
 
-    def _close(self, call: TrackedCall, slip: FrameOutput) -> None:
-        slip.put(BlockClosed(call.block, call.complete))
+    def _close(self, call: TrackedCall, output: FrameOutput) -> None:
+        output.put(BlockClosed(call.block, call.complete))
         copy, free = self._duplicates.end(call)
         if copy is not None:
-            self._drop_copy(copy, slip)
+            self._drop_copy(copy, output)
         for one in free:
-            self._deliver_whole(one, slip)
+            self._deliver_whole(one, output)
 
     @staticmethod
-    def _drop_copy(call: TrackedCall, slip: FrameOutput) -> None:
-        slip.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
+    def _drop_copy(call: TrackedCall, output: FrameOutput) -> None:
+        output.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
 
 
 def _takes_only_strings(schema: dict[str, Any]) -> bool:

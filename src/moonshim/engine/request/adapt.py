@@ -50,7 +50,7 @@ class AdaptedRequest(Struct, frozen=True):
 
 def adapt_request(
     request: Request,
-    needs: HostProfile,
+    profile: HostProfile,
     options: KimiOptions,
     *,
     mend_arguments: Mend | None = None,
@@ -58,7 +58,7 @@ def adapt_request(
     """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
 
     >>> from moonshim.engine.hosts.detect import needs_for
-    >>> asked = Request(model="k3", messages=(Message("human", (Text("hi"), Text(""))),))
+    >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"), Text(""))),))
     >>> made = condition(asked, needs_for(host="kimi-coding", model="k3"), KimiOptions())
     >>> made.request.messages[0].parts, made.changes[0].rule
     ((Text(text='hi'),), 'empty_text')
@@ -69,12 +69,12 @@ def adapt_request(
         check_results(messages)
     else:
         messages = mend_results(messages, changes)
-    desk = ToolAdapter(needs, changes)
-    tools = None if request.tools is None else desk.declare(request.tools)
-    messages, more = declare_in_messages(messages, desk, changes, accepted=needs.dynamic_tools)
-    messages = _conditioned(messages, needs, desk, mend_arguments, options, changes)
+    adapter = ToolAdapter(profile, changes)
+    tools = None if request.tools is None else adapter.declare(request.tools)
+    messages, more = declare_in_messages(messages, adapter, changes, accepted=profile.dynamic_tools)
+    messages = _conditioned(messages, profile, adapter, mend_arguments, options, changes)
     # In Messages the system prompt is no message.
-    if not any(needs.dialect == CHAT or one.message.speaker != "system" for one in messages):
+    if not any(profile.dialect == CHAT or one.message.role != "system" for one in messages):
         raise InvalidInput("there is nothing to send: no message says anything", field="messages")
     made = back_in(request, messages)
     if more:
@@ -83,34 +83,34 @@ def adapt_request(
         made = replace(made, tools=tools or None)
         if not tools:
             # A list that has become empty is not sent at all: hosts refuse an empty one.
-            made = replace(made, put=made.put | {"tools": None})
-    choice = desk.choose(request.tool_choice)
+            made = replace(made, body_overrides=made.body_overrides | {"tools": None})
+    choice = adapter.choose(request.tool_choice)
     if choice is not request.tool_choice:
         made = replace(made, tool_choice=choice)
-    default = desk.name_of(options.tool_choice_default)
+    default = adapter.name_of(options.tool_choice_default)
     if default != options.tool_choice_default:
         options = replace(options, tool_choice_default=default)
-    made, found = condition_parameters(made, needs, options)
-    return AdaptedRequest(made, changes + found, desk.by_name)
+    made, found = condition_parameters(made, profile, options)
+    return AdaptedRequest(made, changes + found, adapter.by_name)
 
 
-def condition_foreign(request: Request, needs: HostProfile) -> AdaptedRequest:
+def condition_foreign(request: Request, profile: HostProfile) -> AdaptedRequest:
     """Only what another model may have left in the history: its identifiers and its reasoning.
 
     For a host and a model of which nothing is known, and whose client may know better in everything else.
     """
     changes: list[Change] = []
     messages = placed(request)
-    if needs.reasoning_in is None or needs.signed_reasoning:
-        messages = condition_reasoning(messages, needs, changes)
-    messages = condition_ids(messages, needs.history_ids, changes)
+    if profile.reasoning_in is None or profile.signed_reasoning:
+        messages = condition_reasoning(messages, profile, changes)
+    messages = condition_ids(messages, profile.history_ids, changes)
     return AdaptedRequest(back_in(request, messages) if changes else request, changes, {})
 
 
 def _conditioned(
     messages: list[LocatedMessage],
-    needs: HostProfile,
-    desk: ToolAdapter,
+    profile: HostProfile,
+    adapter: ToolAdapter,
     mend: Mend | None,
     options: KimiOptions,
     changes: list[Change],
@@ -120,32 +120,32 @@ def _conditioned(
     calls = any(isinstance(part, (ToolCall, ToolResult)) for one in messages for part in one.message.parts)
     messages = condition_roles(messages, changes)
     messages = strip_billing(messages, changes)
-    messages = condition_media(messages, needs, changes)
-    messages = join_turns(messages, needs, changes)
-    messages = condition_reasoning(messages, needs, changes)
+    messages = condition_media(messages, profile, changes)
+    messages = join_turns(messages, profile, changes)
+    messages = condition_reasoning(messages, profile, changes)
     if calls:
-        messages = condition_calls(messages, desk.names, desk.declared, mend, changes)
+        messages = condition_calls(messages, adapter.names, adapter.declared, mend, changes)
         # A message of which nothing is left is empty like any other.
-        messages = legal(messages, changes, marks_errors=needs.dialect != CHAT)
-    messages = drop_empty(messages, needs, changes)
-    messages = move_media(messages, changes, results=needs.dialect == CHAT)
-    if not needs.system_anywhere:
+        messages = legal(messages, changes, marks_errors=profile.dialect != CHAT)
+    messages = drop_empty(messages, profile, changes)
+    messages = move_media(messages, changes, results=profile.dialect == CHAT)
+    if not profile.system_anywhere:
         # What a prompt showed stands behind it, and no prompt is at the top behind that.
         messages = system_as_text(messages, changes)
-    if needs.dialect == CHAT:
+    if profile.dialect == CHAT:
         messages = say_failures(messages, changes)
         # Only now it is known which message is the last.
         messages = condition_shapes(messages, changes)
     if calls:
-        messages = condition_ids(messages, needs.history_ids, changes, prefix=options.id_prefix)
-    return join_roles(_opened(messages, changes), changes) if needs.merges_roles else messages
+        messages = condition_ids(messages, profile.history_ids, changes, prefix=options.id_prefix)
+    return join_roles(_opened(messages, changes), changes) if profile.merges_roles else messages
 
 
 def _opened(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """A conversation that begins with the model gets a first word of the user: Messages wants that."""
-    first = next((number for number, one in enumerate(messages) if one.message.speaker != "system"), None)
-    if first is None or messages[first].message.speaker != "ai":
+    first = next((number for number, one in enumerate(messages) if one.message.role != "system"), None)
+    if first is None or messages[first].message.role != "assistant":
         return messages
     one = messages[first]
     changes.append(Change("opening", "the first message has to be the user's: one that says who begins", one.place))
-    return [*messages[:first], one.as_message(Message("human", (Text(OPENING),))), *messages[first:]]
+    return [*messages[:first], one.as_message(Message("user", (Text(OPENING),))), *messages[first:]]

@@ -129,7 +129,7 @@ def came_with_listed_results(message: Message) -> bool:
 def joined(message: Message) -> Message:
     """The message as one that Messages joins to the one before it."""
     others = {name: value for name, value in message.extras.items() if name != MESSAGES}
-    if message.speaker == "tool":
+    if message.role == "tool":
         return replace(message, extras=others)
     return replace(message, extras=others | {MESSAGES: kept_of(message, MESSAGES) | {"half": 2}})
 

@@ -50,10 +50,10 @@ class ChangeCounter:
 def placed(request: Request) -> list[LocatedMessage]:
     """The messages of a request, in order."""
     out, turn, before = list[LocatedMessage](), 0, ""
-    places = request.places
+    places = request.locations
     for position, message in enumerate(request.messages):
-        turn += message.speaker == "ai" and before != "ai"
-        before = message.speaker
+        turn += message.role == "assistant" and before != "assistant"
+        before = message.role
         out.append(LocatedMessage(message, turn, places[position] if position < len(places) else None))
     return out
 
@@ -63,5 +63,5 @@ def back_in(request: Request, messages: list[LocatedMessage]) -> Request:
     came = request.messages
     if len(came) == len(messages) and all(one is other.message for one, other in zip(came, messages, strict=True)):
         return request
-    places = tuple(one.place or "messages" for one in messages) if request.places else ()
-    return replace(request, messages=tuple(one.message for one in messages), places=places)
+    places = tuple(one.place or "messages" for one in messages) if request.locations else ()
+    return replace(request, messages=tuple(one.message for one in messages), locations=places)

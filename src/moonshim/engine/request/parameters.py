@@ -33,7 +33,7 @@ _SCHEMA_FIELDS: Final = {
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
 
 
-def condition_parameters(request: Request, needs: HostProfile, options: KimiOptions) -> tuple[Request, list[Change]]:
+def condition_parameters(request: Request, profile: HostProfile, options: KimiOptions) -> tuple[Request, list[Change]]:
     """A request that the host accepts. One that is right already comes back as it is, with no changes.
 
     A model that is not a Kimi, at a host of which nothing is known, gets what the client sent; only what the
@@ -47,43 +47,43 @@ def condition_parameters(request: Request, needs: HostProfile, options: KimiOpti
     >>> fitted.sampling.temperature, changes[0].detail
     (None, 'temperature 0 is refused here (only 1): left out')
     """
-    thinking = thinks(request, needs)
-    request, changes = _fit_stream(request, needs)
-    sampling, found = fit_sampling(request.sampling, needs, thinking=thinking)
+    thinking = thinks(request, profile)
+    request, changes = _fit_stream(request, profile)
+    sampling, found = fit_sampling(request.sampling, profile, thinking=thinking)
     changes += found
     if sampling is not request.sampling:
         request = replace(request, sampling=sampling)
-    if needs.generation != "other":
-        request, found = fit_choice(request, needs, thinking=thinking, default=options.tool_choice_default)
+    if profile.generation != "other":
+        request, found = fit_choice(request, profile, thinking=thinking, default=options.tool_choice_default)
         changes += found
-        request, found = _fit_format(request, needs)
+        request, found = _fit_format(request, profile)
         changes += found
-    request, found = spell_thinking(request, needs)
+    request, found = spell_thinking(request, profile)
     changes += found
-    request, found = _name_tokens(request, needs)
+    request, found = _name_tokens(request, profile)
     changes += found
-    request, found = _ask_for_usage(request, needs)
+    request, found = _ask_for_usage(request, profile)
     changes += found
-    if needs.takes_cache_key and request.cache_key is None:
+    if profile.takes_cache_key and request.cache_key is None:
         request = replace(request, cache_key=cache_key_of(request))
         changes.append(Change("cache_key", "made from how the conversation begins", "prompt_cache_key"))
     return request, changes
 
 
-def _fit_stream(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
+def _fit_stream(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
     """A stream or a whole answer, as the host can; the reply is gathered, or cut up, for the client."""
-    streams = {"both": request.stream, "only": True, "never": False}[needs.streaming]
+    streams = {"both": request.stream, "only": True, "never": False}[profile.streaming]
     if bool(streams) == bool(request.stream):
         return request, []
     why = "the host only streams: its answer is put together" if streams else "the host does not stream: asked at once"
     fitted = replace(request, stream=streams)
     if not streams:
         # Hosts refuse the options of a stream where there is none.
-        fitted = replace(fitted, include_usage=None, put=fitted.put | {"stream_options": None})
+        fitted = replace(fitted, include_usage=None, body_overrides=fitted.body_overrides | {"stream_options": None})
     return fitted, [Change("streaming", why, "stream")]
 
 
-def _fit_format(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
+def _fit_format(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
     """KIMI 3: text, json_object and json_schema are taken, the last one with its schema, in Moonshot's flavour."""
     wanted = request.response_format
     if wanted is None or wanted.kind != "json_schema":
@@ -92,7 +92,7 @@ def _fit_format(request: Request, needs: HostProfile) -> tuple[Request, list[Cha
         why = "a json_schema without a schema is refused: json_object"
         plain = replace(request, response_format=ResponseFormat("json_object"))
         return plain, [Change("response_format", why, "response_format")]
-    if needs.schema_flavour is None:
+    if profile.schema_flavour is None:
         return request, []
     place = next((field for dialect, field in _SCHEMA_FIELDS.items() if dialect in request.extras), "response_format")
     try:
@@ -105,31 +105,31 @@ def _fit_format(request: Request, needs: HostProfile) -> tuple[Request, list[Cha
     return fitted, [Change("response_format", detail, place) for detail in told]
 
 
-def _name_tokens(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
+def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
     """The limit of tokens under a name that the host knows. Of two, the one that counts: the other may be refused."""
     tokens = request.sampling.max_tokens
-    if tokens is None or needs.dialect != "openai_chat":
+    if tokens is None or profile.dialect != "openai_chat":
         return request, []
     came = _chat_fields(request)
-    said = {key: came[key] for key in _TOKEN_FIELDS if came.get(key) is not None and key not in request.put}
-    name = needs.max_tokens_field
+    said = {key: came[key] for key in _TOKEN_FIELDS if came.get(key) is not None and key not in request.body_overrides}
+    name = profile.max_tokens_field
     if name is None:
         spare = said.get(_OLD) if len(said) == len(_TOKEN_FIELDS) else None
-        if spare is None or fit_sampling(Sampling(max_tokens=spare), needs, thinking=False)[1] == []:
+        if spare is None or fit_sampling(Sampling(max_tokens=spare), profile, thinking=False)[1] == []:
             return request, []
         why = f"the host would refuse it, and {_NEW} counts: left out"
-        return replace(request, put=request.put | {_OLD: None}), [Change("max_tokens", why, _OLD)]
+        return replace(request, body_overrides=request.body_overrides | {_OLD: None}), [Change("max_tokens", why, _OLD)]
     if said == {name: tokens}:
         return request, []
     # The same number, so nothing to report.
-    return replace(request, put=request.put | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens}), []
+    return replace(request, body_overrides=request.body_overrides | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens}), []
 
 
-def _ask_for_usage(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
-    if not request.stream or needs.dialect != "openai_chat" or request.include_usage:
+def _ask_for_usage(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
+    if not request.stream or profile.dialect != "openai_chat" or request.include_usage:
         return request, []
     # A Chat client of a host that nobody knows gets what it asked for; any other dialect has to tell the usage.
-    if needs.host == "generic" and needs.generation == "other" and "openai_chat" in request.extras:
+    if profile.host == "generic" and profile.generation == "other" and "openai_chat" in request.extras:
         return request, []
     why = "a stream tells its usage only when it is asked to"
     return replace(request, include_usage=True), [Change("include_usage", why, "stream_options")]
@@ -144,13 +144,13 @@ def _chat_fields(request: Request) -> dict[str, Any]:
 def cache_key_of(request: Request) -> str:
     """A key that is the same for every turn of one conversation, and another one for another conversation.
 
-    >>> cache_key_of(Request(model="k3", messages=(Message("human", (Text("hi"),)),)))
+    >>> cache_key_of(Request(model="k3", messages=(Message("user", (Text("hi"),)),)))
     'moonshim-4389270ccc23a707479410ff7af874b6'
     """
     digest = hashlib.sha256()
     first = _first_turn(request)
-    prompt = next(filter(None, (_told(message) for message in first if message.speaker == "system")), "")
-    human = next((_told(message) for message in first if message.speaker == "human"), "")
+    prompt = next(filter(None, (_told(message) for message in first if message.role == "system")), "")
+    human = next((_told(message) for message in first if message.role == "user"), "")
     for text in (request.model, prompt, human, request.user or ""):
         said = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(said) + said)
@@ -161,9 +161,9 @@ def _first_turn(request: Request) -> list[Message]:
     """What the first request of a conversation had already: all that stands before the model answered the user."""
     asked, out = False, list[Message]()
     for message in request.messages:
-        if asked and message.speaker == "ai":
+        if asked and message.role == "assistant":
             break
-        asked = asked or message.speaker == "human"
+        asked = asked or message.role == "user"
         out.append(message)
     return out
 

@@ -26,7 +26,7 @@ _GREEDY: Final = 0.01
 _HUGE: Final = 10**15
 
 
-def fit_sampling(sampling: Sampling, needs: HostProfile, *, thinking: bool) -> tuple[Sampling, list[Change]]:
+def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) -> tuple[Sampling, list[Change]]:
     """The sampling that is sent, and each change. Of a model that is not a Kimi only the limit of tokens is kept.
 
     >>> from moonshim.engine.hosts.detect import needs_for
@@ -41,15 +41,15 @@ def fit_sampling(sampling: Sampling, needs: HostProfile, *, thinking: bool) -> t
         new[field] = value
         changes.append(Change(rule, why, field))
 
-    kimi = needs.generation != "other"
-    for name, fixed in needs.fixed_sampling.items():
+    kimi = profile.generation != "other"
+    for name, fixed in profile.fixed_sampling.items():
         value, allowed = getattr(sampling, name), fixed.thinking if thinking else fixed.plain
         if value is not None and value not in allowed:
             only = " or ".join(f"{each:g}" for each in allowed) or "none"
             change(name, None, "fixed_sampling", f"{name} {_shown(value)} is refused here (only {only}): left out")
     for field, (least, most) in _RANGES.items() if kimi else ():
         value = getattr(sampling, field)
-        most = needs.temperature_max or most if field == "temperature" else most
+        most = profile.temperature_max or most if field == "temperature" else most
         if value is not None and field not in new and not least <= value <= most:
             near = min(max(value, least), most)
             change(field, near, "sampling_range", f"{field} {_shown(value)} is outside of {least:g} to {most:g}")
@@ -58,10 +58,10 @@ def fit_sampling(sampling: Sampling, needs: HostProfile, *, thinking: bool) -> t
         if value is not None and value <= 0:
             change(field, None, "sampling_range", f"{field} must be more than 0: left out")
     heat, count = new.get("temperature", sampling.temperature), new.get("n", sampling.n)
-    if needs.one_when_greedy and heat is not None and heat < _GREEDY and count is not None and count > 1:
+    if profile.one_when_greedy and heat is not None and heat < _GREEDY and count is not None and count > 1:
         change("n", None, "fixed_sampling", "a temperature near 0 goes only with n 1 here: left out")
-    _fit_tokens(new.get("max_tokens", sampling.max_tokens), needs, change)
-    _fit_stop(sampling.stop, needs, change)
+    _fit_tokens(new.get("max_tokens", sampling.max_tokens), profile, change)
+    _fit_stop(sampling.stop, profile, change)
     return (replace(sampling, **new) if new else sampling), changes
 
 
@@ -70,8 +70,8 @@ def _shown(value: float) -> str:
     return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
 
 
-def _fit_tokens(tokens: int | None, needs: HostProfile, change: Note) -> None:
-    window, limit, usual = needs.context_window, needs.output_limit, needs.default_max_tokens
+def _fit_tokens(tokens: int | None, profile: HostProfile, change: Note) -> None:
+    window, limit, usual = profile.context_window, profile.output_limit, profile.default_max_tokens
     if limit is not None and usual is not None:
         usual = min(limit, usual)
     if tokens is None:
@@ -79,17 +79,17 @@ def _fit_tokens(tokens: int | None, needs: HostProfile, change: Note) -> None:
             change("max_tokens", usual, "max_tokens", "this host wants a limit of output tokens")
         return
     fitting = tokens if limit is None else min(tokens, limit)
-    if not needs.clips_output and window is not None and fitting >= window:
+    if not profile.clips_output and window is not None and fitting >= window:
         why = f"{_shown(tokens)} output tokens leave no room for the prompt in a window of {window}"
         change("max_tokens", usual, "max_tokens", why)
     elif fitting != tokens:
         change("max_tokens", fitting, "max_tokens", f"{_shown(tokens)} is over the limit of {limit}")
 
 
-def _fit_stop(stop: tuple[str, ...], needs: HostProfile, change: Note) -> None:
-    if needs.stop_limit is None or not stop:
+def _fit_stop(stop: tuple[str, ...], profile: HostProfile, change: Note) -> None:
+    if profile.stop_limit is None or not stop:
         return
-    count, size = needs.stop_limit
+    count, size = profile.stop_limit
     fitting = [text for text in stop if text and len(text.encode("utf-8", "surrogatepass")) <= size]
     if tuple(fitting[:count]) != stop:
         lost = [text for text in stop if text not in fitting[:count]]

@@ -40,7 +40,7 @@ class RequestedThinking(Struct, frozen=True):
     keep: bool
 
 
-def thinks(request: Request, needs: HostProfile) -> bool:
+def thinks(request: Request, profile: HostProfile) -> bool:
     """Whether the model will think, before and after the request was conditioned for its host.
 
     >>> from moonshim.engine.hosts.detect import needs_for
@@ -52,9 +52,9 @@ def thinks(request: Request, needs: HostProfile) -> bool:
     if said is None and request.thinking.effort in _OFF:
         said = False
     if said is None:
-        said = False if _put_off(request.put) else None
-    if needs.thinking is None or said is None or (said is False and not needs.can_disable):
-        return needs.thinking_default == "on"
+        said = False if _put_off(request.body_overrides) else None
+    if profile.thinking is None or said is None or (said is False and not profile.can_disable):
+        return profile.thinking_default == "on"
     return said
 
 
@@ -71,29 +71,29 @@ def _put_off(put: Json) -> bool:
     return False
 
 
-def spell_thinking(request: Request, needs: HostProfile) -> tuple[Request, list[Change]]:
-    """The request in the host's own spelling, through `Request.put`; what was right already stays as it came."""
-    if needs.thinking == "passed":
+def spell_thinking(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
+    """The request in the host's own spelling (`Request.body_overrides`); what was right already stays as it came."""
+    if profile.thinking == "passed":
         return request, []
-    said = _said(request, needs)
+    said = _said(request, profile)
     # An object that says nothing (`thinking: {}`) is refused, the other fields are not even looked at.
     if request.thinking == Thinking() and "thinking" not in said:
         return request, []
     changes: list[Change] = []
-    wanted = _wanted(request.thinking, needs, changes)
-    fresh = _STYLES[needs.thinking](wanted, said) if needs.thinking else {}
-    left = Thinking(effort=wanted.effort) if needs.thinking == "output_config" else Thinking()
-    right = _without_accepted(said, needs) == fresh and (bool(said) or left == request.thinking)
+    wanted = _wanted(request.thinking, profile, changes)
+    fresh = _STYLES[profile.thinking](wanted, said) if profile.thinking else {}
+    left = Thinking(effort=wanted.effort) if profile.thinking == "output_config" else Thinking()
+    right = _without_accepted(said, profile) == fresh and (bool(said) or left == request.thinking)
     if right and not changes and left in (Thinking(), request.thinking):
         return request, []
     if said and not changes and fresh != said:
         shown = ", ".join(sorted(fresh)) or "nothing, which means the same"
         changes.append(Change("thinking", f"{', '.join(sorted(said))} is said to this host as {shown}", _PLACE))
-    put: Json = dict.fromkeys(_SPELLINGS[needs.dialect]) | fresh
-    return replace(request, thinking=left, put=request.put | put), changes
+    put: Json = dict.fromkeys(_SPELLINGS[profile.dialect]) | fresh
+    return replace(request, thinking=left, body_overrides=request.body_overrides | put), changes
 
 
-def _wanted(thinking: Thinking, needs: HostProfile, changes: list[Change]) -> RequestedThinking:
+def _wanted(thinking: Thinking, profile: HostProfile, changes: list[Change]) -> RequestedThinking:
     def cannot(what: str) -> None:
         changes.append(Change("thinking", what, _PLACE))
 
@@ -104,43 +104,47 @@ def _wanted(thinking: Thinking, needs: HostProfile, changes: list[Change]) -> Re
         if effort is not None:
             cannot(f"effort {effort!r} is left out: thinking is switched off")
             effort = None
-        if needs.thinking is None and needs.thinking_default != "on":
+        if profile.thinking is None and profile.thinking_default != "on":
             return RequestedThinking(None, None, None, False)
-        if not needs.can_disable or needs.thinking is None:
-            enabled = None if needs.thinking is None else True
-            effort = "none" if "none" in needs.efforts else None
-            instead = f"it thinks with effort {needs.efforts['none']!r}" if effort else "it thinks"
+        if not profile.can_disable or profile.thinking is None:
+            enabled = None if profile.thinking is None else True
+            effort = "none" if "none" in profile.efforts else None
+            instead = f"it thinks with effort {profile.efforts['none']!r}" if effort else "it thinks"
             cannot(f"thinking cannot be switched off for this model here: {instead}")
-    elif enabled and needs.thinking is None and needs.thinking_default == "off":
+    elif enabled and profile.thinking is None and profile.thinking_default == "off":
         cannot("this model does not think")
         return RequestedThinking(None, None, None, False)
-    word = needs.efforts.get(effort) if effort is not None else None
+    word = profile.efforts.get(effort) if effort is not None else None
     if effort is not None and word is None:
         cannot(f"effort {effort!r} cannot be said to this host: left out")
     elif word != effort and effort != "none":
         cannot(f"effort {effort!r} is called {word!r} here")
     keep = thinking.keep == "all" and enabled is not False
-    sayable = needs.keep_all and needs.thinking not in _MESSAGES_STYLES
-    if keep and not sayable and not needs.always_keeps:
+    sayable = profile.keep_all and profile.thinking not in _MESSAGES_STYLES
+    if keep and not sayable and not profile.always_keeps:
         cannot("keep 'all' is refused here, or cannot be said: left out")
         keep = False
     budget = thinking.budget if enabled is not False else None
-    if budget is not None and needs.thinking != "anthropic":
+    if budget is not None and profile.thinking != "anthropic":
         cannot("a budget of tokens cannot be said to this host: left out")
     return RequestedThinking(enabled, word, budget, keep)
 
 
-def _said(request: Request, needs: HostProfile) -> Json:
+def _said(request: Request, profile: HostProfile) -> Json:
     """The client's own fields, when it speaks the dialect of the host, less those that were put right already."""
-    kept = request.extras.get(needs.dialect)
+    kept = request.extras.get(profile.dialect)
     fields = kept.get("fields") if isinstance(kept, dict) else None
     came = fields if isinstance(fields, dict) else {}
-    return {key: came[key] for key in _SPELLINGS[needs.dialect] if came.get(key) is not None and key not in request.put}
+    return {
+        key: came[key]
+        for key in _SPELLINGS[profile.dialect]
+        if came.get(key) is not None and key not in request.body_overrides
+    }
 
 
-def _without_accepted(said: Json, needs: HostProfile) -> Json:
+def _without_accepted(said: Json, profile: HostProfile) -> Json:
     """The client's fields, less a thinking object that does no harm."""
-    if needs.thinking == "reasoning_effort" and needs.keep_all and said.get("thinking") in _ACCEPTED:
+    if profile.thinking == "reasoning_effort" and profile.keep_all and said.get("thinking") in _ACCEPTED:
         return {key: value for key, value in said.items() if key != "thinking"}
     return said
 

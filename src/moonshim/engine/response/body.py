@@ -24,7 +24,8 @@ from moonshim.engine.grammar.protocol import Channel
 from moonshim.engine.plan import Plan, Tools, plan_for
 from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.response.chunk_mender import Choice, named_for_client
+from moonshim.engine.response.choice import Choice
+from moonshim.engine.response.chunk_mender import named_for_client
 from moonshim.engine.response.frame_matcher import keep_fields
 from moonshim.engine.response.pipeline import EventCollector, ResponsePipeline
 from moonshim.engine.values.conversation import Message, Usage
@@ -40,7 +41,7 @@ class Mended(Struct, frozen=True):
 
     body: dict[str, Any]
     repairs: list[Repaired]
-    message: Message = Message("ai")
+    message: Message = Message("assistant")
     """The answer of the first choice."""
     ending: Finished | Failed | None = None
     repair_counts: dict[str, int] = {}
@@ -93,7 +94,7 @@ def mend_response(
             out["usage"] = usage
         failures = [error_chunk(one.ending, one.choice) for one in mended if isinstance(one.ending, Failed)]
         out |= failures[0] if failures else {}
-    message, ending = (first.message, first.ending) if first else (Message("ai"), None)
+    message, ending = (first.message, first.ending) if first else (Message("assistant"), None)
     field = first.reasoning_field if first else None
     return Mended(out, log.repairs, message, ending, dict(log.counts), read_usage(body), field)
 
@@ -125,7 +126,7 @@ class _WholeChoice:
     def __init__(self, choice: Any, place: int, plan: Plan, log: RepairLog) -> None:
         self.choice = choice
         self.changed = False
-        self.message = Message("ai")
+        self.message = Message("assistant")
         self.ending: Finished | Failed | None = None
         self.reasoning_field: str | None = None
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
@@ -136,18 +137,18 @@ class _WholeChoice:
         self.message, self.ending, self.reasoning_field = state.message, state.answer.ending, state.reader.field
 
     def _mend(self, choice: dict[str, Any], message: dict[str, Any], state: Choice, *, mends_deltas: bool) -> None:
-        slip = FrameOutput(state.observe)
+        output = FrameOutput(state.observe)
         said, pieces = read_speech(message), read_pieces(message.get("tool_calls"))
         conflicts = said.conflicts if mends_deltas else ()
         for field, text in conflicts:
-            slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
+            output.put(Repaired("reasoning_conflict", f"{field}: {text}"))
         state.read_reasoning(message, said.reasoning)
-        new_ids = _tell(state, said, pieces, slip)
+        new_ids = _tell(state, said, pieces, output)
         raw = choice.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
-        state.answer.finish(raw, slip)
+        state.answer.finish(raw, output)
         ending = state.answer.ending
-        went = _merged(state.builder.build(slip.events))
+        went = _merged(state.builder.build(output.events))
         if not mends_deltas:
             watched = [
                 replace(
@@ -168,21 +169,21 @@ class _WholeChoice:
             self.choice |= {"message": _patched_message(message, went), "finish_reason": reason}
 
 
-def _tell(state: Choice, said: DeltaText, pieces: list[CallPiece], slip: FrameOutput) -> dict[int, str]:
+def _tell(state: Choice, said: DeltaText, pieces: list[CallPiece], output: FrameOutput) -> dict[int, str]:
     """Tell the answer what the message says; the identifiers to write where calls are only watched."""
     answer, halves, new_ids = state.answer, state.carry, dict[int, str]()
     channels: tuple[tuple[Channel, str], ...] = (("reasoning", said.reasoning), ("text", said.content))
     for channel, text in channels:
-        text = halves.join(channel, text, slip) + "".join(rest for _, rest in halves.flush(slip))
+        text = halves.join(channel, text, output) + "".join(rest for _, rest in halves.flush(output))
         if text:
-            answer.say(channel, text, slip)
-        state.sign(slip)
+            answer.say(channel, text, output)
+        state.sign(output)
     for number, piece in enumerate(pieces):
-        arguments = halves.join(number, piece.arguments, slip)
+        arguments = halves.join(number, piece.arguments, output)
         native = replace(piece, index=number, arguments=arguments, odd=_oddity(piece))
         if answer.watch is None:
-            answer.call(native, slip)
-        elif new_id := answer.watch.feed(native, slip):
+            answer.call(native, output)
+        elif new_id := answer.watch.feed(native, output):
             new_ids[number] = new_id
     return new_ids
 

@@ -9,9 +9,8 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.engine.assemble import Assembler
 from moonshim.engine.dialects.openai_chat.continuation import Continuation
-from moonshim.engine.dialects.openai_chat.decode import ReasoningReader, read_usage
+from moonshim.engine.dialects.openai_chat.decode import read_usage
 from moonshim.engine.dialects.openai_chat.delta import (
     REASONING_FIELDS,
     DeltaText,
@@ -31,19 +30,19 @@ from moonshim.engine.dialects.openai_chat.patch import (
     says_nothing,
     summary_message,
 )
-from moonshim.engine.dialects.openai_chat.segments import Segment, SegmentBuilder
+from moonshim.engine.dialects.openai_chat.segments import Segment
 from moonshim.engine.dialects.openai_chat.usage import UsageKeeper
 from moonshim.engine.grammar.protocol import Channel
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED
 from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.repair.repairer import ParsedText, ResponseRepairer
-from moonshim.engine.repair.surrogates import SurrogateJoiner
-from moonshim.engine.values.conversation import Message, Reasoning, Usage
-from moonshim.engine.values.events import BlockDelta, BlockOpened, CallPiece, Event, Failed, Finished, Repaired
+from moonshim.engine.repair.repairer import ParsedText
+from moonshim.engine.response.choice import Choice
+from moonshim.engine.values.conversation import Message, Usage
+from moonshim.engine.values.events import BlockDelta, BlockOpened, CallPiece, Failed, Finished, Repaired
 
-__all__ = ["Choice", "ChunkMender", "Released", "named_for_client"]
+__all__ = ["ChunkMender", "Released", "named_for_client"]
 
 Origin = TypeVar("Origin")
 
@@ -62,12 +61,12 @@ class Released(Struct, Generic[Origin]):
 class _Part:
     """One choice of a frame: what came, and the slip that tells what goes."""
 
-    __slots__ = ("choice", "entries", "patched_entries", "pieces", "raw_finish", "said", "slip", "state", "summary")
+    __slots__ = ("choice", "entries", "output", "patched_entries", "pieces", "raw_finish", "said", "state", "summary")
 
     def __init__(self, choice: Mapping[str, Any], state: Choice) -> None:
         self.choice = choice
         self.state = state
-        self.slip = FrameOutput(state.observe)
+        self.output = FrameOutput(state.observe)
         self.said = DeltaText()
         self.pieces: list[CallPiece] = []
         self.entries: list[Any] | None = None
@@ -91,95 +90,7 @@ class _Frame(Generic[Origin]):
 
     @property
     def waiting(self) -> bool:
-        return any(part.slip.waiting for part in self.parts)
-
-
-class _Listener:
-    """Hears what happens in one choice. It does not know the choice, so that no ring keeps an answer in memory."""
-
-    __slots__ = ("_assembler", "_index", "_log", "_names")
-
-    def __init__(self, index: int, log: RepairLog, assembler: Assembler | None, names: Mapping[str, str]) -> None:
-        self._index, self._log, self._assembler, self._names = index, log, assembler, names
-
-    def observe(self, event: Event) -> None:
-        """Something happened: repairs go to the log, the rest to whoever assembles the message."""
-        if isinstance(event, Repaired):
-            self._log.add(event, self._index)
-        elif self._assembler is not None:
-            if self._names and isinstance(event, BlockOpened) and event.name is not None and event.name in self._names:
-                event = replace(event, name=self._names[event.name])
-            self._assembler.feed(event)
-
-
-class Choice:
-    """What is remembered of one choice from frame to frame."""
-
-    __slots__ = (
-        "answer",
-        "assembler",
-        "builder",
-        "carry",
-        "has_role",
-        "index",
-        "made_role",
-        "names",
-        "observe",
-        "odd",
-        "reader",
-        "reasoning",
-        "repeats_role",
-    )
-
-    def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
-        self.index = index
-        self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
-        self.names = plan.names
-        self.observe = _Listener(index, log, self.assembler, plan.names).observe
-        self.answer: ResponseRepairer = plan.answer(
-            self.observe, None if self.assembler is None else self.assembler.grow
-        )
-        self.builder = SegmentBuilder(self.answer.numbers, plan.names)
-        self.carry = SurrogateJoiner()
-        self.reasoning: tuple[str, ...] = ("reasoning_content",)
-        self.reader = ReasoningReader()
-        self.has_role = False
-        self.made_role = False
-        """The host told none before it spoke: it was told for it."""
-        self.repeats_role = False
-        self.odd: set[str] = set()
-        """What was wrong with the shape of the choice, each reported once."""
-
-    @property
-    def only_reasoned(self) -> bool:
-        """Whether the answer has ended well, and said nothing but reasoning."""
-        ending = self.answer.ending
-        return isinstance(ending, Finished) and ending.reason == "stop" and self.answer.only_reasoned
-
-    @property
-    def message(self) -> Message:
-        """What the choice has said so far, if anybody assembles it."""
-        if self.assembler is None:
-            return Message("ai")
-        message, field = self.assembler.message, self.reader.field
-        if field is None or field == "reasoning_content":
-            return message
-        named = (
-            replace(part, field=field) if isinstance(part, Reasoning) and part.field is None else part
-            for part in message.parts
-        )
-        return replace(message, parts=tuple(named))
-
-    def read_reasoning(self, told: Mapping[str, Any], text: str) -> None:
-        """Note beside the text of a delta, or of a whole message, what the host wants back with it."""
-        if self.assembler is not None:
-            self.reader.feed(told, text)
-
-    def sign(self, slip: FrameOutput) -> None:
-        """Something else begins: the message is to hold what the host wants back of its reasoning."""
-        for signed in self.reader.close():
-            if signed.details:
-                self.answer.sign(signed, slip)
+        return any(part.output.waiting for part in self.parts)
 
 
 class ChunkMender(Generic[Origin]):
@@ -202,7 +113,7 @@ class ChunkMender(Generic[Origin]):
         self._failed = False
         self._no_answer: Failed | None = None
         self._parked = 0
-        self._said = after.message() if after is not None else Message("ai")
+        self._said = after.message() if after is not None else Message("assistant")
         self.log: RepairLog = after.log if after is not None else RepairLog()
 
     # -- what people ask for ---------------------------------------------------------
@@ -218,8 +129,8 @@ class ChunkMender(Generic[Origin]):
 
     def message(self, index: int = 0) -> Message:
         choice = self._choices.get(index)
-        message = choice.message if choice is not None else Message("ai")
-        return message if index or not self._said.parts else Message("ai", self._said.parts + message.parts)
+        message = choice.message if choice is not None else Message("assistant")
+        return message if index or not self._said.parts else Message("assistant", self._said.parts + message.parts)
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
         choice = self._choices.get(index)
@@ -254,7 +165,7 @@ class ChunkMender(Generic[Origin]):
         if self._queue or len(self._choices) != 1:
             return None
         (choice,) = self._choices.values()
-        return choice if choice.answer.calm and choice.carry.is_empty and not choice.reader.has_details else None
+        return choice if choice.answer.is_idle and choice.carry.is_empty and not choice.reader.has_details else None
 
     def has_own_role(self, chunk: Mapping[str, Any]) -> bool:
         """Whether the role that this chunk tells must not be told again by others like it."""
@@ -312,7 +223,7 @@ class ChunkMender(Generic[Origin]):
         else:
             part.said = read_speech(choice["delta"])
             text = part.said.content if channel == "text" else part.said.reasoning
-        state.answer.adopt(channel, text[: len(text) - share], share, part.slip)
+        state.answer.adopt(channel, text[: len(text) - share], share, part.output)
         frame.usage, frame.size = chunk.get("usage"), len(text)
         frame.parts.append(part)
         self._queue.append(frame)
@@ -338,7 +249,7 @@ class ChunkMender(Generic[Origin]):
         states = self._choices.values() if which is None else [self._choices[which]] if which in self._choices else []
         frame = self._own_frame(states)
         for part in frame.parts:
-            part.state.answer.abandon(failed, part.slip)
+            part.state.answer.abandon(failed, part.output)
         if any(map(_tells, frame.parts)):
             self._queue.append(frame)
         # An error of one choice is no reason for the frames of the others not to wait.
@@ -356,8 +267,8 @@ class ChunkMender(Generic[Origin]):
         if not self._failed:
             frame = self._own_frame()
             for part in frame.parts:
-                part.state.sign(part.slip)
-                part.state.answer.finish(None, part.slip)
+                part.state.sign(part.output)
+                part.state.answer.finish(None, part.output)
                 part.summary = self._summary(part)
             if frame.parts:
                 self._queue.append(frame)
@@ -375,8 +286,8 @@ class ChunkMender(Generic[Origin]):
             return [*self._drained(None), Released(None, [error_chunk(STREAM_ENDED)])]
         frame = self._own_frame()
         for part in frame.parts:
-            part.state.sign(part.slip)
-            part.state.answer.break_off(part.slip)
+            part.state.sign(part.output)
+            part.state.answer.break_off(part.output)
         self._queue.append(frame)
         return self._drained(None)
 
@@ -403,12 +314,12 @@ class ChunkMender(Generic[Origin]):
         part = _Part(choice, state)
         if odd and frame.changed and odd not in state.odd:
             state.odd.add(odd)
-            part.slip.put(Repaired("choice_shape", odd))
+            part.output.put(Repaired("choice_shape", odd))
         raw = choice.get("finish_reason")
         if not raw and delta.get("finish_reason"):
             raw = delta["finish_reason"]
             frame.changed = True
-            part.slip.put(Repaired("finish_reason", "moved from the delta to the choice"))
+            part.output.put(Repaired("finish_reason", "moved from the delta to the choice"))
         part.raw_finish = raw if isinstance(raw, str) and raw else None
         if delta.get("role") and not state.has_role:
             state.has_role = frame.tells_role = True
@@ -417,12 +328,12 @@ class ChunkMender(Generic[Origin]):
             frame.changed, part.choice = True, {**choice, "delta": _without_role(delta)}
             if not state.made_role and not state.repeats_role:
                 state.repeats_role = True
-                part.slip.put(Repaired("role_repeated", "assistant"))
+                part.output.put(Repaired("role_repeated", "assistant"))
         elif not state.has_role and self._tells_role and (part.raw_finish or _speaks(delta)):
             # Packages that add deltas up would keep a message that nobody said, and send it back like that.
             state.has_role = state.made_role = frame.tells_role = frame.changed = True
             part.choice = {**choice, "delta": {"role": "assistant", **_without_role(delta)}}
-            part.slip.put(Repaired("role_missing", "assistant"))
+            part.output.put(Repaired("role_missing", "assistant"))
         part.said = read_speech(delta)
         self._speak(part, delta, frame, fed if isinstance(fed, ParsedText) else None)
         if delta.get("tool_calls"):
@@ -430,9 +341,9 @@ class ChunkMender(Generic[Origin]):
         if part.raw_finish is not None:
             if state.answer.ending is not None:
                 frame.changed = True
-            for channel, rest in state.carry.flush(part.slip):
+            for channel, rest in state.carry.flush(part.output):
                 self._say(part, channel, rest)
-            state.answer.finish(part.raw_finish, part.slip)
+            state.answer.finish(part.raw_finish, part.output)
             part.summary = self._summary(part)
         return part
 
@@ -443,32 +354,32 @@ class ChunkMender(Generic[Origin]):
             if said.conflicts and self._plan.options.repair_deltas:
                 frame.changed = True
                 for field, text in said.conflicts:
-                    part.slip.put(Repaired("reasoning_conflict", f"{field}: {text}"))
+                    part.output.put(Repaired("reasoning_conflict", f"{field}: {text}"))
             self._say(part, "reasoning", said.reasoning, fed)
         part.state.read_reasoning(delta, said.reasoning)
         if said.content or delta.get("tool_calls") or part.raw_finish is not None:
-            part.state.sign(part.slip)
+            part.state.sign(part.output)
         if said.content:
             self._say(part, "text", said.content, fed)
         frame.size += len(said.reasoning) + len(said.content)
 
     def _say(self, part: _Part, channel: Any, text: str, fed: ParsedText | None = None) -> None:
-        text = part.state.carry.join(channel, text, part.slip)
+        text = part.state.carry.join(channel, text, part.output)
         if text:
-            part.state.answer.say(channel, text, part.slip, fed)
+            part.state.answer.say(channel, text, part.output, fed)
 
     def _call(self, part: _Part, entries: Any, frame: _Frame[Origin], mended: str | None) -> None:
         part.pieces = read_pieces(entries)
         if not isinstance(entries, list) or len(part.pieces) != len(entries):
-            part.slip.put(Repaired("tool_delta", "an entry that is no object"))
+            part.output.put(Repaired("tool_delta", "an entry that is no object"))
         watch = part.state.answer.watch
         if watch is not None:
-            ids = [watch.feed(piece, part.slip) for piece in part.pieces]
+            ids = [watch.feed(piece, part.output) for piece in part.pieces]
             part.entries, part.patched_entries = patch_entries(entries, part.pieces, ids, part.state.names)
             return
         for piece in part.pieces:
-            arguments = part.state.carry.join(("arguments", piece.index), piece.arguments, part.slip)
-            part.state.answer.call(replace(piece, arguments=arguments), part.slip, mended)
+            arguments = part.state.carry.join(("arguments", piece.index), piece.arguments, part.output)
+            part.state.answer.call(replace(piece, arguments=arguments), part.output, mended)
             frame.size += len(arguments)
 
     def _summary(self, part: _Part) -> list[dict[str, Any]] | None:
@@ -487,9 +398,9 @@ class ChunkMender(Generic[Origin]):
     def _queued(self, frame: _Frame[Origin]) -> list[Released[Origin]]:
         brings_call = False
         if frame.waiting:
-            events = [event for part in frame.parts for event in part.slip.events]
+            events = [event for part in frame.parts for event in part.output.events]
             # What came before it, and goes out with it, waits with it.
-            frame.size = max(frame.size, sum(part.slip.size for part in frame.parts))
+            frame.size = max(frame.size, sum(part.output.size for part in frame.parts))
             # A call from markers: it cannot leave as it came, so there is nothing to wait for.
             brings_call = any(isinstance(event, BlockOpened) and event.is_from_markers for event in events)
         self._queue.append(frame)
@@ -503,12 +414,12 @@ class ChunkMender(Generic[Origin]):
     def part(self) -> list[Released[Origin]]:
         """Frames wait no longer: they leave with what is decided, the rest goes out with a later one."""
         for choice in self._awaited():
-            choice.answer.leave()
+            choice.answer.release_all()
         return self._leave()
 
     def _awaited(self) -> set[Choice]:
         """The choices whose text frames wait for."""
-        return {part.state for frame in self._queue for part in frame.parts if part.slip.waiting}
+        return {part.state for frame in self._queue for part in frame.parts if part.output.waiting}
 
     def _leave(self) -> list[Released[Origin]]:
         queue, released = self._queue, []
@@ -521,7 +432,7 @@ class ChunkMender(Generic[Origin]):
     def _drained(self, origin: Origin | None) -> list[Released[Origin]]:
         late = self._own_frame(ended=True)
         for part in late.parts:
-            part.state.answer.drain_late(part.slip)
+            part.state.answer.drain_late(part.output)
         late.parts = list(filter(_tells, late.parts))
         if late.parts:
             self._queue.append(late)
@@ -533,7 +444,7 @@ class ChunkMender(Generic[Origin]):
     def _render(self, frame: _Frame[Origin]) -> Released[Origin]:
         if frame.chunk is None:
             return Released(frame.origin)
-        parts = [(part, part.state.builder.build(part.slip.events)) for part in frame.parts]
+        parts = [(part, part.state.builder.build(part.output.events)) for part in frame.parts]
         if not frame.changed and all(_is_unchanged(part, segments) for part, segments in parts):
             return Released(frame.origin)
         moves_usage = self._plan.options.repair_deltas
@@ -554,7 +465,7 @@ class ChunkMender(Generic[Origin]):
         states = self._choices.values() if states is None else states
         for state in [one for one in states if (one.answer.ending is not None) == ended]:
             part = _Part({"index": state.index, "delta": {}, "finish_reason": None}, state)
-            for channel, rest in state.carry.flush(part.slip):
+            for channel, rest in state.carry.flush(part.output):
                 self._say(part, channel, rest)
             frame.parts.append(part)
         return frame
@@ -576,7 +487,7 @@ def _without_role(delta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tells(part: _Part) -> bool:
-    return any(isinstance(event, (BlockOpened, BlockDelta)) for event in part.slip.events)
+    return any(isinstance(event, (BlockOpened, BlockDelta)) for event in part.output.events)
 
 
 def _is_unchanged(part: _Part, segments: Sequence[Segment]) -> bool:

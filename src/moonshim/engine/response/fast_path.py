@@ -15,7 +15,8 @@ import msgspec
 from moonshim.engine.dialects.protocol import NUMBER, TEXT, Template
 from moonshim.engine.repair.repairer import NOT_PARSED, ParsedText, named_part
 from moonshim.engine.repair.tool_calls import TrackedCall
-from moonshim.engine.response.chunk_mender import PARKED_LIMIT, Choice, ChunkMender, Released
+from moonshim.engine.response.choice import Choice
+from moonshim.engine.response.chunk_mender import PARKED_LIMIT, ChunkMender, Released
 from moonshim.engine.response.frame_templates import FrameTemplate, PlainFrameTemplate, learn_shape, plain_shape
 from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.wire.json_codec import decode_object, encode
@@ -128,7 +129,7 @@ class FastPath:
         chunk = decode_object(payload)
         assert chunk is not None, "a frame of a known shape is a chunk"
         released = self._chunks.feed(chunk, Frame(raw, payload), fed)
-        self.settle(calm=True)
+        self.settle(is_idle=True)
         return released
 
     def hand_over(self) -> None:
@@ -170,9 +171,9 @@ class FastPath:
             return None
         return shape if sent is frame or shape.comes_as(frame.raw, sent.raw) else None
 
-    def settle(self, *, calm: bool) -> None:
+    def settle(self, *, is_idle: bool) -> None:
         """The long way is done for now: whether the next frame may be read at a glance."""
-        self.shape = self._known if calm and self._chunks.calm_choice() is not None else None
+        self.shape = self._known if is_idle and self._chunks.calm_choice() is not None else None
 
 
 class _Pattern:
@@ -210,12 +211,12 @@ class TranslatingFastPath:
     )
 
     def __init__(
-        self, translator: ResponsePipeline[Frame], render: Callable[[bytes, bytes], bytes], *, names_events: bool
+        self, translator: ResponsePipeline[Frame], render: Callable[[bytes, bytes], bytes], *, has_event_names: bool
     ) -> None:
         self._translator = translator
         self._answer = translator.answer
         self._render = render
-        self._names_events = names_events
+        self._names_events = has_event_names
         self.shape: PlainFrameTemplate | None = None
         self._known: PlainFrameTemplate | None = None
         self._fresh = False
@@ -305,7 +306,7 @@ class TranslatingFastPath:
             frame = shape.frame(raw)
             payload = decode_object(frame.data or b"") or {}
         released = self._translator.resume(shape.only, text, fed, payload, frame)
-        self.settle(calm=True)
+        self.settle(is_idle=True)
         return released
 
     def hand_over(self) -> None:
@@ -335,13 +336,13 @@ class TranslatingFastPath:
         self._known = shape
         return True
 
-    def settle(self, *, calm: bool) -> None:
+    def settle(self, *, is_idle: bool) -> None:
         """The long way is done for now: whether the next frame may be read at a glance."""
         self._before, self._pattern, self._passes = "", None, self._translator.passes
-        self.shape = self._known if calm and self._fresh and self._translator.is_calm else None
+        self.shape = self._known if is_idle and self._fresh and self._translator.is_calm else None
 
     def restart(self) -> None:
         """Another answer of the host begins."""
         self._answer = self._translator.answer
         self._fresh = False
-        self.settle(calm=False)
+        self.settle(is_idle=False)

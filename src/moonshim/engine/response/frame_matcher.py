@@ -29,12 +29,12 @@ _BLOCKS: Final = {
 class HostFrame(Generic[Origin]):
     """A payload of the host on its way, and what became of it."""
 
-    __slots__ = ("origin", "passes", "payload", "size", "slip")
+    __slots__ = ("origin", "output", "passes", "payload", "size")
 
-    def __init__(self, origin: Origin | None, payload: Body, slip: FrameOutput) -> None:
+    def __init__(self, origin: Origin | None, payload: Body, output: FrameOutput) -> None:
         self.origin = origin
         self.payload = payload
-        self.slip = slip
+        self.output = output
         self.size = 0
         self.passes = False
         """It says nothing that we have a word for, and leaves as it came."""
@@ -146,14 +146,14 @@ class FrameMatcher(Generic[Origin]):
         return released
 
 
-def _opens_alike(came: Body, goes: Body) -> bool:
+def _opens_alike(came: Body, output_format: Body) -> bool:
     """Whether both starts are of one kind of block."""
-    one, other = came.get("content_block"), goes.get("content_block")
+    one, other = came.get("content_block"), output_format.get("content_block")
     return isinstance(one, dict) and isinstance(other, dict) and one.get("type") == other.get("type")
 
 
-def _is_twin(came: Body, goes: Body) -> bool:
-    return came.get("type") == goes.get("type") and came.get("index") == goes.get("index")
+def _is_twin(came: Body, output_format: Body) -> bool:
+    return came.get("type") == output_format.get("type") and came.get("index") == output_format.get("index")
 
 
 def _follows(passed: Body, payload: Body) -> bool:
@@ -179,23 +179,23 @@ def _is_empty(payload: Body) -> bool:
     return isinstance(delta, dict) and all(not value for name, value in delta.items() if name != "type")
 
 
-def keep_fields(came: Body, goes: Body) -> Body:
+def keep_fields(came: Body, output_format: Body) -> Body:
     """What came, if it says all that is to go out; else that, with the fields of what came that it says nothing of."""
     try:
-        return came if _says_all(came, goes) else _kept(came, goes)
+        return came if _says_all(came, output_format) else _kept(came, output_format)
     except RecursionError:
-        return goes
+        return output_format
 
 
-def _says_all(came: Any, goes: Any) -> bool:
+def _says_all(came: Any, output_format: Any) -> bool:
     """Whether what came says all that is to go out; what is null need not be said."""
-    if isinstance(came, dict) and isinstance(goes, dict):
-        if not goes and came:
+    if isinstance(came, dict) and isinstance(output_format, dict):
+        if not output_format and came:
             return False
-        return all(_says(came, key, value) for key, value in goes.items())
-    if isinstance(came, list) and isinstance(goes, list):
-        return len(came) == len(goes) and all(map(_says_all, came, goes))
-    return type(came) is type(goes) and bool(came == goes)
+        return all(_says(came, key, value) for key, value in output_format.items())
+    if isinstance(came, list) and isinstance(output_format, list):
+        return len(came) == len(output_format) and all(map(_says_all, came, output_format))
+    return type(came) is type(output_format) and bool(came == output_format)
 
 
 def _says(came: Body, key: str, value: Any) -> bool:
@@ -208,10 +208,10 @@ def _says(came: Body, key: str, value: Any) -> bool:
     return _says_all(came[key], value)
 
 
-def _kept(came: Body, goes: Body) -> Body:
+def _kept(came: Body, output_format: Body) -> Body:
     """What is to go out, with the fields of the host's own payload that it says nothing of."""
     out = dict(came)
-    for key, value in goes.items():
+    for key, value in output_format.items():
         known = came.get(key)
         if isinstance(known, dict) and isinstance(value, dict) and value and known.get("type") == value.get("type"):
             out[key] = _kept(known, value)

@@ -19,7 +19,7 @@ from moonshim.engine.dialects.openai_chat.delta import has_index, only_text
 from moonshim.engine.dialects.openai_chat.patch import ChoicePart, patch_chunk
 from moonshim.engine.dialects.openai_chat.segments import Segment
 from moonshim.engine.grammar.protocol import Channel
-from moonshim.engine.response.chunk_mender import Choice
+from moonshim.engine.response.choice import Choice
 from moonshim.engine.upstream_events import OnlyText
 from moonshim.engine.values.events import CallPiece
 from moonshim.engine.wire.json_codec import decode_object, encode

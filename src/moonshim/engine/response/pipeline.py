@@ -21,7 +21,8 @@ from moonshim.engine.repair.finish import mended_finish
 from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.repair.repairer import ParsedText, ResponseRepairer
-from moonshim.engine.response.chunk_mender import PARKED_FRAMES, PARKED_LIMIT, Choice, Released
+from moonshim.engine.response.choice import Choice
+from moonshim.engine.response.chunk_mender import PARKED_FRAMES, PARKED_LIMIT, Released
 from moonshim.engine.response.frame_matcher import FrameMatcher, HostFrame
 from moonshim.engine.upstream_events import (
     BlockEnded,
@@ -95,7 +96,7 @@ class ResponsePipeline(Generic[Origin]):
         self._plan, self._collect = plan, collect
         self._upstream: Dialect = plan.upstream
         self._encoder = encoder if encoder is not None else plan.client.encoder(plan.reply)
-        self._speaks_alike: Final = plan.client.name == plan.upstream.name and plan.client.names_events
+        self._speaks_alike: Final = plan.client.name == plan.upstream.name and plan.client.has_event_names
         self.same_dialect: Final = self._speaks_alike and encoder is None
         """Whether frames can leave as they came: where payloads have a type to be known again by."""
         self.log = RepairLog()
@@ -104,7 +105,7 @@ class ResponsePipeline(Generic[Origin]):
         """Who hears what the stages made of the answer, which is what the client hears."""
         self._twins: FrameMatcher[Origin] | None = FrameMatcher() if self.same_dialect else None
         self._hold_empty = hold_empty
-        self._said = Message("ai")
+        self._said = Message("assistant")
         self._spent: Usage | None = None
         """What answers before this one said and cost."""
         self._blocks = self._first_block = 0
@@ -148,11 +149,11 @@ class ResponsePipeline(Generic[Origin]):
     def message(self, index: int = 0) -> Message:
         """What was said so far."""
         if index:
-            return Message("ai")
+            return Message("assistant")
         if self._assembler is not None:
             return self._assembler.message
         message = self._choice.message
-        return message if not self._said.parts else Message("ai", self._said.parts + message.parts)
+        return message if not self._said.parts else Message("assistant", self._said.parts + message.parts)
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
         """How the answer ended, once it has."""
@@ -188,7 +189,7 @@ class ResponsePipeline(Generic[Origin]):
             return self._choice.only_reasoned
         # All that is not sure yet is that nothing comes behind the reason.
         ending = mended_finish(reason.reason, calls=False, cut_off=False, enforce=True)
-        return isinstance(ending, Finished) and ending.reason == "stop" and answer.calm and answer.only_reasoned
+        return isinstance(ending, Finished) and ending.reason == "stop" and answer.is_idle and answer.only_reasoned
 
     # -- what comes ------------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def passing(self, origin: Origin) -> list[Released[Origin]]:
         """Something that is no payload came (a comment): it ends the waiting, and passes."""
-        self._choice.answer.leave()
+        self._choice.answer.release_all()
         return [*self._leave(), Released(origin)]
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
@@ -252,7 +253,7 @@ class ResponsePipeline(Generic[Origin]):
         """Whether all that was said has left, so that the next text may be read at a glance."""
         if self._stages is not None or self._queue or (self._twins is not None and not self._twins.is_calm):
             return False
-        return self._choice.answer.calm and self._choice.carry.is_empty
+        return self._choice.answer.is_idle and self._choice.carry.is_empty
 
     @property
     def passes(self) -> bool:
@@ -280,9 +281,9 @@ class ResponsePipeline(Generic[Origin]):
         if isinstance(fed, ParsedText):
             assert only.channel is not None
             frame.size = len(text)
-            self._choice.answer.say(only.channel, text, frame.slip, fed)
+            self._choice.answer.say(only.channel, text, frame.output, fed)
         else:
-            self._choice.answer.call(CallPiece(only.index, arguments=text), frame.slip, fed)
+            self._choice.answer.call(CallPiece(only.index, arguments=text), frame.output, fed)
         return self._queued(frame, over=False)
 
     # -- one payload -----------------------------------------------------------------
@@ -292,11 +293,11 @@ class ResponsePipeline(Generic[Origin]):
         if self._ending is None and self._choice.answer.ending is None:
             self._flush_halves(frame)
             if self._raw_reason is not None:
-                self._choice.answer.finish(self._raw_reason.reason, frame.slip)
+                self._choice.answer.finish(self._raw_reason.reason, frame.output)
             else:
-                self._choice.answer.break_off(frame.slip)
+                self._choice.answer.break_off(frame.output)
         self._queue.append(frame)
-        self._choice.answer.leave()
+        self._choice.answer.release_all()
         return self._leave()
 
     def _frame(self, payload: Body, origin: Origin | None) -> HostFrame[Origin]:
@@ -310,13 +311,13 @@ class ResponsePipeline(Generic[Origin]):
         return self._queued(frame, over)
 
     def _queued(self, frame: HostFrame[Origin], over: bool) -> list[Released[Origin]]:
-        if frame.size and frame.slip.waiting:
-            frame.size = max(frame.size, frame.slip.size)
+        if frame.size and frame.output.waiting:
+            frame.size = max(frame.size, frame.output.size)
         self._queue.append(frame)
         self._parked += frame.size
         released = [] if over else self._leave()
         if over or (self._queue and self._waits_too_long()):
-            self._choice.answer.leave()
+            self._choice.answer.release_all()
             released += self._leave()
         if self._stages is not None and self._stages.failure is not None and not self._closed:
             failure = self._stages.failure
@@ -329,7 +330,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def _take(self, heard: UpstreamEvent, frame: HostFrame[Origin]) -> bool:
         """What the host says goes to the answer, with this frame's slip; whether the stream is over."""
-        answer, slip = self._choice.answer, frame.slip
+        answer, output = self._choice.answer, frame.output
         if self._closed or self._kept is not None:
             if self._stages is None or self._stages.failure is None:  # else it is not the host who goes on too long
                 self.log.add(Repaired("after_done", str(frame.payload)[:_SHOWN]), 0)
@@ -339,7 +340,7 @@ class ResponsePipeline(Generic[Origin]):
                 self.saw_chunks = True
                 self._count(heard.usage)
                 if not self._begun:
-                    slip.put(Started(heard.id, heard.model, heard.created, heard.usage))
+                    output.put(Started(heard.id, heard.model, heard.created, heard.usage))
             case TextDelta(channel=channel, text=text):
                 self.saw_chunks = True
                 if channel == "text":
@@ -347,26 +348,26 @@ class ResponsePipeline(Generic[Origin]):
                 elif self._thought_at is None:
                     self._thought_at = answer.calls
                 frame.size += len(text)
-                text = self._choice.carry.join(channel, text, slip)
+                text = self._choice.carry.join(channel, text, output)
                 if text:
-                    answer.say(channel, text, slip)
+                    answer.say(channel, text, output)
             case CallPiece():
                 self.saw_chunks = True
                 self._thought_at = None
                 if heard.index != self._calling:
                     # Its arguments may be whole: then it is over, and clients need not wait for the end to run it.
                     if self._calling is not None:
-                        answer.close_call(self._calling, slip, said=False)
+                        answer.close_call(self._calling, output, said=False)
                     self._calling = heard.index
-                joined = self._choice.carry.join(("arguments", heard.index), heard.arguments, slip)
-                answer.call(heard if joined is heard.arguments else replace(heard, arguments=joined), slip)
+                joined = self._choice.carry.join(("arguments", heard.index), heard.arguments, output)
+                answer.call(heard if joined is heard.arguments else replace(heard, arguments=joined), output)
             case BlockEnded():
                 self._thought_at = None
-                answer.pause(slip)
+                answer.pause(output)
             case ToolCallEnded(index=index):
-                answer.close_call(index, slip)
+                answer.close_call(index, output)
             case SignatureReported():
-                self._sign(heard, slip)
+                self._sign(heard, output)
             case UsageReported(usage=usage):
                 self._count(usage)
             case FinishReported():
@@ -374,7 +375,7 @@ class ResponsePipeline(Generic[Origin]):
                 # What comes behind it still belongs to the answer, so that is judged when the stream is over.
                 self._raw_reason = self._raw_reason or heard
             case UpstreamFailed(failed=failed):
-                answer.abandon(failed, slip)
+                answer.abandon(failed, output)
                 self._ending = _Ending(failed, frame)
                 return True
             case StreamEnded():
@@ -383,7 +384,7 @@ class ResponsePipeline(Generic[Origin]):
                     self._over(frame)
                 return True
             case Notice(rule=rule, detail=detail):
-                slip.put(Repaired(rule, detail))
+                output.put(Repaired(rule, detail))
             case UnknownPayload(payload=payload, known=known):
                 frame.passes = frame.passes or self.same_dialect
                 if not known:
@@ -391,12 +392,12 @@ class ResponsePipeline(Generic[Origin]):
                         Repaired("not_said" if not self.same_dialect else "not_a_chunk", str(payload)[:_SHOWN]), 0
                     )
                 if self._speaks_alike:
-                    slip.put(Opaque(payload))
+                    output.put(Opaque(payload))
             case _:
                 assert_never(heard)
         return False
 
-    def _sign(self, signed: SignatureReported, slip: FrameOutput) -> None:
+    def _sign(self, signed: SignatureReported, output: FrameOutput) -> None:
         """A signature says that a thought is as the host wrote it. One that had a call in it no longer is."""
         answer = self._choice.answer
         if signed.field is not None:
@@ -406,22 +407,22 @@ class ResponsePipeline(Generic[Origin]):
                 return  # what everybody expects needs no word
             signed = replace(signed, field=None)
         if signed.signature and not signed.details and self._thought_at not in (None, answer.calls):
-            slip.put(Repaired("signature_dropped", "a call was taken out of the thought that it signs"))
+            output.put(Repaired("signature_dropped", "a call was taken out of the thought that it signs"))
         else:
-            answer.sign(signed, slip)
+            answer.sign(signed, output)
 
     def _over(self, frame: HostFrame[Origin]) -> None:
         """The stream is over. If nobody said why: an answer is an answer, silence is not."""
         if self._raw_reason is not None or self.saw_chunks:
             reason = self._raw_reason.reason if self._raw_reason is not None else None
-            self._choice.answer.finish(reason, frame.slip)
+            self._choice.answer.finish(reason, frame.output)
         else:
-            self._choice.answer.break_off(frame.slip)
+            self._choice.answer.break_off(frame.output)
 
     def _flush_halves(self, frame: HostFrame[Origin]) -> None:
-        for channel, rest in self._choice.carry.flush(frame.slip):
+        for channel, rest in self._choice.carry.flush(frame.output):
             if channel in ("text", "reasoning"):
-                self._choice.answer.say(channel, rest, frame.slip)
+                self._choice.answer.say(channel, rest, frame.output)
 
     def _count(self, usage: Usage | None) -> None:
         """A later count takes the place of an earlier one, number by number."""
@@ -441,14 +442,14 @@ class ResponsePipeline(Generic[Origin]):
 
     def _leave(self) -> list[Released[Origin]]:
         released = []
-        while self._queue and not self._queue[0].slip.waiting:
+        while self._queue and not self._queue[0].output.waiting:
             frame = self._queue.popleft()
             self._parked -= frame.size
             released += self._release(frame)
         return released
 
     def _release(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        events = frame.slip.events
+        events = frame.output.events
         if len(events) == 1 and type(events[0]) is BlockDelta:
             return self._matched(self._write(events[0]), frame)
         payloads: list[Body] = []

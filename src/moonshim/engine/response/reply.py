@@ -111,8 +111,8 @@ def form_of(content_type: str | None) -> Form:
 def read_reply(
     plan: Plan,
     *,
-    comes: Form,
-    goes: Form,
+    input_format: Form,
+    output_format: Form,
     hold_empty: bool = False,
     limit: int = MAX_ANSWER_BYTES,
     encoder: Encoder | None = None,
@@ -124,31 +124,31 @@ def read_reply(
     answer of nothing but reasoning. `encoder` is who writes a stream, where that is not the client's dialect; one that
     only listens hears the events of the answer. Without `collect`, the `message` of a stream stays empty.
     """
-    if goes == "ndjson" and plan.client is not None and plan.client.done is None:
+    if output_format == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
-    if comes == "json":
-        return _WholeResponse(plan, goes, hold_empty=hold_empty, limit=limit, encoder=encoder)
-    if goes == "json":
-        return _CollectedResponse(plan, comes, hold_empty=hold_empty, limit=limit)
+    if input_format == "json":
+        return _WholeResponse(plan, output_format, hold_empty=hold_empty, limit=limit, encoder=encoder)
+    if output_format == "json":
+        return _CollectedResponse(plan, input_format, hold_empty=hold_empty, limit=limit)
     mender = Mender(
         plan=plan,
-        framing=comes,
-        goes=goes,
+        framing=input_format,
+        output_format=output_format,
         hold_empty=hold_empty,
         limit=min(limit, MAX_EVENT_BYTES),
         encoder=encoder,
         collect=collect,
     )
-    return _StreamedResponse(mender, limit, comes)
+    return _StreamedResponse(mender, limit, input_format)
 
 
 class _StreamedResponse:
     """From stream to stream: the mender does it all, up to a number of bytes."""
 
-    def __init__(self, mender: Mender, limit: int, comes: Framing) -> None:
+    def __init__(self, mender: Mender, limit: int, input_format: Framing) -> None:
         self._mender, self._mend = mender, mender.feed
         self._limit, self._room = limit, limit
-        self._sse = comes == "sse"
+        self._sse = input_format == "sse"
         self._flushed = False
         self.again = mender.again
 
@@ -206,10 +206,10 @@ class _StreamedResponse:
 class _CollectedResponse(_StreamedResponse):
     """From stream to whole answer: nothing leaves before the end, and nothing at all if that is an error."""
 
-    def __init__(self, plan: Plan, comes: Framing, *, hold_empty: bool, limit: int) -> None:
+    def __init__(self, plan: Plan, input_format: Framing, *, hold_empty: bool, limit: int) -> None:
         self._plan, self._collector = plan, EventCollector()
-        mender = Mender(plan=plan, framing=comes, encoder=self._collector, hold_empty=hold_empty, limit=limit)
-        super().__init__(mender, limit, comes)
+        mender = Mender(plan=plan, framing=input_format, encoder=self._collector, hold_empty=hold_empty, limit=limit)
+        super().__init__(mender, limit, input_format)
 
     def feed(self, data: bytes) -> bytes:
         super().feed(data)
@@ -232,7 +232,7 @@ class _CollectedResponse(_StreamedResponse):
 class _Outcome(Struct, frozen=True):
     """What became of a whole answer."""
 
-    message: Message = Message("ai")
+    message: Message = Message("assistant")
     ending: Finished | Failed | None = None
     usage: Usage | None = None
     repair_counts: dict[str, int] = {}
@@ -244,8 +244,10 @@ class _Outcome(Struct, frozen=True):
 class _WholeResponse:
     """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once."""
 
-    def __init__(self, plan: Plan, goes: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None) -> None:
-        self._plan, self._goes, self._limit, self._hold_empty = plan, goes, limit, hold_empty
+    def __init__(
+        self, plan: Plan, output_format: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None
+    ) -> None:
+        self._plan, self._output_format, self._limit, self._hold_empty = plan, output_format, limit, hold_empty
         self._encoder = encoder
         self._data = bytearray()
         self._problem: Problem | None = None
@@ -279,7 +281,9 @@ class _WholeResponse:
 
     def _pass_on(self, data: bytes) -> bytes:
         """A stream after all, whatever its host calls it."""
-        reading = read_reply(self._plan, comes="sse", goes=self._goes, limit=self._limit, encoder=self._encoder)
+        reading = read_reply(
+            self._plan, input_format="sse", output_format=self._output_format, limit=self._limit, encoder=self._encoder
+        )
         out = reading.feed(data) + reading.flush()
         self._outcome = _outcome(reading, reading.usage, reading.problem)
         return out
@@ -288,7 +292,7 @@ class _WholeResponse:
         if self._outcome.ending is not None:
             return b""
         self._problem = problem
-        if self._goes == "json":
+        if self._output_format == "json":
             self._outcome = _Outcome(ending=Failed(problem.code or problem.kind, problem.message), problem=problem)
             return b""
         mender = self._writer()
@@ -309,7 +313,7 @@ class _WholeResponse:
     # -- what leaves -----------------------------------------------------------------
 
     def _write(self, body: dict[str, Any], data: bytes) -> bytes:
-        if self._goes == "json" and self._mender is None:
+        if self._output_format == "json" and self._mender is None:
             mended = self._patched(body)
             self._outcome = _outcome(mended, mended.usage, _problem_of(mended.ending, over=True))
             if self._outcome.problem is not None:
@@ -318,7 +322,7 @@ class _WholeResponse:
         mender = self._writer()
         out = self._out + mender.whole(body) + mender.flush()
         self._outcome = _outcome(mender, mender.counted, _problem_of(mender.ending, over=True))
-        if self._goes != "json":
+        if self._output_format != "json":
             return out
         if self._outcome.problem is not None:
             return b""
@@ -328,9 +332,13 @@ class _WholeResponse:
     def _writer(self) -> Mender:
         if self._mender is None:
             client = self._plan.client or dialect_named("openai_chat")
-            encoder = self._encoder or (self._collector if self._goes == "json" else client.encoder(self._plan.reply))
-            goes: Framing = "ndjson" if self._goes == "ndjson" else "sse"
-            self._mender = Mender(plan=self._plan, goes=goes, encoder=encoder, hold_empty=self._hold_empty)
+            encoder = self._encoder or (
+                self._collector if self._output_format == "json" else client.encoder(self._plan.reply)
+            )
+            output_format: Framing = "ndjson" if self._output_format == "ndjson" else "sse"
+            self._mender = Mender(
+                plan=self._plan, output_format=output_format, encoder=encoder, hold_empty=self._hold_empty
+            )
         return self._mender
 
     def _patched(self, body: dict[str, Any]) -> Mended:

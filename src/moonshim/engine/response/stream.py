@@ -60,22 +60,22 @@ class Mender:
         options: KimiOptions | None = None,
         framing: Framing = "sse",
         collect: bool = True,
-        goes: Framing | None = None,
+        output_format: Framing | None = None,
         encoder: Encoder | None = None,
         hold_empty: bool = False,
         limit: int = MAX_EVENT_BYTES,
     ) -> None:
-        """`goes`: how the stream leaves, if not as it comes. `encoder`: who writes the answer anew, if it must be."""
-        for name, value in (("framing", framing), ("goes", goes or framing)):
+        """`output_format`: the framing of the output. `encoder`: writes the response, where it is translated."""
+        for name, value in (("framing", framing), ("output_format", output_format or framing)):
             if value not in _FRAMINGS:
                 raise InvalidInput(f"{name} must be 'sse' or 'ndjson', not {value!r}", field=name)
         plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
-        self._plan, self._collect, self._comes, self._limit = plan, collect, framing, limit
+        self._plan, self._collect, self._input_format, self._limit = plan, collect, framing, limit
         self._client: Dialect | None = plan.client if plan.translates or encoder is not None else None
         # Nobody reads other dialects than Chat as NDJSON.
         chat = self._client is None or self._client.done is not None
-        self._goes: Framing = (goes or framing) if chat else "sse"
-        self._render_frame = render_sse if self._goes == "sse" else render_ndjson
+        self._output_format: Framing = (output_format or framing) if chat else "sse"
+        self._render_frame = render_sse if self._output_format == "sse" else render_ndjson
         self._hold_empty = hold_empty
         self._held: list[Released[Frame]] = []
         """What is kept back behind an answer of only reasoning."""
@@ -89,20 +89,20 @@ class Mender:
         self._sequel: Continuation | None = None
         if self._client is not None:
             self._chunks = ResponsePipeline(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
-            names_events = self._client.names_events
-            self._short = TranslatingFastPath(self._chunks, self._render_frame, names_events=names_events)
+            has_event_names = self._client.has_event_names
+            self._short = TranslatingFastPath(self._chunks, self._render_frame, has_event_names=has_event_names)
         else:
             self._chunks = ChunkMender(plan, collect=collect)
             if plan.client is not None:
                 self._renamer = Renamer(plan.reply.model, self._render_frame)
-            if self._goes == framing:
+            if self._output_format == framing:
                 self._short = FastPath(self._chunks, self._render_frame)
         self._begin()
 
     def _begin(self) -> None:
         """One answer of the host begins."""
         self._framer: SseFramer | NdjsonFramer = (
-            SseFramer(self._limit) if self._comes == "sse" else NdjsonFramer(self._limit)
+            SseFramer(self._limit) if self._input_format == "sse" else NdjsonFramer(self._limit)
         )
         self._done = False
         self._faults: set[str] = set()
@@ -139,7 +139,7 @@ class Mender:
             elif not self._take_at_a_glance(short, frame, out):
                 short.hand_over()
                 self._take(frame, out)
-                short.settle(calm=not self._done and self.problem is None)
+                short.settle(is_idle=not self._done and self.problem is None)
         return bytes(out)
 
     def _take_at_a_glance(self, short: FastPath | TranslatingFastPath, frame: Frame, out: bytearray) -> bool:
@@ -275,7 +275,7 @@ class Mender:
             if not self._is_half(frame):
                 self._take(frame, out)
         if self._short is not None:
-            self._short.settle(calm=False)
+            self._short.settle(is_idle=False)
 
     def _end(self, out: bytearray) -> None:
         self._hold_empty = False
@@ -287,8 +287,8 @@ class Mender:
             silent = not self._passed or self._plan.client is not None
             if not self._done and (self._chunks.saw_chunks or silent):
                 self._send(self._chunks.end(), out)
-                if self._goes == "sse" and self._chunks.finished:
-                    if self._comes == "sse":
+                if self._output_format == "sse" and self._chunks.finished:
+                    if self._input_format == "sse":
                         self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
                     out += render_sse(_DONE)
         self._done = True
@@ -338,13 +338,13 @@ class Mender:
         elif data is None or self._done:
             # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
             readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
-            if self._goes == self._comes and readable and (data is None or data.strip() != _DONE):
+            if self._output_format == self._input_format and readable and (data is None or data.strip() != _DONE):
                 self._send(self._chunks.passing(frame), out)
         elif data.strip() == _DONE:
-            if data != _DONE or self._goes != self._comes:
+            if data != _DONE or self._output_format != self._input_format:
                 frame = Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
             # Lines of JSON need no such word.
-            self._send(self._chunks.done(frame if self._goes in ("sse", self._comes) else None), out)
+            self._send(self._chunks.done(frame if self._output_format in ("sse", self._input_format) else None), out)
             self._done = True
         else:
             self._patch(self._chunks, frame, data, out)
@@ -365,7 +365,7 @@ class Mender:
 
     def _patch(self, chunks: ChunkMender[Frame], frame: Frame, data: bytes, out: bytearray) -> None:
         sent = frame
-        if self._goes != self._comes:
+        if self._output_format != self._input_format:
             # Between the tokens of JSON a line feed is white space.
             sent = Frame(self._render_frame(data.replace(b"\n", b" ")), data)
         chunk: dict[str, Any] | None = decode_object(data)
@@ -395,7 +395,7 @@ class Mender:
         data = frame.data
         if data is None:
             # A comment means the same in every dialect: that somebody is still there.
-            if frame.raw.startswith(b":") and self._goes == "sse":
+            if frame.raw.startswith(b":") and self._output_format == "sse":
                 self._send(translator.passing(frame), out)
             return
         if data.strip() == _DONE:
@@ -438,7 +438,7 @@ class Mender:
                 continue
             head = one.origin.head if one.origin is not None else b""
             for chunk in one.chunks:
-                if self._client is not None and self._client.names_events:
+                if self._client is not None and self._client.has_event_names:
                     head = event_line(chunk.get("type"))
                 try:
                     out += self._render_frame(encode(chunk), head)
@@ -448,7 +448,7 @@ class Mender:
                 head = b""
         if isinstance(self._chunks, ResponsePipeline) and self._chunks.is_over and not self._ended:
             self._ended = True
-            if self._client is not None and self._client.done is not None and self._goes == "sse":
+            if self._client is not None and self._client.done is not None and self._output_format == "sse":
                 out += render_sse(self._client.done)
 
     def _without_held(self, released: list[Released[Frame]], chunks: ChunkMender[Frame]) -> list[Released[Frame]]:

@@ -9,8 +9,10 @@ untouched.
 from __future__ import annotations
 
 from typing import Any, Final, Literal, TypeAlias
+from warnings import warn
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 __all__ = [
     "Change",
@@ -20,8 +22,8 @@ __all__ = [
     "Reasoning",
     "Request",
     "ResponseFormat",
+    "Role",
     "Sampling",
-    "Speaker",
     "Text",
     "Thinking",
     "Tool",
@@ -32,7 +34,10 @@ __all__ = [
     "token_count",
 ]
 
-Speaker: TypeAlias = Literal["system", "human", "ai", "tool"]
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+_OLD_ROLES: Final[dict[str, Role]] = {"human": "user", "ai": "assistant"}
+"""Accepted for one release."""
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -90,18 +95,29 @@ Part: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Media
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
-    """One turn of one speaker."""
+    """One turn of one role."""
 
-    speaker: Speaker
+    role: Role
     parts: tuple[Part, ...] = ()
     extras: dict[str, Any] = {}
     """Fields of the message that only its own dialect knows (`name`, `partial`, …)."""
+
+    def __post_init__(self) -> None:
+        if self.role in _OLD_ROLES:
+            warn(f"the role {self.role!r} is called {_OLD_ROLES[self.role]!r} now", DeprecationWarning, stacklevel=2)
+            force_setattr(self, "role", _OLD_ROLES[self.role])
+
+    @property
+    def speaker(self) -> str:
+        """The former name of `role`, with its former values."""
+        warn("Message.speaker is called role now", DeprecationWarning, stacklevel=2)
+        return {"user": "human", "assistant": "ai"}.get(self.role, self.role)
 
     @property
     def is_one_text(self) -> bool:
         """Whether its parts are one text that is not empty. Most steps skip such messages: many small ones are cheap.
 
-        >>> Message("human", (Text("hi"),)).is_one_text, Message("human", (Text(""),)).is_one_text
+        >>> Message("user", (Text("hi"),)).is_one_text, Message("user", (Text(""),)).is_one_text
         (True, False)
         """
         parts = self.parts
@@ -214,9 +230,9 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
     metadata: dict[str, Any] = {}
     cache_key: str | None = None
-    places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
     """Where each message stood in the client's body (`messages[3]`, `system`), for errors that name it."""
-    put: dict[str, Any] = {}
+    body_overrides: dict[str, Any] = {}
     """Fields of the body as this host spells them: written over everything else, and left out where None."""
     extras: dict[str, Any] = {}
     """By dialect: what only that dialect can say, and how it said the rest."""

@@ -28,12 +28,12 @@ class ClientCall:
     __slots__ = (
         "_contents",
         "body",
+        "client_stream",
         "dialect",
         "headers",
         "held",
         "keeps_response",
         "key",
-        "outlet",
         "query",
         "record",
         "tenant",
@@ -48,7 +48,7 @@ class ClientCall:
         headers: Mapping[str, str],
         query: Mapping[str, str],
         record: RequestRecord,
-        outlet: ClientStream,
+        client_stream: ClientStream,
         key: GatewayKey | None,
         tenant: str,
         held: Reservation,
@@ -62,7 +62,7 @@ class ClientCall:
         self.query = query
         """What stands behind the `?`."""
         self.record = record
-        self.outlet = outlet
+        self.client_stream = client_stream
         self.tenant = tenant
         """Whose state this request reads and writes: nobody sees another's."""
         self.held = held

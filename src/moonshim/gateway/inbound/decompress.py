@@ -28,7 +28,7 @@ class LimitExceeded(Exception):
 
 
 class Decompressor(Protocol):
-    """One body. `LimitExceeded` when a piece makes more than `room` bytes; `DecompressError` when it cannot be read to its end."""
+    """One body. `LimitExceeded`: a piece makes more than `room` bytes; `DecompressError`: it is damaged."""
 
     def feed(self, data: bytes, room: int) -> bytes: ...
 

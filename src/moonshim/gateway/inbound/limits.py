@@ -157,8 +157,9 @@ def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: 
 
     `whole`: the answer came to its end. Of one that did not, what its host had counted until then is not all.
 
-    >>> asked, said = Request(model="kimi-k2.5"), Message("ai", (Text("The quick brown fox jumps."),))
-    >>> tokens_of(Usage(10, 5), asked, said, whole=True), tokens_of(None, asked, Message("ai", ()), whole=True) > 0
+    >>> asked, said = Request(model="kimi-k2.5"), Message("assistant", (Text("The quick brown fox jumps."),))
+    >>> empty = Message("assistant", ())
+    >>> tokens_of(Usage(10, 5), asked, said, whole=True), tokens_of(None, asked, empty, whole=True) > 0
     (15, True)
     """
     read = usage.input_tokens if usage is not None else None

@@ -19,12 +19,12 @@ __all__ = ["compact"]
 async def compact(gate: GatewayState, call: ClientCall) -> dict[str, Any]:
     """Answer a call whose body is resolved: one request to the model, and what it says, sealed."""
     body = call.body
-    call.body, client = summary_request(body), call.outlet
-    call.outlet = answer = _Kept(client)
+    call.body, client = summary_request(body), call.client_stream
+    call.client_stream = answer = _Kept(client)
     try:
         await exchange(gate, call)
     finally:
-        call.body, call.outlet = body, client
+        call.body, call.client_stream = body, client
         client.gone = client.gone or answer.gone
         answer.close()
     return compacted(body, decode_object(b"".join(answer.said)) or {}, Signer(gate.secret))

@@ -53,7 +53,7 @@ def summary_request(body: Json) -> Json:
     return asked | {"input": [*_items(body), question], "tool_choice": "none", "store": False, "stream": False}
 
 
-def compacted(body: Json, response: Json, sealer: Signer) -> Json:
+def compacted(body: Json, response: Json, signer: Signer) -> Json:
     """What the client is answered, from the model's summary; an answer without one is an error of the host."""
     summary = _text(response)
     if not summary or response.get("status") != "completed":
@@ -66,7 +66,7 @@ def compacted(body: Json, response: Json, sealer: Signer) -> Json:
         "id": response["id"],
         "object": "response.compaction",
         "created_at": response["created_at"],
-        "output": [*output, write_compaction(summary, sealer, f"cmp_{tail}")],
+        "output": [*output, write_compaction(summary, signer, f"cmp_{tail}")],
         "usage": response.get("usage"),
     }
 

@@ -56,9 +56,9 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What the client speaks; None in logs of older versions, as everything below."""
     asked_model: str | None = None
     """The model's name in the client's request, which the answer repeats."""
-    comes: Form | None = None
+    input_format: Form | None = None
     """What the host's answer was read as."""
-    goes: Form | None = None
+    output_format: Form | None = None
     """What the client was sent."""
     options: Json | None = None
     """How the answer was mended: the effective `KimiOptions`."""

@@ -52,7 +52,7 @@ class Sent(Protocol):
     def body(self) -> dict[str, Any]: ...
 
     @property
-    def needs(self) -> Any: ...
+    def profile(self) -> Any: ...
 
     @property
     def plan(self) -> Any: ...
@@ -90,18 +90,18 @@ class StreamLogs:
         record: RequestRecord,
         sent: Sent,
         *,
-        comes: Form = "sse",
-        goes: Form = "sse",
+        input_format: Form = "sse",
+        output_format: Form = "sse",
         secrets: Collection[str] = (),
     ) -> StreamLog:
-        """A log for the answer that begins now. `comes`: what it is read as; `goes`: what the client is sent.
+        """A log for one response. `input_format`: how it is read; `output_format`: what the client is sent.
 
         `secrets` is what the host was sent and may repeat: it is masked, and everything else is written as it came.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="moonshim-stream-log", daemon=True)
             self._thread.start()
-        log = StreamLog(self, record, sent, (comes, goes), secrets)
+        log = StreamLog(self, record, sent, (input_format, output_format), secrets)
         self._open.append(log)
         self._wake.set()
         return log
@@ -261,7 +261,7 @@ class StreamLog:
         return taken
 
     def _create(self, folder: Path) -> int:
-        record, sent, (comes, goes), began = self._header
+        record, sent, (input_format, output_format), began = self._header
         request_id = without_secrets(record.request_id)  # clients choose it
         moment = datetime.fromtimestamp(began).astimezone()
         stem = f"sse_{moment:%Y-%m-%d_%H-%M-%S}_{_UNSAFE.sub('-', request_id)[:64] or 'request'}"
@@ -280,15 +280,15 @@ class StreamLog:
             time=datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             client=without_secrets(record.client),
             provider=record.provider,
-            host=sent.needs.host,
+            host=sent.profile.host,
             model=without_secrets(record.model),
-            dialect=sent.needs.dialect,
+            dialect=sent.profile.dialect,
             client_dialect=record.dialect,
             asked_model=without_secrets(record.asked_model),
-            comes=comes,
-            goes=goes,
+            input_format=input_format,
+            output_format=output_format,
             options=msgspec.to_builtins(sent.plan.options),
-            grammar=sent.needs.grammar,
+            grammar=sent.profile.grammar,
             changes=tuple(msgspec.convert(without_secrets(msgspec.to_builtins(sent.changes)), list[Change])),
             request=without_secrets(sent.body),
         )

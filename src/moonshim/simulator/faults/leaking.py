@@ -85,7 +85,7 @@ def leak_half(write: Write, *, into: Channel = "text") -> Speech:
 
 def _name(answer: HostResponse, at: int, call: NativeCall) -> str:
     """The model has written a name, even where the host has lost it."""
-    return call.name or (answer.meant.calls[at].name if at < len(answer.meant.calls) else "")
+    return call.name or (answer.intended.calls[at].name if at < len(answer.intended.calls) else "")
 
 
 def empty_lists(chunks: list[Json], answer: HostResponse) -> list[Json]:
@@ -100,7 +100,7 @@ def empty_list(payload: Json, answer: HostResponse) -> Json:
 
 def _told(payload: Json, field: str, answer: HostResponse) -> Json:
     choices = payload.get("choices")
-    if answer.calls or not answer.meant.calls or not choices or not choices[0].get("finish_reason"):
+    if answer.calls or not answer.intended.calls or not choices or not choices[0].get("finish_reason"):
         return payload
     first = choices[0] | {field: (choices[0].get(field) or {}) | {"tool_calls": []}}
     return payload | {"choices": [first, *choices[1:]]}

@@ -117,15 +117,15 @@ class SimExchange:
         faults = in_order(one.fault for one in due)
         played = self._instead(faults, question)
         if played is None:
-            meant = noted["meant"] = self._meant(wanted.scenario, question)
+            intended = noted["intended"] = self._meant(wanted.scenario, question)
             played = play(
                 question,
-                meant,
+                intended,
                 nature=self.nature,
                 faults=faults,
                 answer_id=id,
                 created=int(self._clock()),
-                tally=self._counter.tally(question, meant, renamed=self.nature.renames(question.wire)),
+                tally=self._counter.tally(question, intended, renamed=self.nature.renames(question.wire)),
             )
         self._note_shown({self._use(one, name) for one in due if one.times and one.fault.name in played.faults})
         noted["imitated"] = played.imitated
@@ -195,11 +195,11 @@ class SimExchange:
     def _meant(self, scenario: str | None, question: SimRequest) -> IntendedResponse:
         if scenario not in self._made:
             self._made[scenario] = self._models(scenario)
-        meant = self._made[scenario].reply(question)
-        if question.thinking and meant.calls and not meant.reasoning:
+        intended = self._made[scenario].reply(question)
+        if question.thinking and intended.calls and not intended.reasoning:
             # Such a model never calls without a thought, and the next request would be refused for want of it.
-            return replace(meant, reasoning=A_THOUGHT)
-        return meant
+            return replace(intended, reasoning=A_THOUGHT)
+        return intended
 
     # -- beside the walk ---------------------------------------------------------------------------------------------
 

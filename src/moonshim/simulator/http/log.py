@@ -28,7 +28,7 @@ def tell_seen(seen: RecordedRequest) -> None:
         faults=list(seen.faults),
         missed=list(seen.missed),
         imitated=seen.imitated,
-        called=[call.name for call in seen.meant.calls] if seen.meant else [],
+        called=[call.name for call in seen.intended.calls] if seen.intended else [],
         problem=seen.problem,
     )
 

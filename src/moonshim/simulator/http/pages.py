@@ -61,7 +61,7 @@ def request_page(requests: Iterable[RecordedRequest]) -> Json:
 
 
 def _request(seen: RecordedRequest) -> Json:
-    question, meant = seen.question, seen.meant
+    question, intended = seen.question, seen.intended
     return {
         "number": seen.number,
         "wire": seen.wire,
@@ -77,7 +77,7 @@ def _request(seen: RecordedRequest) -> Json:
         "thinking": question.thinking if question else None,
         "messages": len(question.turns) if question else None,
         "tools": len(question.tools) if question else None,
-        "called": [call.name for call in meant.calls] if meant else [],
+        "called": [call.name for call in intended.calls] if intended else [],
     }
 
 

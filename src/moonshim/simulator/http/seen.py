@@ -31,7 +31,7 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     asked_model: str = ""
     body: Json = {}
     question: SimRequest | None = None
-    meant: IntendedResponse | None = None
+    intended: IntendedResponse | None = None
     status: int = 200
     """0: the connection was dropped before any answer."""
     problem: str | None = None

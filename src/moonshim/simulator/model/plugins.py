@@ -1,7 +1,7 @@
 """`file.py:Name` or `package.module:Name` -> a fake model written in Python, whose answers are checked.
 
-The name is that of a class with a method `reply`, of an object that has one, or of a function: each takes a `SimRequest`
-and returns a `IntendedResponse`.
+The name is that of a class with a method `reply`, of an object that has one, or of a function: each takes a
+`SimRequest` and returns an `IntendedResponse`.
 """
 
 from __future__ import annotations

@@ -51,13 +51,13 @@ class ScriptedModel(Struct, frozen=True):
     def reply(self, question: SimRequest) -> IntendedResponse:
         standing = standing_of(question)
         acts = self.scenario.acts
-        meant = _Playing(question, standing, acts[min(standing.message, len(acts)) - 1]).meant()
+        intended = _Playing(question, standing, acts[min(standing.message, len(acts)) - 1]).intended()
         # Who may not think says it: an answer with nothing in it is none.
-        silent = not question.thinking and not meant.text and not meant.calls
+        silent = not question.thinking and not intended.text and not intended.calls
         return IntendedResponse(
-            reasoning=_sendable(meant.reasoning) if question.thinking else "",
-            text=_sendable(meant.reasoning if silent else meant.text),
-            calls=tuple(IntendedCall(call.name, _sendable(call.arguments)) for call in meant.calls),
+            reasoning=_sendable(intended.reasoning) if question.thinking else "",
+            text=_sendable(intended.reasoning if silent else intended.text),
+            calls=tuple(IntendedCall(call.name, _sendable(call.arguments)) for call in intended.calls),
         )
 
 
@@ -70,7 +70,7 @@ class _Playing:
         self._act = act
         self._tools = () if question.tool_choice == "none" else question.tools
 
-    def meant(self) -> IntendedResponse:
+    def intended(self) -> IntendedResponse:
         planned = self._next_round()
         forced = self._forced()
         if forced is not None and not self._calls_one_of(planned, forced):

@@ -48,7 +48,7 @@ class SimResponse(Struct, frozen=True, kw_only=True):
 
 def play(
     question: SimRequest,
-    meant: IntendedResponse,
+    intended: IntendedResponse,
     *,
     nature: HostBehaviour,
     faults: Sequence[Fault] = (),
@@ -58,7 +58,7 @@ def play(
     cut: Cut = "tokens",
 ) -> SimResponse:
     """An answer of this host, with the faults that fit it; at each place they act in the order that they come in."""
-    answer = answer_of(question, meant, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
+    answer = answer_of(question, intended, nature=nature, answer_id=answer_id, created=created, tally=tally, cut=cut)
     imitated = None
     if not nature.renames(question.wire):
         imitated, answer = imitated_by(answer), imitate(answer)
@@ -83,7 +83,7 @@ def play(
 
 def answer_of(
     question: SimRequest,
-    meant: IntendedResponse,
+    intended: IntendedResponse,
     *,
     nature: HostBehaviour,
     answer_id: str,
@@ -93,8 +93,8 @@ def answer_of(
 ) -> HostResponse:
     """The answer as it should be at this host, before anything goes wrong."""
     if not question.thinking:
-        meant = replace(meant, reasoning="")
-    said = shorten(meant, question)
+        intended = replace(intended, reasoning="")
+    said = shorten(intended, question)
     make_id, before = ID_PROFILES[nature.id_profile(question.wire, question.family)], len(question.history)
     calls = tuple(
         NativeCall(
@@ -102,14 +102,14 @@ def answer_of(
             call.name,
             call.arguments,
         )
-        for at, call in enumerate(said.meant.calls)
+        for at, call in enumerate(said.intended.calls)
     )
     return HostResponse(
         id=answer_id,
         created=created,
         model=question.model,
-        reasoning=said.meant.reasoning,
-        text=said.meant.text,
+        reasoning=said.intended.reasoning,
+        text=said.intended.text,
         calls=calls,
         finish=said.finish,
         tally=_bounded(tally, question.max_tokens, cut_off=said.finish == "length"),
@@ -119,7 +119,7 @@ def answer_of(
         signature=signature(answer_id) if nature.signs else "",
         stopped_by=said.stopped_by,
         question=question,
-        meant=meant,
+        intended=intended,
     )
 
 

@@ -20,12 +20,12 @@ _AROUND_A_CALL: Final = 4
 class SpokenPart(Struct, frozen=True):
     """What is left, how it ended in the words of Chat, and the stop sequence that ended it."""
 
-    meant: IntendedResponse
+    intended: IntendedResponse
     finish: str
     stopped_by: str | None = None
 
 
-def shorten(meant: IntendedResponse, question: SimRequest) -> SpokenPart:
+def shorten(intended: IntendedResponse, question: SimRequest) -> SpokenPart:
     """Thoughts come first and share the tokens; a call may be cut in the middle of its arguments, as hosts do.
 
     >>> question = Question(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
@@ -33,13 +33,13 @@ def shorten(meant: IntendedResponse, question: SimRequest) -> SpokenPart:
     Said(meant=Meant(reasoning='', text='one two', calls=()), finish='length', stopped_by=None)
     """
     stopped_by = None
-    at, word = _first_stop(meant.text, _stops(question))
+    at, word = _first_stop(intended.text, _stops(question))
     if word is not None:
-        meant, stopped_by = replace(meant, text=meant.text[:at], calls=()), word
+        intended, stopped_by = replace(intended, text=intended.text[:at], calls=()), word
     if question.max_tokens is None:
-        return SpokenPart(meant, _finish(meant), stopped_by)
-    short = _within(meant, question.max_tokens)
-    return SpokenPart(short, "length") if short != meant else SpokenPart(meant, _finish(meant), stopped_by)
+        return SpokenPart(intended, _finish(intended), stopped_by)
+    short = _within(intended, question.max_tokens)
+    return SpokenPart(short, "length") if short != intended else SpokenPart(intended, _finish(intended), stopped_by)
 
 
 def _stops(question: SimRequest) -> list[str]:
@@ -49,8 +49,8 @@ def _stops(question: SimRequest) -> list[str]:
     return [one for one in given if isinstance(one, str) and one] if isinstance(given, list) else []
 
 
-def _finish(meant: IntendedResponse) -> str:
-    return "tool_calls" if meant.calls else "stop"
+def _finish(intended: IntendedResponse) -> str:
+    return "tool_calls" if intended.calls else "stop"
 
 
 def _first_stop(text: str, stops: list[str]) -> tuple[int, str | None]:
@@ -58,13 +58,13 @@ def _first_stop(text: str, stops: list[str]) -> tuple[int, str | None]:
     return min(found, default=(0, None))
 
 
-def _within(meant: IntendedResponse, tokens: int) -> IntendedResponse:
-    reasoning = pieces(meant.reasoning, "tokens")[:tokens]
+def _within(intended: IntendedResponse, tokens: int) -> IntendedResponse:
+    reasoning = pieces(intended.reasoning, "tokens")[:tokens]
     tokens -= len(reasoning)
-    text = pieces(meant.text, "tokens")[:tokens]
+    text = pieces(intended.text, "tokens")[:tokens]
     tokens -= len(text)
     calls: list[IntendedCall] = []
-    for call in meant.calls:
+    for call in intended.calls:
         tokens -= _AROUND_A_CALL
         if tokens <= 0:
             break

@@ -121,7 +121,7 @@ def _merged(parts: Sequence[Part]) -> Message:
     for part in parts:
         if not (out and type(out[-1]) is type(part) and not isinstance(part, ToolCall)):
             out.append(part)
-    return Message("ai", tuple(out))
+    return Message("assistant", tuple(out))
 
 
 _spoken: Final[st.SearchStrategy[Part]] = (

@@ -22,9 +22,9 @@ from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import Problem
 
 Json = dict[str, Any]
-REPLY: Final = ResponseContext(model="kimi-k3", sealer=Signer(b"secret"))
+REPLY: Final = ResponseContext(model="kimi-k3", signer=Signer(b"secret"))
 ANSWER: Final = Message(
-    "ai",
+    "assistant",
     (
         Reasoning("Let me see.", field="reasoning_content"),
         Text("I look, 北京 🙂."),
@@ -160,7 +160,7 @@ def test_what_the_package_sends_back_is_what_was_said(host: Host) -> None:
     ]
     host.serve(encode(ANTHROPIC.encode_response([Finished("stop")], REPLY)))
     host.client.messages.create(model="kimi-k3", max_tokens=9, messages=history)
-    request, changes = ANTHROPIC.parse_request(host.asked, REPLY.sealer)
+    request, changes = ANTHROPIC.parse_request(host.asked, REPLY.signer)
     assert changes == []
     assert request.messages[1].parts[:2] == ANSWER.parts[:2]
     calls = [part for part in request.messages[1].parts if isinstance(part, ToolCall)]

@@ -33,7 +33,7 @@ from tests.engine.dialects.anthropic.told import told
 
 Json = dict[str, Any]
 SEALER: Final = Signer(b"secret")
-REPLY: Final = ResponseContext(model="my-kimi", sealer=SEALER)
+REPLY: Final = ResponseContext(model="my-kimi", signer=SEALER)
 STARTED: Final = Started("chatcmpl-1", "kimi-k3", 1, None)
 CALL: Final = BlockOpened(0, "call", "toolu_1", "ls")
 
@@ -63,7 +63,7 @@ def test_a_whole_answer() -> None:
     answer = (Text("Hi"), ToolCall("", "ls", '{"a": 1}', "toolu_1"))
     ended = Finished("tool_calls", "tool_calls", None, Usage(10, 5, 4))
     usage = {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
-    assert encoded(STARTED, *replay(Message("ai", answer)), ended) == [
+    assert encoded(STARTED, *replay(Message("assistant", answer)), ended) == [
         {
             "type": "message_start",
             "message": {
@@ -107,8 +107,8 @@ def test_an_answer_of_nothing_is_legal_and_starts_by_itself() -> None:
 
 
 def test_an_empty_text_is_no_block() -> None:
-    assert blocks(*replay(Message("ai", (Text(""), Text("Hi")))))[0]["index"] == 0
-    assert blocks(*replay(Message("ai", (Text(""),)))) == []
+    assert blocks(*replay(Message("assistant", (Text(""), Text("Hi")))))[0]["index"] == 0
+    assert blocks(*replay(Message("assistant", (Text(""),)))) == []
 
 
 def test_a_call_without_arguments_has_a_delta_all_the_same() -> None:
@@ -270,7 +270,7 @@ def legal(message: Message) -> Message:
     starts = [block for block in encode_response(replay(message), REPLY).get("content", ()) if "id" in block]
     wire = iter([block["id"] for block in starts])
     parts = [replace(part, wire_id=next(wire)) if isinstance(part, ToolCall) else part for part in message.parts]
-    return assemble(replay(Message("ai", tuple(parts))))
+    return assemble(replay(Message("assistant", tuple(parts))))
 
 
 @given(strategies.answers, st.integers(1, 9))

@@ -52,35 +52,35 @@ def test_rendered_without_memory_it_says_the_same(messages: list[Json]) -> None:
 
 
 PARSED: Final[dict[str, tuple[Json, list[tuple[str, tuple[Any, ...]]]]]] = {
-    "a string is a text": ({"role": "user", "content": "hi"}, [("human", (Text("hi"),))]),
+    "a string is a text": ({"role": "user", "content": "hi"}, [("user", (Text("hi"),))]),
     "a system prompt in the middle is one": ({"role": "system", "content": "hi"}, [("system", (Text("hi"),))]),
     "developer means system": ({"role": "developer", "content": [text("hi")]}, [("system", (Text("hi"),))]),
     "an empty signature is none": (
         assistant({"type": "thinking", "thinking": "Hm.", "signature": ""}),
-        [("ai", (Reasoning("Hm."),))],
+        [("assistant", (Reasoning("Hm."),))],
     ),
     "what is redacted is a detail": (
         assistant({"type": "redacted_thinking", "data": "xyz"}),
-        [("ai", (Reasoning("", details=({"type": "redacted_thinking", "data": "xyz"},)),))],
+        [("assistant", (Reasoning("", details=({"type": "redacted_thinking", "data": "xyz"},)),))],
     ),
     "input as a JSON string is arguments": (
         assistant({**CALL, "input": '{"path": "."}'}),
-        [("ai", (ToolCall("hist_tool_1", "ls", '{"path": "."}', "toolu_1"),))],
+        [("assistant", (ToolCall("hist_tool_1", "ls", '{"path": "."}', "toolu_1"),))],
     ),
     "no input is no arguments": (
         assistant({**CALL, "input": None}),
-        [("ai", (ToolCall("hist_tool_1", "ls", "", "toolu_1"),))],
+        [("assistant", (ToolCall("hist_tool_1", "ls", "", "toolu_1"),))],
     ),
     "results come before what was said with them": (
         user(text("go on"), {**RESULT, "is_error": True}),
         [
             ("tool", (ToolResult("hist_tool_1", None, (Text("a.py"),), True, "toolu_1"),)),
-            ("human", (Text("go on"),)),
+            ("user", (Text("go on"),)),
         ],
     ),
     "an image by its address": (
         user({"type": "image", "source": {"type": "url", "url": "https://x.example/a.png"}}),
-        [("human", (Media("image", url="https://x.example/a.png"),))],
+        [("user", (Media("image", url="https://x.example/a.png"),))],
     ),
     "a PDF is a file": (
         user(
@@ -90,14 +90,14 @@ PARSED: Final[dict[str, tuple[Json, list[tuple[str, tuple[Any, ...]]]]]] = {
                 "source": {"type": "base64", "media_type": "application/pdf", "data": "YQ=="},
             }
         ),
-        [("human", (Media("file", data="YQ==", media_type="application/pdf", name="a.pdf"),))],
+        [("user", (Media("file", data="YQ==", media_type="application/pdf", name="a.pdf"),))],
     ),
 }
 
 
 @pytest.mark.parametrize(("message", "expected"), PARSED.values(), ids=PARSED.keys())
 def test_blocks_become_parts(message: Json, expected: list[tuple[str, tuple[Any, ...]]]) -> None:
-    assert [(one.speaker, one.parts) for one in parse_messages([message])] == expected
+    assert [(one.role, one.parts) for one in parse_messages([message])] == expected
 
 
 FOREIGN: Final[dict[str, tuple[Json, str]]] = {
@@ -135,7 +135,7 @@ def test_what_others_do_not_know_is_a_file_of_text_for_them(block: Json, words: 
     (media,) = message.parts
     assert isinstance(media, Media)
     plain = replace(media, extras={}, name=None)
-    (again,) = render_messages([Message("human", (plain,))])
+    (again,) = render_messages([Message("user", (plain,))])
     assert again["content"][0]["source"] == {"type": "text", "media_type": "text/plain", "data": words}
     assert render_messages([message]) == [user(block)]
 
@@ -168,31 +168,31 @@ def test_a_part_that_was_put_in_moves_no_field_to_another() -> None:
 
 FRESH: Final[dict[str, tuple[list[Message], list[Json]]]] = {
     "thinking stands first": (
-        [Message("ai", (Text("Hi"), Reasoning("Hm.", "EqoB")))],
+        [Message("assistant", (Text("Hi"), Reasoning("Hm.", "EqoB")))],
         [assistant({"type": "thinking", "thinking": "Hm.", "signature": "EqoB"}, text("Hi"))],
     ),
     "no signature is no field": (
-        [Message("ai", (Reasoning(""), Text("Hi")))],
+        [Message("assistant", (Reasoning(""), Text("Hi")))],
         [assistant({"type": "thinking", "thinking": ""}, text("Hi"))],
     ),
     "neighbours of one role are one message, results first": (
         [
-            Message("ai", (ToolCall("hist_tool_1", "ls", "{}", None),)),
-            Message("human", (Text("go on"),)),
+            Message("assistant", (ToolCall("hist_tool_1", "ls", "{}", None),)),
+            Message("user", (Text("go on"),)),
             Message("tool", (ToolResult("hist_tool_1", parts=(Text("a.py"),)),)),
         ],
         [assistant({**CALL, "input": {}}), user(RESULT, text("go on"))],
     ),
     "an empty text is not written, nor a message of nothing": (
-        [Message("human", (Text("a"), Text(""))), Message("ai", (Text(""),)), Message("ai", (Text("b"),))],
+        [Message("user", (Text("a"), Text(""))), Message("assistant", (Text(""),)), Message("assistant", (Text("b"),))],
         [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
     ),
     "an image tells its type by its first bytes": (
-        [Message("human", (Media("image", data="/9j/4AAQ"),))],
+        [Message("user", (Media("image", data="/9j/4AAQ"),))],
         [user({"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "/9j/4AAQ"}})],
     ),
     "an address that holds the data is data": (
-        [Message("human", (Media("image", url="data:image/gif;base64,R0lG"),))],
+        [Message("user", (Media("image", url="data:image/gif;base64,R0lG"),))],
         [user({"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "R0lG"}})],
     ),
     "a result of nothing has empty content": (
@@ -208,7 +208,7 @@ def test_messages_of_others_are_written_as_messages_has_them(messages: list[Mess
 
 
 def test_a_later_system_prompt_of_others_becomes_text_of_the_user_and_is_told() -> None:
-    messages = [Message("human", (Text("hi"),)), Message("system", (Text("Be brief."),))]
+    messages = [Message("user", (Text("hi"),)), Message("system", (Text("Be brief."),))]
     written, changes = write_messages(messages)
     assert written == [user(text("hi"), text("<system>\nBe brief.\n</system>"))]
     assert [(change.rule, change.place) for change in changes] == [("cannot_say", "messages[1]")]
@@ -218,29 +218,29 @@ def test_a_later_system_prompt_of_others_becomes_text_of_the_user_and_is_told() 
 def test_identifiers_of_others_are_spelled_legally_for_a_client_and_stay_apart() -> None:
     calls = [ToolCall(f"hist_tool_{n}", "ls", "{}", wire_id) for n, wire_id in enumerate(("a.b", "a:b", "toolu_a-b"))]
     results = [ToolResult(call.id, wire_id=call.wire_id) for call in calls]
-    ai, answered = render_messages([Message("ai", tuple(calls)), Message("tool", tuple(results))])
+    ai, answered = render_messages([Message("assistant", tuple(calls)), Message("tool", tuple(results))])
     written = [block["id"] for block in ai["content"]]
     assert written == ["toolu_a-b__2", "toolu_a-b__3", "toolu_a-b"]
     assert [block["tool_use_id"] for block in answered["content"]] == written
     # For a host, whoever prepares the request has decided.
-    assert write_messages([Message("ai", tuple(calls))])[0][0]["content"][0]["id"] == "a.b"
+    assert write_messages([Message("assistant", tuple(calls))])[0][0]["content"][0]["id"] == "a.b"
 
 
 def test_details_that_only_repeat_the_signature_are_no_loss() -> None:
     detail = {"type": "reasoning.text", "signature": "EqoB"}
-    written, changes = write_messages([Message("ai", (Reasoning("Hm.", "EqoB", (detail,)),))])
+    written, changes = write_messages([Message("assistant", (Reasoning("Hm.", "EqoB", (detail,)),))])
     assert (written[0]["content"][0]["signature"], changes) == ("EqoB", [])
 
 
 def test_arguments_that_are_no_object_are_told() -> None:
-    written, changes = write_messages([Message("ai", (ToolCall("hist_tool_1", "ls", '{"a": ', None),))])
+    written, changes = write_messages([Message("assistant", (ToolCall("hist_tool_1", "ls", '{"a": ', None),))])
     assert written == [assistant({**CALL, "input": {}})]
     assert [change.rule for change in changes] == ["cannot_say"]
 
 
 def test_a_sound_is_refused() -> None:
     with pytest.raises(CannotExpress) as caught:
-        render_messages([Message("human", (Media("audio", data="YQ=="),))])
+        render_messages([Message("user", (Media("audio", data="YQ=="),))])
     assert caught.value.field == "messages[0]"
 
 

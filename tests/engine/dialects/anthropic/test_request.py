@@ -36,7 +36,7 @@ def parsed(**fields: Any) -> Request:
 
 
 def rendered(**fields: Any) -> Json:
-    request = Request(model="kimi-k3", messages=(Message("human", (Text("hi"),)),), **fields)
+    request = Request(model="kimi-k3", messages=(Message("user", (Text("hi"),)),), **fields)
     return {key: value for key, value in render_request(request)[0].items() if key not in BODY}
 
 
@@ -44,7 +44,7 @@ def rendered(**fields: Any) -> Json:
 def test_a_request_that_is_parsed_and_rendered_is_unchanged(body: Json) -> None:
     request, changes = parse_request(body, SEALER)
     assert changes == []
-    assert len(request.places) == len(request.messages)
+    assert len(request.locations) == len(request.messages)
     assert render_request(request) == (body, [])
 
 
@@ -215,7 +215,7 @@ UNSAID: Final[dict[str, tuple[Json, list[str]]]] = {
 
 @pytest.mark.parametrize(("fields", "places"), UNSAID.values(), ids=UNSAID.keys())
 def test_what_messages_cannot_say_is_left_out_and_told(fields: Json, places: list[str]) -> None:
-    request = Request(model="kimi-k3", messages=(Message("human", (Text("hi"),)),), **fields)
+    request = Request(model="kimi-k3", messages=(Message("user", (Text("hi"),)),), **fields)
     assert [change.place for change in render_request(request)[1]] == places
 
 
@@ -241,7 +241,7 @@ def test_a_prompt_that_lost_a_block_keeps_the_fields_of_the_others() -> None:
 
 
 def test_the_prompts_of_others_become_the_system() -> None:
-    prompts = (Message("system", (Text("one"),)), Message("system", (Text("two"),)), Message("human", (Text("hi"),)))
+    prompts = (Message("system", (Text("one"),)), Message("system", (Text("two"),)), Message("user", (Text("hi"),)))
     body, changes = render_request(Request(model="k3", messages=prompts, sampling=Sampling(max_tokens=1)))
     assert body["system"] == [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     assert (body["messages"], changes) == ([HI], [])

@@ -34,7 +34,7 @@ def told(heard: Iterable[UpstreamEvent]) -> list[Event]:
     count, speaking, at, usage = 0, "", -1, None
     calls: dict[int | None, int] = {}
 
-    def hush() -> None:
+    def close_text_block() -> None:
         nonlocal speaking
         if speaking:
             out.append(BlockClosed(at))
@@ -44,16 +44,16 @@ def told(heard: Iterable[UpstreamEvent]) -> list[Event]:
         match one:
             case TextDelta(channel=channel, text=text):
                 if speaking != channel:
-                    hush()
+                    close_text_block()
                     speaking, at, count = channel, count, count + 1
                     out.append(BlockOpened(at, channel))
                 out.append(BlockDelta(at, text))
             case BlockEnded():
-                hush()
+                close_text_block()
             case SignatureReported():
                 shown = speaking == "reasoning"
                 if not shown:
-                    hush()
+                    close_text_block()
                     at, count = count, count + 1
                     out.append(BlockOpened(at, "reasoning"))
                 out.append(BlockSigned(at, one.signature, one.details, one.field))
@@ -61,7 +61,7 @@ def told(heard: Iterable[UpstreamEvent]) -> list[Event]:
                     out.append(BlockClosed(at))
             case CallPiece(index=index):
                 if index not in calls:
-                    hush()
+                    close_text_block()
                     calls[index], count = count, count + 1
                     out.append(BlockOpened(calls[index], "call", one.id, one.name))
                 if one.arguments:
@@ -73,10 +73,10 @@ def told(heard: Iterable[UpstreamEvent]) -> list[Event]:
             case UsageReported():
                 usage = one.usage
             case FinishReported():
-                hush()
+                close_text_block()
                 out.append(Finished(one.reason or "stop", one.raw, one.stop_sequence, usage))
             case UpstreamFailed(failed=failed):
-                hush()
+                close_text_block()
                 out.append(failed)
             case _:
                 pass

@@ -195,7 +195,7 @@ def test_with_a_format_only_identifiers_change(messages: list[dict[str, Any]], f
 def test_parts_come_in_the_order_reasoning_content_calls() -> None:
     message = ai(content=[TEXT, DATA], reasoning="hm", tool_calls=[call("call_1", arguments={"a": 1})])
     (parsed,) = parse_messages([message])
-    assert parsed.speaker == "ai"
+    assert parsed.role == "assistant"
     assert parsed.parts == (
         Reasoning("hm"),
         Text("look"),
@@ -269,13 +269,13 @@ def test_a_list_that_grew_keeps_its_order() -> None:
 
 
 FOREIGN: dict[str, tuple[Message, list[dict[str, Any]]]] = {
-    "nothing at all": (Message("human"), [{"role": "user", "content": ""}]),
+    "nothing at all": (Message("user"), [{"role": "user", "content": ""}]),
     "two texts": (
-        Message("human", (Text("a"), Text("b"))),
+        Message("user", (Text("a"), Text("b"))),
         [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
     ),
     "an identifier that was never on a wire": (
-        Message("ai", (ToolCall("hist_tool_q", "ls", "{}"),)),
+        Message("assistant", (ToolCall("hist_tool_q", "ls", "{}"),)),
         [ai(tool_calls=[call("call_q")])],
     ),
     "several results in one message": (
@@ -286,23 +286,23 @@ FOREIGN: dict[str, tuple[Message, list[dict[str, Any]]]] = {
         ],
     ),
     "results in a human turn go before it": (
-        Message("human", (Text("and now?"), ToolResult("hist_tool_a", parts=(Text("1"),)))),
+        Message("user", (Text("and now?"), ToolResult("hist_tool_a", parts=(Text("1"),)))),
         [{"role": "tool", "tool_call_id": "call_a", "content": "1"}, {"role": "user", "content": "and now?"}],
     ),
     "results in an assistant's turn go after it": (
-        Message("ai", (ToolCall("hist_tool_a", "ls", "{}"), ToolResult("hist_tool_a", parts=(Text("1"),)))),
+        Message("assistant", (ToolCall("hist_tool_a", "ls", "{}"), ToolResult("hist_tool_a", parts=(Text("1"),)))),
         [ai(tool_calls=[call("call_a")]), {"role": "tool", "tool_call_id": "call_a", "content": "1"}],
     ),
     "reasoning in pieces": (
-        Message("ai", (Reasoning("a"), Text("t"), Reasoning("b", signature="s"))),
+        Message("assistant", (Reasoning("a"), Text("t"), Reasoning("b", signature="s"))),
         [ai(content="t", reasoning_content="a\nb")],
     ),
     "a sound by address": (
-        Message("human", (Media("audio", url="https://x.org/a.mp3"),)),
+        Message("user", (Media("audio", url="https://x.org/a.mp3"),)),
         [{"role": "user", "content": [{"type": "file", "file": {"file_data": "https://x.org/a.mp3"}}]}],
     ),
     "what another dialect kept": (
-        Message("human", (Text("a"),), {"vercel_ai": {"fields": {"providerOptions": {}}}}),
+        Message("user", (Text("a"),), {"vercel_ai": {"fields": {"providerOptions": {}}}}),
         [{"role": "user", "content": "a"}],
     ),
 }
@@ -315,7 +315,7 @@ def test_messages_that_came_from_elsewhere(message: Message, expected: list[dict
 
 def test_a_result_without_a_wire_identifier_takes_that_of_its_call() -> None:
     history = [
-        Message("ai", (ToolCall("hist_tool_q", "ls", "{}", "Bash:0"),)),
+        Message("assistant", (ToolCall("hist_tool_q", "ls", "{}", "Bash:0"),)),
         Message("tool", (ToolResult("hist_tool_q"),)),
     ]
     assert render_messages(history)[1]["tool_call_id"] == "Bash:0"
@@ -341,7 +341,7 @@ def test_a_mapper_made_from_the_dicts_serves_as_well() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Message("human", (ToolCall("hist_tool_a", "ls", "{}"),)),
+        Message("user", (ToolCall("hist_tool_a", "ls", "{}"),)),
         Message("system", (Reasoning("x"),)),
         Message("tool", (Text("x"),)),
     ],
@@ -349,7 +349,7 @@ def test_a_mapper_made_from_the_dicts_serves_as_well() -> None:
 )
 def test_what_the_protocol_has_no_place_for_is_refused(message: Message) -> None:
     with pytest.raises(CannotExpress) as refused:
-        render_messages([Message("human", (Text("hi"),)), message])
+        render_messages([Message("user", (Text("hi"),)), message])
     assert refused.value.field == "messages[1]"
 
 

@@ -184,7 +184,9 @@ def test_fields_that_were_changed_are_written_fresh_and_the_rest_stays() -> None
 def test_what_the_host_spells_otherwise_is_put_over_everything() -> None:
     from msgspec.structs import replace
 
-    request = replace(parsed(thinking={"type": "enabled"}, temperature=1), put={"thinking": None, "temperature": 0.6})
+    request = replace(
+        parsed(thinking={"type": "enabled"}, temperature=1), body_overrides={"thinking": None, "temperature": 0.6}
+    )
     rendered, _ = render_request(request)
     assert "thinking" not in rendered
     assert rendered["temperature"] == 0.6

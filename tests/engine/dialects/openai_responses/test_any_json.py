@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.dialects.openai_responses import left_behind, resolve_references
+from moonshim.engine.dialects.openai_responses import drop_unsupported, resolve_references
 from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response
 from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
@@ -83,9 +83,9 @@ def test_a_request_is_read_or_refused(body: Any) -> None:
         request, _ = parse_request(body, Signer())
     except InvalidInput:
         return
-    assert len(request.places) == len(request.messages)
+    assert len(request.locations) == len(request.messages)
     with suppress(InvalidInput):  # what only its own hosts could read, and nobody may leave out
-        left_behind(request)
+        drop_unsupported(request)
     rendered, _ = render_request(request)
     if PREFIX not in repr(body):
         # What was read comes back as it was, whatever it was.

@@ -45,7 +45,7 @@ def reply(**fields: Any) -> ResponseContext:
     body = {"model": "kimi", "input": "hi", "tools": TOOLS, **fields}
     request, _ = parse_request(body, SEALER)
     names = {tool.name: tool for tool in request.tools or ()}
-    return ResponseContext(model="kimi", id="x.1", created=7, request=request, tools=names, sealer=SEALER)
+    return ResponseContext(model="kimi", id="x.1", created=7, request=request, tools=names, signer=SEALER)
 
 
 def told(events: list[Event], to: ResponseContext | None = None) -> list[Json]:
@@ -325,7 +325,7 @@ def answers(draw: st.DrawFn) -> Message:
                 text = draw(WORDS)
                 encoded = Told(heard([{"type": "response.output_item.done", "output_index": 0, "item": free(text)}]))
                 parts.append(ToolCall("", "apply_patch", encoded.blocks[0][3], f"c{number}"))
-    return Message("ai", tuple(parts))
+    return Message("assistant", tuple(parts))
 
 
 def free(text: str) -> Json:

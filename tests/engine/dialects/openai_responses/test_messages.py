@@ -119,7 +119,7 @@ def test_items_come_back_as_they_were(items: list[Json]) -> None:
 
 def test_a_turn_of_the_assistant_is_one_message() -> None:
     messages = parse_messages(SHAPES["a whole turn"])
-    assert [message.speaker for message in messages] == ["human", "ai", "tool", "tool", "ai"]
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
     assert messages[1].parts == (
         Reasoning("Hm.\n\nSo.", "gAAAA"),
         Text("Looking."),
@@ -165,7 +165,7 @@ def test_an_item_is_read_as_one_part(item: Json, part: Part) -> None:
 
 def test_no_message_is_without_parts_because_of_what_the_host_did() -> None:
     messages = parse_messages(SHAPES["what the host did itself"])
-    assert [(message.speaker, len(message.parts)) for message in messages] == [("human", 1), ("ai", 1)]
+    assert [(message.role, len(message.parts)) for message in messages] == [("user", 1), ("assistant", 1)]
 
 
 def test_a_text_is_one_message_of_the_user() -> None:
@@ -281,7 +281,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     """Turns as any client may have had them: each call is answered in the turn behind it."""
     out = [Message("system", (Text(draw(WORDS)),))] if draw(st.booleans()) else []
     for turn in range(draw(st.integers(1, 4))):
-        out.append(Message("human", draw(CONTENT)))
+        out.append(Message("user", draw(CONTENT)))
         parts: list[Part] = []
         if draw(st.booleans()):
             parts.append(Reasoning(draw(WORDS), draw(st.sampled_from([None, "gAAA"]))))
@@ -292,7 +292,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
         ]
         if not parts and not calls:
             continue
-        out.append(Message("ai", (*parts, *calls)))
+        out.append(Message("assistant", (*parts, *calls)))
         out += [Message("tool", (ToolResult(one.id, one.name, draw(CONTENT), wire_id=one.wire_id),)) for one in calls]
     return out
 
@@ -304,13 +304,13 @@ def test_conversations_from_elsewhere_come_back_as_they_were(messages: list[Mess
 
 
 def test_results_in_a_turn_of_the_user_come_before_its_text() -> None:
-    turn = Message("human", (Text("and?"), ToolResult("hist_tool_a", "ls", (Text("a.py"),), wire_id="a")))
+    turn = Message("user", (Text("and?"), ToolResult("hist_tool_a", "ls", (Text("a.py"),), wire_id="a")))
     assert [item["type"] for item in render_messages([turn])] == ["function_call_output", "message"]
 
 
 def test_calls_that_never_were_on_a_wire_and_their_results_get_the_same_identifier() -> None:
     history = [
-        Message("ai", (ToolCall("hist_tool_a.b", "ls", "{}"),)),
+        Message("assistant", (ToolCall("hist_tool_a.b", "ls", "{}"),)),
         Message("tool", (ToolResult("hist_tool_a.b", "ls", (Text("x"),)),)),
     ]
     assert [item["call_id"] for item in render_messages(history)] == ["call_ab", "call_ab"]

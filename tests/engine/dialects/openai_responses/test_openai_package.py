@@ -102,7 +102,7 @@ class Host:
             return self.problem.status, "application/json", encode(OPENAI_RESPONSES.render_problem(self.problem))
         request, _ = OPENAI_RESPONSES.parse_request(body, SEALER)
         tools = {tool.name: tool for tool in request.tools or ()}
-        reply = ResponseContext(model=request.model, request=request, tools=tools, sealer=SEALER)
+        reply = ResponseContext(model=request.model, request=request, tools=tools, signer=SEALER)
         if not request.stream:
             return 200, "application/json", encode(OPENAI_RESPONSES.encode_response(self.events, reply))
         encoder = OPENAI_RESPONSES.encoder(reply)

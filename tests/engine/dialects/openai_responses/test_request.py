@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses import left_behind, resolve_references
+from moonshim.engine.dialects.openai_responses import drop_unsupported, resolve_references
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
 from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer
 from moonshim.engine.values.conversation import (
@@ -140,7 +140,7 @@ def test_a_request_comes_back_as_it_was(given: Json) -> None:
     assert rendered == before
     assert given == before
     assert (changes, unsaid) == ([], [])
-    assert len(request.places) == len(request.messages)
+    assert len(request.locations) == len(request.messages)
 
 
 def parsed(**fields: Any) -> Request:
@@ -152,8 +152,8 @@ def parsed(**fields: Any) -> Request:
 
 def test_codex_is_understood() -> None:
     request, _ = parse_request(CODEX, Signer())
-    assert [message.speaker for message in request.messages] == ["system", "human", "ai", "tool"]
-    assert request.places == ("input[0]", "input[1]", "input[2]", "input[3]")
+    assert [message.role for message in request.messages] == ["system", "user", "assistant", "tool"]
+    assert request.locations == ("input[0]", "input[1]", "input[2]", "input[3]")
     assert [(tool.name, tool.kind, tool.namespace, tool.strict) for tool in request.tools or ()] == [
         ("ls", "function", None, False),
         ("github__search", "function", "github", True),
@@ -279,9 +279,9 @@ def sealed_input(token: str, *texts: str) -> Json:
 
 
 def test_what_we_sealed_is_opened_and_reaches_no_host() -> None:
-    sealer = Signer(b"k")
-    token = sealer.seal(SignedPayload("All of it.", "host's own", ({"type": "summary"},), "reasoning"))
-    request, changes = parse_request(sealed_input(token), sealer)
+    signer = Signer(b"k")
+    token = signer.seal(SignedPayload("All of it.", "host's own", ({"type": "summary"},), "reasoning"))
+    request, changes = parse_request(sealed_input(token), signer)
     assert changes == []
     assert request.messages[0].parts == (Reasoning("All of it.", "host's own", ({"type": "summary"},), "reasoning"),)
     (item,) = render_request(request)[0]["input"]
@@ -290,8 +290,8 @@ def test_what_we_sealed_is_opened_and_reaches_no_host() -> None:
 
 
 def test_a_seal_without_a_text_leaves_the_summary() -> None:
-    sealer = Signer(b"k")
-    request, _ = parse_request(sealed_input(sealer.seal(SignedPayload()), "Short."), sealer)
+    signer = Signer(b"k")
+    request, _ = parse_request(sealed_input(signer.seal(SignedPayload()), "Short."), signer)
     assert request.messages[0].parts == (Reasoning("Short."),)
     assert "encrypted_content" not in render_request(request)[0]["input"][0]
 
@@ -304,9 +304,9 @@ def test_a_seal_under_another_key_is_left_out_and_reported() -> None:
 
 @pytest.mark.parametrize("damage", ["x", "\ud800"], ids=["a letter", "half a character"])
 def test_a_seal_that_was_altered_is_refused(damage: str) -> None:
-    sealer = Signer(b"k")
+    signer = Signer(b"k")
     with pytest.raises(InvalidSignature) as refused:
-        parse_request(sealed_input(sealer.seal(SignedPayload("x")) + damage), sealer)
+        parse_request(sealed_input(signer.seal(SignedPayload("x")) + damage), signer)
     assert refused.value.field == "input[0].encrypted_content"
 
 
@@ -360,8 +360,8 @@ def test_a_request_from_elsewhere_is_written() -> None:
         model="m",
         messages=(
             Message("system", (Text("Be brief."),)),
-            Message("human", (Text("hi"),)),
-            Message("ai", (Reasoning("Hm."), ToolCall("hist_tool_a", "edit", '{"input": "x"}', "a"))),
+            Message("user", (Text("hi"),)),
+            Message("assistant", (Reasoning("Hm."), ToolCall("hist_tool_a", "edit", '{"input": "x"}', "a"))),
             Message("tool", (ToolResult("hist_tool_a", "edit", (Text("ok"),), is_error=True, wire_id="a"),)),
         ),
         tools=(
@@ -372,7 +372,7 @@ def test_a_request_from_elsewhere_is_written() -> None:
         sampling=Sampling(temperature=1, top_k=5, stop=("END",), max_tokens=9),
         thinking=Thinking(True, "high", 1000, "all"),
         response_format=ResponseFormat("json_schema", None, {"type": "object"}),
-        put={"x": 1, "temperature": None},
+        body_overrides={"x": 1, "temperature": None},
     )
     rendered, changes = render_request(request)
     assert rendered == {
@@ -403,8 +403,11 @@ def test_a_request_from_elsewhere_is_written() -> None:
 
 def test_media_that_responses_cannot_show_are_left_out_and_reported() -> None:
     video = Media("video", "https://x.org/a.mp4")
-    messages = (Message("human", (Text("look"), video)), Message("ai", (Text("a"), Media("image", "https://x.org/a"))))
-    rendered, changes = render_request(Request(model="m", messages=messages, places=("messages[0]", "messages[1]")))
+    messages = (
+        Message("user", (Text("look"), video)),
+        Message("assistant", (Text("a"), Media("image", "https://x.org/a"))),
+    )
+    rendered, changes = render_request(Request(model="m", messages=messages, locations=("messages[0]", "messages[1]")))
     assert [len(item["content"]) for item in rendered["input"]] == [1, 1]
     assert [change.place for change in changes] == ["messages[0]", "messages[1]"]
 
@@ -478,14 +481,14 @@ def test_what_no_other_dialect_is_told_is_listed() -> None:
         store=True,
         truncation="auto",
     )
-    assert [(change.rule, change.place) for change in left_behind(request)[1]] == [
+    assert [(change.rule, change.place) for change in drop_unsupported(request)[1]] == [
         ("cannot_say", "input[0]"),
         ("cannot_say", "input[1]"),
         ("unresolved_reference", "input[2]"),
         ("cannot_say", "truncation"),
     ]
     plain = parsed(temperature=1)
-    assert left_behind(plain) == (plain, [])
+    assert drop_unsupported(plain) == (plain, [])
 
 
 MISSING: dict[str, tuple[dict[str, Any], str]] = {
@@ -504,7 +507,7 @@ MISSING: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("fields", "field"), MISSING.values(), ids=MISSING.keys())
 def test_what_would_be_missing_in_another_dialect_is_refused(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        left_behind(parsed(**fields))
+        drop_unsupported(parsed(**fields))
     assert caught.value.field == field
 
 
@@ -517,6 +520,6 @@ def test_what_a_host_encrypted_is_for_that_host_alone() -> None:
     }
     request = parsed(input=[{"role": "user", "content": "hi"}, item, {"role": "assistant", "content": "Yes."}])
     assert render_request(request)[0]["input"][1] == item
-    crossed, _ = left_behind(request)
+    crossed, _ = drop_unsupported(request)
     (thought,) = [part for message in crossed.messages for part in message.parts if isinstance(part, Reasoning)]
     assert (thought.text, thought.signature) == ("Hm.", None)

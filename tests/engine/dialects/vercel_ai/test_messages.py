@@ -127,15 +127,15 @@ def test_what_the_canonical_form_says() -> None:
 
 FOREIGN: dict[str, tuple[list[Message], list[dict[str, Any]]]] = {
     "text and a call": (
-        [Message("ai", (Text("I look."), ToolCall("call_9", "weather", '{"city":"Rome"}')))],
+        [Message("assistant", (Text("I look."), ToolCall("call_9", "weather", '{"city":"Rome"}')))],
         [ai(text("I look."), call("call_9"))],
     ),
     "empty text is left out": (
-        [Message("ai", (Text(""), ToolCall("call_9", "weather", "")))],
+        [Message("assistant", (Text(""), ToolCall("call_9", "weather", "")))],
         [ai(call("call_9", input={}))],
     ),
     "texts of a human are lines": (
-        [Message("human", (Text("one"), Text("two")))],
+        [Message("user", (Text("one"), Text("two")))],
         [{"role": "user", "content": "one\ntwo"}],
     ),
     "a result is text": (
@@ -185,20 +185,26 @@ FOREIGN: dict[str, tuple[list[Message], list[dict[str, Any]]]] = {
     ),
     "the name of the tool is that of the call": (
         [
-            Message("ai", (ToolCall("hist_tool_9", "weather", "{}"),)),
+            Message("assistant", (ToolCall("hist_tool_9", "weather", "{}"),)),
             Message("tool", (ToolResult("hist_tool_9", None, (Text("x"),)),)),
         ],
         [ai(call("call_9", input={})), tool(result({"type": "text", "value": "x"}, "call_9"))],
     ),
-    "a message of nothing is left out": ([Message("human"), Message("ai"), Message("ai", (Text(""), Text("")))], []),
+    "a message of nothing is left out": (
+        [Message("user"), Message("assistant"), Message("assistant", (Text(""), Text("")))],
+        [],
+    ),
     "the system speaks": ([Message("system", (Text("be brief"),))], [{"role": "system", "content": "be brief"}]),
     "a result in a human turn": (
-        [Message("human", (ToolResult("call_9", "weather", (Text("x"),)), Text("and?")))],
+        [Message("user", (ToolResult("call_9", "weather", (Text("x"),)), Text("and?")))],
         [tool(result({"type": "text", "value": "x"}, "call_9")), {"role": "user", "content": "and?"}],
     ),
-    "signed reasoning": ([Message("ai", (Reasoning("hm", signature="sig"), Text("4")))], [SHAPES["signed reasoning"]]),
+    "signed reasoning": (
+        [Message("assistant", (Reasoning("hm", signature="sig"), Text("4")))],
+        [SHAPES["signed reasoning"]],
+    ),
     "arguments too deep to read": (
-        [Message("ai", (ToolCall("call_9", "weather", "[" * 100_000),))],
+        [Message("assistant", (ToolCall("call_9", "weather", "[" * 100_000),))],
         [ai(call("call_9", input="[" * 100_000))],
     ),
 }
@@ -243,7 +249,7 @@ def test_resolvers_are_asked_with_the_canonical_identifier_and_the_name() -> Non
 
 def test_kimi_identifiers_through_resolvers() -> None:
     history = [
-        Message("ai", (ToolCall("hist_tool_xyz", "read", "{}"), ToolCall("hist_tool_abc", "glob", "{}"))),
+        Message("assistant", (ToolCall("hist_tool_xyz", "read", "{}"), ToolCall("hist_tool_abc", "glob", "{}"))),
         Message("tool", (ToolResult("hist_tool_abc", "glob"), ToolResult("hist_tool_xyz", "read"))),
         Message("tool", (ToolResult("hist_tool_lost", "grep"),)),
     ]

@@ -60,10 +60,10 @@ def as_form(answer: Answer, form: Form) -> bytes:
 
 
 def read(
-    plan: Plan, data: bytes, comes: Form, goes: Form, *, size: int = 10_000, **more: Any
+    plan: Plan, data: bytes, input_format: Form, output_format: Form, *, size: int = 10_000, **more: Any
 ) -> tuple[bytes, ResponseStream]:
     """All that leaves, and the reading afterwards."""
-    reading = read_reply(plan, comes=comes, goes=goes, **more)
+    reading = read_reply(plan, input_format=input_format, output_format=output_format, **more)
     out = b"".join([reading.feed(data[at : at + size]) for at in range(0, len(data), size)])
     return out + reading.flush(), reading
 

@@ -15,25 +15,31 @@ from tests.engine.response.reply.asking import CLIENTS, UPSTREAMS, answer_of, as
 from tests.support.streams import chunk, listen, parsed, read_sse, sse
 
 COMES: Final[dict[str, tuple[Form, ...]]] = {"openai_chat": ("sse", "ndjson", "json"), "anthropic": ("sse", "json")}
-WAYS: Final = [(client, upstream, comes) for client in CLIENTS for upstream in UPSTREAMS for comes in COMES[upstream]]
+WAYS: Final = [
+    (client, upstream, input_format) for client in CLIENTS for upstream in UPSTREAMS for input_format in COMES[upstream]
+]
 STALLED: Final = Problem(status=504, kind="timeout", message="stalled", code="upstream_stalled")
 
 
-def empty(upstream: str, comes: Form, thought: str = "Let me see.") -> bytes:
-    return as_form(answer_of(upstream, "", calls=0, thought=thought), comes)
+def empty(upstream: str, input_format: Form, thought: str = "Let me see.") -> bytes:
+    return as_form(answer_of(upstream, "", calls=0, thought=thought), input_format)
 
 
-def second(upstream: str, comes: Form, **more: Any) -> bytes:
+def second(upstream: str, input_format: Form, **more: Any) -> bytes:
     """Another answer of the same host, under another name and at another time."""
-    data = as_form(answer_of(upstream, "Look.", thought="Once more.", **more), comes)
+    data = as_form(answer_of(upstream, "Look.", thought="Once more.", **more), input_format)
     data = data.replace(b"chatcmpl-7", b"chatcmpl-8").replace(b"msg_1", b"msg_2")
     return data.replace(b'"created": 1700000000', b'"created": 1800000000').replace(b'"created": 7', b'"created": 8')
 
 
-def asked_again(client: str, upstream: str, comes: Form, goes: Form, size: int = 41) -> tuple[bytes, ResponseStream]:
-    reading = read_reply(plan_for_pair(client, upstream), comes=comes, goes=goes, hold_empty=True)
+def asked_again(
+    client: str, upstream: str, input_format: Form, output_format: Form, size: int = 41
+) -> tuple[bytes, ResponseStream]:
+    reading = read_reply(
+        plan_for_pair(client, upstream), input_format=input_format, output_format=output_format, hold_empty=True
+    )
     out = b""
-    for data in (empty(upstream, comes), second(upstream, comes)):
+    for data in (empty(upstream, input_format), second(upstream, input_format)):
         if out or reading.ending is not None or reading.only_reasoning:
             assert reading.only_reasoning
             reading.again()
@@ -53,12 +59,12 @@ def in_order(message: Message) -> list[tuple[str, str]]:
     return out
 
 
-@pytest.mark.parametrize("goes", ["sse", "json"])
-@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
+@pytest.mark.parametrize("output_format", ["sse", "json"])
+@pytest.mark.parametrize(("client", "upstream", "input_format"), WAYS)
 def test_a_second_answer_goes_on_where_the_first_one_stopped(
-    client: str, upstream: str, comes: Form, goes: Form
+    client: str, upstream: str, input_format: Form, output_format: Form
 ) -> None:
-    out, reading = asked_again(client, upstream, comes, goes)
+    out, reading = asked_again(client, upstream, input_format, output_format)
     assert in_order(reading.message) == [("Reasoning", "Let me see.Once more."), ("Text", "Look."), ("ToolCall", "")]
     assert isinstance(reading.ending, Finished)
     assert reading.ending.reason == "tool_calls"
@@ -71,9 +77,9 @@ def test_a_second_answer_goes_on_where_the_first_one_stopped(
     assert b"Let me" in out
 
 
-@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
-def test_the_stream_is_one_answer_to_its_client(client: str, upstream: str, comes: Form) -> None:
-    out, _ = asked_again(client, upstream, comes, "sse")
+@pytest.mark.parametrize(("client", "upstream", "input_format"), WAYS)
+def test_the_stream_is_one_answer_to_its_client(client: str, upstream: str, input_format: Form) -> None:
+    out, _ = asked_again(client, upstream, input_format, "sse")
     match client:
         case "openai_chat":
             values = parsed(read_sse(out))
@@ -107,12 +113,14 @@ def test_the_stream_is_one_answer_to_its_client(client: str, upstream: str, come
             assert response["usage"]["output_tokens"] == 8
 
 
-@pytest.mark.parametrize("goes", ["sse", "json"])
-@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
-def test_what_is_held_is_released_when_nobody_asks_again(client: str, upstream: str, comes: Form, goes: Form) -> None:
-    plan, data = plan_for_pair(client, upstream), empty(upstream, comes)
-    held, reading = read(plan, data, comes, goes, hold_empty=True, size=23)
-    told, other = read(plan, data, comes, goes, size=23)
+@pytest.mark.parametrize("output_format", ["sse", "json"])
+@pytest.mark.parametrize(("client", "upstream", "input_format"), WAYS)
+def test_what_is_held_is_released_when_nobody_asks_again(
+    client: str, upstream: str, input_format: Form, output_format: Form
+) -> None:
+    plan, data = plan_for_pair(client, upstream), empty(upstream, input_format)
+    held, reading = read(plan, data, input_format, output_format, hold_empty=True, size=23)
+    told, other = read(plan, data, input_format, output_format, size=23)
     assert held == told
     assert (reading.message, reading.ending, reading.usage) == (other.message, other.ending, other.usage)
     assert reading.only_reasoning
@@ -121,7 +129,7 @@ def test_what_is_held_is_released_when_nobody_asks_again(client: str, upstream: 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_of_the_ending_has_left_while_it_is_held(client: str, upstream: str) -> None:
-    reading = read_reply(plan_for_pair(client, upstream), comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client, upstream), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(empty(upstream, "sse"))
     assert b"see." in out
     for word in (b"[DONE]", b'"stop"', b"message_delta", b"message_stop", b"response.completed"):
@@ -134,7 +142,7 @@ def test_nothing_of_the_ending_has_left_while_it_is_held(client: str, upstream: 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_answer_that_says_something_is_not_held(client: str, upstream: str) -> None:
     plan, data = plan_for_pair(client, upstream), answer_of(upstream, calls=0).stream
-    reading = read_reply(plan, comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan, input_format="sse", output_format="sse", hold_empty=True)
     assert reading.feed(data) == read(plan, data, "sse", "sse")[0]
     assert not reading.only_reasoning
     with pytest.raises(InvalidInput):
@@ -144,16 +152,16 @@ def test_an_answer_that_says_something_is_not_held(client: str, upstream: str) -
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_answer_that_was_cut_short_is_not_asked_again(client: str) -> None:
     data = empty("openai_chat", "sse").replace(b'"finish_reason": "stop"', b'"finish_reason": "length"')
-    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     reading.feed(data)
     assert not reading.only_reasoning
     assert reading.flush() == b""
 
 
-@pytest.mark.parametrize("comes", ["sse", "json"])
-def test_without_hold_empty_there_is_no_second_answer(comes: Form) -> None:
-    reading = read_reply(plan_for_pair("openai_chat"), comes=comes, goes="sse")
-    reading.feed(empty("openai_chat", comes))
+@pytest.mark.parametrize("input_format", ["sse", "json"])
+def test_without_hold_empty_there_is_no_second_answer(input_format: Form) -> None:
+    reading = read_reply(plan_for_pair("openai_chat"), input_format=input_format, output_format="sse")
+    reading.feed(empty("openai_chat", input_format))
     assert reading.only_reasoning
     with pytest.raises(InvalidInput) as caught:
         reading.again()
@@ -163,7 +171,7 @@ def test_without_hold_empty_there_is_no_second_answer(comes: Form) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_host_that_never_says_that_it_is_done_is_asked_again_too(client: str) -> None:
     silent = empty("openai_chat", "sse").replace(b"data: [DONE]\n\n", b"")
-    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(silent)
     assert reading.only_reasoning
     reading.again()
@@ -176,7 +184,7 @@ def test_a_host_that_never_says_that_it_is_done_is_asked_again_too(client: str) 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
     first = sse([chunk({"role": "assistant"}), chunk({"reasoning_content": "Hm"}, "stop")])
-    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(first)
     reading.again()
     out += reading.feed(second("openai_chat", "sse")) + reading.flush()
@@ -187,7 +195,7 @@ def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_second_answer_that_is_empty_too_has_to_do(client: str) -> None:
-    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(empty("openai_chat", "sse"))
     reading.again()
     out += reading.feed(empty("openai_chat", "sse", "Still nothing."))
@@ -201,7 +209,7 @@ def test_a_second_answer_that_is_empty_too_has_to_do(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_second_answer_may_fail(client: str) -> None:
-    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(empty("openai_chat", "sse"))
     reading.again()
     out += reading.feed(second("openai_chat", "sse")[:600]) + reading.fail(STALLED)
@@ -212,7 +220,7 @@ def test_a_second_answer_may_fail(client: str) -> None:
 
 def test_a_held_ending_is_the_answer_when_its_host_goes_away() -> None:
     for client in CLIENTS:
-        reading = read_reply(plan_for_pair(client), comes="sse", goes="sse", hold_empty=True)
+        reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
         out = reading.feed(empty("openai_chat", "sse")) + reading.fail(STALLED)
         assert (reading.problem, type(reading.ending)) == (None, Finished)
         assert out == read(plan_for_pair(client), empty("openai_chat", "sse"), "sse", "sse")[0]

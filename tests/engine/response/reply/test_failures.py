@@ -40,19 +40,19 @@ ERRORS: Final[dict[str, tuple[bytes, int, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("goes", ["json", "sse"])
+@pytest.mark.parametrize("output_format", ["json", "sse"])
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("name", ERRORS)
-def test_a_200_that_is_no_answer_is_a_problem(name: str, client: str, goes: Form) -> None:
+def test_a_200_that_is_no_answer_is_a_problem(name: str, client: str, output_format: Form) -> None:
     data, status, kind, words = ERRORS[name]
-    out, reading = read(plan_for_pair(client), data, "json", goes)
+    out, reading = read(plan_for_pair(client), data, "json", output_format)
     problem = reading.problem
     assert problem is not None
     assert (problem.status, problem.kind) == (status, kind)
     assert words in problem.message
     assert (problem.retry_after is not None) == (status in (429, 503))
     assert isinstance(reading.ending, Failed)
-    assert (out == b"") == (goes == "json")
+    assert (out == b"") == (output_format == "json")
     assert reading.fail(STALLED) == reading.feed(b"x") == b""
 
 
@@ -96,7 +96,7 @@ def test_a_stream_of_nothing_is_a_problem() -> None:
 
 def test_an_error_as_the_first_event_is_known_before_anything_is_sent() -> None:
     for client in CLIENTS:
-        reading = read_reply(plan_for_pair(client), comes="sse", goes="sse")
+        reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse")
         assert reading.feed(b"data: " + json.dumps(OVERLOADED).encode() + b"\n\n")
         assert reading.problem is not None
         assert (reading.problem.status, reading.problem.kind) == (503, "overloaded")
@@ -108,7 +108,7 @@ def test_the_errors_of_older_servers_are_errors_to_every_client(client: str) -> 
         {"object": "error", "message": "no", "type": "BadRequestError", "code": 400},
         {"code": 20015, "message": "no"},
     ):
-        reading = read_reply(plan_for_pair(client), comes="sse", goes="sse")
+        reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse")
         (*_, last) = payloads(reading.feed(b"data: " + json.dumps(told).encode() + b"\n\n"))
         error = last["response"]["error"] if client == "openai_responses" else last["error"]
         assert error["message"] == "no"
@@ -118,11 +118,11 @@ def test_the_errors_of_older_servers_are_errors_to_every_client(client: str) -> 
 # --- the host is gone -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("comes", ["sse", "json"])
+@pytest.mark.parametrize("input_format", ["sse", "json"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_host_that_is_gone_leaves_no_half_of_a_whole_answer(client: str, comes: Form) -> None:
-    data = as_form(answer_of("openai_chat"), comes)
-    reading = read_reply(plan_for_pair(client), comes=comes, goes="json")
+def test_a_host_that_is_gone_leaves_no_half_of_a_whole_answer(client: str, input_format: Form) -> None:
+    data = as_form(answer_of("openai_chat"), input_format)
+    reading = read_reply(plan_for_pair(client), input_format=input_format, output_format="json")
     reading.feed(data[:400])
     assert reading.fail(STALLED) == b""
     assert reading.problem == STALLED
@@ -133,8 +133,8 @@ def test_a_host_that_is_gone_leaves_no_half_of_a_whole_answer(client: str, comes
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_host_that_is_gone_before_its_first_byte_is_told_in_the_stream(client: str) -> None:
-    for comes in ("sse", "json"):
-        reading: ResponseStream = read_reply(plan_for_pair(client), comes=comes, goes="sse")
+    for input_format in ("sse", "json"):
+        reading: ResponseStream = read_reply(plan_for_pair(client), input_format=input_format, output_format="sse")
         last = payloads(reading.fail(STALLED))[-1]
         error = last["response"]["error"] if client == "openai_responses" else last["error"]
         assert (error["message"], error["status"]) == (STALLED.message, 504)
@@ -167,9 +167,9 @@ HUGE: Final[dict[str, tuple[Form, Form, bytes]]] = {
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("name", HUGE)
 def test_what_is_too_large_ends_in_an_error_and_is_not_kept(name: str, client: str) -> None:
-    comes, goes, first = HUGE[name]
+    input_format, output_format, first = HUGE[name]
     piece = b"x" * (64 * 1024)
-    reading = read_reply(plan_for_pair(client), comes=comes, goes=goes, limit=LIMIT)
+    reading = read_reply(plan_for_pair(client), input_format=input_format, output_format=output_format, limit=LIMIT)
     out = bytearray()
     tracemalloc.start()
     try:
@@ -184,20 +184,20 @@ def test_what_is_too_large_ends_in_an_error_and_is_not_kept(name: str, client: s
     out += reading.flush()
     assert peak < 4 * LIMIT, "16 times the limit came"
     assert len(out) < 8 * 1024
-    assert (reading.problem.code.encode() in out) == (goes == "sse")
+    assert (reading.problem.code.encode() in out) == (output_format == "sse")
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("goes", ["sse", "json"])
-def test_many_small_events_are_too_much_together(client: str, goes: Form) -> None:
+@pytest.mark.parametrize("output_format", ["sse", "json"])
+def test_many_small_events_are_too_much_together(client: str, output_format: Form) -> None:
     words = sse([chunk({"content": "word "})], done=False) * 2000
     data = words + sse([chunk({}, "stop")])
     plan = plan_for_pair(client)
-    assert read(plan, data, "sse", goes, limit=len(data))[1].ending == Finished("stop", "stop")
-    out, reading = read(plan, data, "sse", goes, limit=LIMIT)
+    assert read(plan, data, "sse", output_format, limit=len(data))[1].ending == Finished("stop", "stop")
+    out, reading = read(plan, data, "sse", output_format, limit=LIMIT)
     assert reading.problem is not None
     assert reading.problem.code == "answer_too_large"
-    assert (b"answer_too_large" in out) == (goes == "sse")
+    assert (b"answer_too_large" in out) == (output_format == "sse")
 
 
 def test_junk_behind_an_answer_does_not_make_it_an_error() -> None:
@@ -210,7 +210,7 @@ def test_junk_behind_an_answer_does_not_make_it_an_error() -> None:
 def test_an_event_as_large_as_the_limit_is_read() -> None:
     event = sse([chunk({"content": "x" * 1000})], done=False)
     for limit, fine in ((len(event), True), (len(event) - 1, False)):
-        reading: Any = read_reply(plan_for_pair("openai_chat"), comes="sse", goes="sse", limit=limit)
+        reading: Any = read_reply(plan_for_pair("openai_chat"), input_format="sse", output_format="sse", limit=limit)
         for at in range(0, len(event), 7):
             reading.feed(event[at : at + 7])
         assert (reading.problem is None) == fine

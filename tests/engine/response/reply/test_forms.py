@@ -33,7 +33,9 @@ from tests.support.profiles import examples
 from tests.support.streams import hear_body, listen, parsed, read_sse
 
 COMES: Final[dict[str, tuple[Form, ...]]] = {"openai_chat": ("sse", "ndjson", "json"), "anthropic": ("sse", "json")}
-WAYS: Final = [(client, upstream, comes) for client in CLIENTS for upstream in UPSTREAMS for comes in COMES[upstream]]
+WAYS: Final = [
+    (client, upstream, input_format) for client in CLIENTS for upstream in UPSTREAMS for input_format in COMES[upstream]
+]
 
 
 @pytest.mark.parametrize(
@@ -60,26 +62,30 @@ def said(message: Message) -> tuple[str, str, list[tuple[str, Any]]]:
     )
 
 
-@pytest.mark.parametrize("goes", ["sse", "json"])
-@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
-def test_every_form_says_the_same_in_every_other(client: str, upstream: str, comes: Form, goes: Form) -> None:
-    data = as_form(answer_of(upstream), comes)
-    out, reading = read(plan_for_pair(client, upstream), data, comes, goes, size=37)
+@pytest.mark.parametrize("output_format", ["sse", "json"])
+@pytest.mark.parametrize(("client", "upstream", "input_format"), WAYS)
+def test_every_form_says_the_same_in_every_other(
+    client: str, upstream: str, input_format: Form, output_format: Form
+) -> None:
+    data = as_form(answer_of(upstream), input_format)
+    out, reading = read(plan_for_pair(client, upstream), data, input_format, output_format, size=37)
     assert said(reading.message) == ("Let me see.", "Look.", [("ls", {"n": 0})])
     assert isinstance(reading.ending, Finished)
     assert reading.ending.reason == "tool_calls"
     assert reading.usage is not None
     assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 4)
     assert (reading.problem, reading.only_reasoning) == (None, False)
-    bodies = [json.loads(out)] if goes == "json" else payloads(out)
+    bodies = [json.loads(out)] if output_format == "json" else payloads(out)
     named = [one for body in bodies for one in (body, body.get("message"), body.get("response")) if one]
     assert {one["model"] for one in named if "model" in one} == {NAME}
 
 
-@pytest.mark.parametrize(("client", "upstream", "comes"), WAYS)
-def test_a_whole_answer_is_what_a_client_puts_together_from_the_stream(client: str, upstream: str, comes: Form) -> None:
-    plan, data = plan_for_pair(client, upstream), as_form(answer_of(upstream, calls=2), comes)
-    (whole, _), (stream, _) = (read(plan, data, comes, goes) for goes in ("json", "sse"))
+@pytest.mark.parametrize(("client", "upstream", "input_format"), WAYS)
+def test_a_whole_answer_is_what_a_client_puts_together_from_the_stream(
+    client: str, upstream: str, input_format: Form
+) -> None:
+    plan, data = plan_for_pair(client, upstream), as_form(answer_of(upstream, calls=2), input_format)
+    (whole, _), (stream, _) = (read(plan, data, input_format, output_format) for output_format in ("json", "sse"))
     body = json.loads(whole)
     match client:
         case "openai_chat":
@@ -143,7 +149,9 @@ def in_words(message: Message, setting: Setting) -> tuple[str, str, list[tuple[s
     deltas are not mended they stay as they came, which only a host's own frames can.
     """
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    thought, text, _ = said(Message("ai", tuple(part for part in message.parts if not isinstance(part, ToolCall))))
+    thought, text, _ = said(
+        Message("assistant", tuple(part for part in message.parts if not isinstance(part, ToolCall)))
+    )
     return thought, text, sorted((call.name, call.arguments) for call in calls if setting.mends_deltas)
 
 
@@ -164,10 +172,15 @@ class TestChat:
         assert listen([json.loads(line) for line in out.splitlines()])[0].finish == "tool_calls"
         assert reading.repair_counts == {}
 
-    @pytest.mark.parametrize("comes", ["sse", "json"])
-    def test_any_answer_can_leave_as_lines(self, comes: Form) -> None:
-        data = as_form(answer_of("openai_chat"), comes)
-        out, _ = read(plan_for_pair("openai_chat"), b": hello\n\n" + data if comes == "sse" else data, comes, "ndjson")
+    @pytest.mark.parametrize("input_format", ["sse", "json"])
+    def test_any_answer_can_leave_as_lines(self, input_format: Form) -> None:
+        data = as_form(answer_of("openai_chat"), input_format)
+        out, _ = read(
+            plan_for_pair("openai_chat"),
+            b": hello\n\n" + data if input_format == "sse" else data,
+            input_format,
+            "ndjson",
+        )
         heard = listen([json.loads(line) for line in out.splitlines()])
         assert (heard[0].content, heard[0].finish) == ("Look.", "tool_calls")
 
@@ -185,31 +198,38 @@ class TestChat:
 
 def test_no_other_dialect_is_read_as_lines() -> None:
     with pytest.raises(InvalidInput) as caught:
-        read_reply(plan_for_pair("anthropic"), comes="sse", goes="ndjson")
+        read_reply(plan_for_pair("anthropic"), input_format="sse", output_format="ndjson")
     assert caught.value.field == "goes"
 
 
-@pytest.mark.parametrize("goes", ["sse", "json"])
+@pytest.mark.parametrize("output_format", ["sse", "json"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_stream_under_a_wrong_content_type_is_read_all_the_same(client: str, goes: Form) -> None:
+def test_a_stream_under_a_wrong_content_type_is_read_all_the_same(client: str, output_format: Form) -> None:
     data = as_form(answer_of("openai_chat"), "sse")
     plan = plan_for_pair(client)
-    assert read(plan, data, "json", goes)[0] == read(plan, data, "sse", goes)[0]
-    assert said(read(plan, data, "json", goes)[1].message) == ("Let me see.", "Look.", [("ls", {"n": 0})])
+    assert read(plan, data, "json", output_format)[0] == read(plan, data, "sse", output_format)[0]
+    assert said(read(plan, data, "json", output_format)[1].message) == ("Let me see.", "Look.", [("ls", {"n": 0})])
 
 
-@pytest.mark.parametrize("comes", ["sse", "json"])
-def test_usage_means_the_same_for_every_host(comes: Form) -> None:
+@pytest.mark.parametrize("input_format", ["sse", "json"])
+def test_usage_means_the_same_for_every_host(input_format: Form) -> None:
     usage = {"input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 4}
     answer = answer_of("anthropic")
-    data = as_form(answer, comes).replace(b'"input_tokens": 3, "output_tokens": 4', json.dumps(usage)[1:-1].encode())
-    counted = read(plan_for_pair("anthropic", "anthropic"), data, comes, "sse")[1].usage
+    data = as_form(answer, input_format).replace(
+        b'"input_tokens": 3, "output_tokens": 4', json.dumps(usage)[1:-1].encode()
+    )
+    counted = read(plan_for_pair("anthropic", "anthropic"), data, input_format, "sse")[1].usage
     assert counted is not None
     assert counted == Usage(3, 4, 2, raw=counted.raw)
 
 
 def test_nothing_is_said_before_anything_came() -> None:
-    for comes, goes in (("sse", "sse"), ("sse", "json"), ("json", "json"), ("json", "sse")):
-        reading = read_reply(plan_for_pair("openai_chat"), comes=comes, goes=goes)  # type: ignore[arg-type]
-        assert (reading.message, reading.ending, reading.usage, reading.problem) == (Message("ai"), None, None, None)
+    for input_format, output_format in (("sse", "sse"), ("sse", "json"), ("json", "json"), ("json", "sse")):
+        reading = read_reply(plan_for_pair("openai_chat"), input_format=input_format, output_format=output_format)  # type: ignore[arg-type]
+        assert (reading.message, reading.ending, reading.usage, reading.problem) == (
+            Message("assistant"),
+            None,
+            None,
+            None,
+        )
         assert (reading.repair_counts, reading.only_reasoning) == ({}, False)

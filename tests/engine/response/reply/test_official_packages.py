@@ -101,7 +101,7 @@ class TestStreams:
 
 
 def broken(client: str) -> bytes:
-    reading = read_reply(plan_for_pair(client), comes="sse", goes="sse")
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse")
     data = answer_of("openai_chat").stream
     return reading.feed(data[: len(data) // 2]) + reading.fail(STALLED)
 

@@ -9,7 +9,7 @@ from moonshim.engine.dialects.anthropic.encode import MessagesEncoder, encode_re
 from moonshim.engine.dialects.anthropic.errors import render_problem
 from moonshim.engine.dialects.anthropic.messages import parse_messages, render_messages
 from moonshim.engine.dialects.anthropic.parts import DIALECT
-from moonshim.engine.dialects.anthropic.request import left_behind, parse_request, render_request
+from moonshim.engine.dialects.anthropic.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 
 __all__ = ["ANTHROPIC"]
@@ -18,7 +18,7 @@ ANTHROPIC: Final = Dialect(
     name=DIALECT,
     parse_request=parse_request,
     render_request=render_request,
-    left_behind=left_behind,
+    drop_unsupported=drop_unsupported,
     parse_messages=parse_messages,
     render_messages=render_messages,
     decoder=MessagesDecoder,
@@ -26,8 +26,8 @@ ANTHROPIC: Final = Dialect(
     encoder=MessagesEncoder,
     encode_response=encode_response,
     render_problem=render_problem,
-    names_events=True,
+    has_event_names=True,
     done=None,
-    goodbyes=(b"event: message_stop",),
+    terminal_markers=(b"event: message_stop",),
     heartbeat=b'event: ping\ndata: {"type": "ping"}\n\n',
 )

@@ -27,7 +27,7 @@ from moonshim.engine.values.conversation import (
     Message,
     Part,
     Reasoning,
-    Speaker,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -36,11 +36,16 @@ from moonshim.errors import InvalidInput
 
 __all__ = ["parse_messages", "parse_system", "read_messages", "render_messages", "write_messages", "write_system"]
 
-_SPEAKERS: Final[dict[str, Speaker]] = {"user": "human", "assistant": "ai", "system": "system", "developer": "system"}
-_ROLES: Final[dict[Speaker, str]] = {"human": "user", "ai": "assistant", "tool": "user", "system": "system"}
-_HELD: Final[dict[Speaker, tuple[type[Part], ...]]] = {
-    "human": (Text, Media, ToolResult),
-    "ai": (Text, Media, Reasoning, ToolCall),
+_SPEAKERS: Final[dict[str, Role]] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_ROLES: Final[dict[Role, str]] = {"user": "user", "assistant": "assistant", "tool": "user", "system": "system"}
+_HELD: Final[dict[Role, tuple[type[Part], ...]]] = {
+    "user": (Text, Media, ToolResult),
+    "assistant": (Text, Media, Reasoning, ToolCall),
     "system": (Text, Media),
 }
 
@@ -89,23 +94,23 @@ def parse_system(system: Any) -> list[Message]:
 
 
 def _parse_message(message: Any, place: str) -> list[Message]:
-    role = message.get("role") if isinstance(message, dict) else None
-    speaker = _SPEAKERS.get(role) if isinstance(role, str) else None
-    if speaker is None:
+    given = message.get("role") if isinstance(message, dict) else None
+    role = _SPEAKERS.get(given) if isinstance(given, str) else None
+    if role is None:
         raise InvalidInput("a message must be an object whose role is user, assistant or system", field=place)
     parts = _parse_content(message.get("content"), place)
     for index, part in enumerate(parts):
-        if not isinstance(part, _HELD[speaker]):
-            raise InvalidInput(f"a message of role {role} cannot hold this block", field=f"{place}.content[{index}]")
+        if not isinstance(part, _HELD[role]):
+            raise InvalidInput(f"a message of role {given} cannot hold this block", field=f"{place}.content[{index}]")
     results = tuple(part for part in parts if isinstance(part, ToolResult))
     if not results:
-        return [Message(speaker, tuple(parts), {DIALECT: {"came": message}})]
+        return [Message(role, tuple(parts), {DIALECT: {"came": message}})]
     if len(results) == len(parts):
         return [Message("tool", results, {DIALECT: {"came": message}})]
     rest = tuple(part for part in parts if not isinstance(part, ToolResult))
     return [
         Message("tool", results, {DIALECT: {"came": message, "half": 1}}),
-        Message("human", rest, {DIALECT: {"came": message, "half": 2}}),
+        Message("user", rest, {DIALECT: {"came": message, "half": 2}}),
     ]
 
 
@@ -139,7 +144,7 @@ def render_messages(messages: Sequence[Message]) -> list[Json]:
 
     Identifiers go back as they came; those of other dialects are spelled so that Messages takes them.
 
-    >>> render_messages([Message("human", (Text("hi"),)), Message("human", (Text("there"),))])
+    >>> render_messages([Message("user", (Text("hi"),)), Message("user", (Text("there"),))])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}, {'type': 'text', 'text': 'there'}]}]
     """
     return write_messages(messages, for_client=True)[0]
@@ -264,7 +269,7 @@ def _write(message: Message, kept: Json, writer: Writer, system_as_user: bool) -
     if half is not None:
         entries = [entry for entry in entries if (entry["type"] == "tool_result") == (half == 1)]
     # Somebody may have given the words to another speaker: then it is a message that never came.
-    role = _ROLES[message.speaker]
+    role = _ROLES[message.role]
     same = _ROLES[_SPEAKERS[came["role"]]] == role
     blocks = writer.follow(message.parts, entries)
     out = _Written(came["role"] if same else role, blocks, came=same, joins=half == 2)
@@ -275,15 +280,15 @@ def _write(message: Message, kept: Json, writer: Writer, system_as_user: bool) -
 
 def _write_fresh(message: Message, writer: Writer, system_as_user: bool) -> _Written:
     parts = message.parts
-    if message.speaker == "system" and system_as_user:
+    if message.role == "system" and system_as_user:
         writer.cannot_say("a system prompt behind the first message: it is said as text of the user")
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
         return _Written("user", [{"type": "text", "text": f"<system>\n{text}\n</system>"}] if text else [])
-    if message.speaker == "ai":
+    if message.role == "assistant":
         parts = tuple(sorted(parts, key=lambda part: not isinstance(part, Reasoning)))
-    elif message.speaker == "human":
+    elif message.role == "user":
         parts = tuple(sorted(parts, key=lambda part: not isinstance(part, ToolResult)))
-    return _Written(_ROLES[message.speaker], writer.fresh(parts))
+    return _Written(_ROLES[message.role], writer.fresh(parts))
 
 
 def _is_other_half(kept: Json, following: Sequence[Message]) -> bool:

@@ -26,7 +26,7 @@ from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Sampling
 from moonshim.errors import InvalidInput
 
-__all__ = ["left_behind", "parse_request", "render_request"]
+__all__ = ["drop_unsupported", "parse_request", "render_request"]
 
 _APART: Final = frozenset({"model", "messages", "system", "tools"})
 _KNOWN: Final = _APART | {key for field in FIELDS.values() for key in field.keys}
@@ -39,7 +39,7 @@ _UNSAID: Final = {
 _SAYS_NOTHING: Final = frozenset({("presence_penalty", 0), ("frequency_penalty", 0), ("n", 1)})
 
 
-def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
+def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> body = {"model": "kimi-k3", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "system": "Hm."}
@@ -63,7 +63,7 @@ def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
     (choice, parallel), (effort, form), (user, metadata) = values["choice"], values["output"], values["metadata"]
     system, changes = parse_system(body.get("system")), list[Change]()
     messages, places = read_messages(body["messages"])
-    messages = [_opened(message, place, sealer, changes) for message, place in zip(messages, places, strict=True)]
+    messages = [_opened(message, place, signer, changes) for message, place in zip(messages, places, strict=True)]
     kept: Json = {"fields": {key: value for key, value in body.items() if key not in _APART}}
     kept |= {key: body[key] for key in ("system", "tools") if key in body and not body[key]}
     if any(_marks(body.get(key)) for key in ("system", "tools")):
@@ -86,13 +86,13 @@ def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
         stream=values["stream"],
         user=user,
         metadata=metadata,
-        places=(*("system" for _ in system), *places),
+        locations=(*("system" for _ in system), *places),
         extras={DIALECT: kept},
     )
     return request, changes
 
 
-def _opened(message: Message, place: str, sealer: Signer, changes: list[Change]) -> Message:
+def _opened(message: Message, place: str, signer: Signer, changes: list[Change]) -> Message:
     """The message with what our own signatures stand for in their place."""
     if not any(isinstance(part, Reasoning) and _token(part) for part in message.parts):
         return message
@@ -103,7 +103,7 @@ def _opened(message: Message, place: str, sealer: Signer, changes: list[Change])
             parts.append(part)
             continue
         try:
-            sealed = sealer.open(token, field=f"{place}.content[{index}].signature")
+            sealed = signer.open(token, field=f"{place}.content[{index}].signature")
         except UnknownSigningKey:
             detail = "a signature made under another key says nothing here: left out"
             changes.append(Change("seal_unknown", detail, f"{place}.content[{index}].signature"))
@@ -134,7 +134,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     system = write_system(leading)
     if system is not None or "system" in kept:
         body["system"] = kept["system"] if system is None else system
-    rest, places = request.messages[len(leading) :], request.places[len(leading) :]
+    rest, places = request.messages[len(leading) :], request.locations[len(leading) :]
     messages, unsaid = write_messages(rest, places)
     body["messages"] = messages
     changes += unsaid
@@ -143,12 +143,12 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif "tools" in kept:
         body["tools"] = kept["tools"]
     changes += _unsaid(request)
-    return with_overrides(body, request.put), changes
+    return with_overrides(body, request.body_overrides), changes
 
 
 def _is_system_prompt(message: Message) -> bool:
     """Whether it belongs to the `system` of the body; one that stood among the messages stays there."""
-    return message.speaker == "system" and "came" not in kept_of(message.extras)
+    return message.role == "system" and "came" not in kept_of(message.extras)
 
 
 def _unsaid(request: Request) -> Sequence[Change]:
@@ -163,7 +163,7 @@ def _unsaid(request: Request) -> Sequence[Change]:
     return changes
 
 
-def left_behind(request: Request) -> tuple[Request, list[Change]]:
+def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what that host is not told."""
     fields: Json = kept_of(request.extras).get("fields", {})
     changes = [

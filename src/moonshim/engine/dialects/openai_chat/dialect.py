@@ -9,7 +9,7 @@ from moonshim.engine.dialects.openai_chat.encode import ChatEncoder, encode_resp
 from moonshim.engine.dialects.openai_chat.message_checks import parse_checked
 from moonshim.engine.dialects.openai_chat.message_parts import DIALECT
 from moonshim.engine.dialects.openai_chat.messages import render_messages
-from moonshim.engine.dialects.openai_chat.request import left_behind, parse_request, render_request
+from moonshim.engine.dialects.openai_chat.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 from moonshim.errors import Problem, ProblemKind
 
@@ -50,7 +50,7 @@ OPENAI_CHAT: Final = Dialect(
     name=DIALECT,
     parse_request=parse_request,
     render_request=render_request,
-    left_behind=left_behind,
+    drop_unsupported=drop_unsupported,
     parse_messages=parse_checked,
     render_messages=render_messages,
     decoder=ChatDecoder,
@@ -58,8 +58,8 @@ OPENAI_CHAT: Final = Dialect(
     encoder=ChatEncoder,
     encode_response=encode_response,
     render_problem=render_problem,
-    names_events=False,
+    has_event_names=False,
     done=b"[DONE]",
-    goodbyes=(b"data: [DONE]",),
+    terminal_markers=(b"data: [DONE]",),
     heartbeat=b": heartbeat\n\n",
 )

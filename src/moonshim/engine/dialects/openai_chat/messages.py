@@ -26,7 +26,7 @@ from moonshim.engine.ids.mapper import ToolIdMapper, tool_id_strategy
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.signing import is_signed
-from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from moonshim.engine.values.copies import copied
 from moonshim.errors import CannotExpress, InvalidInput
 
@@ -34,16 +34,15 @@ __all__ = ["parse_messages", "render_messages", "sole_signature"]
 
 Json: TypeAlias = dict[str, Any]
 
-_SPEAKERS: Final[dict[str, Speaker]] = {
+_SPEAKERS: Final[dict[str, Role]] = {
     "system": "system",
     "developer": "system",
-    "user": "human",
-    "assistant": "ai",
+    "user": "user",
+    "assistant": "assistant",
     "tool": "tool",
     "function": "tool",  # the protocol of 2023: its messages have no identifiers, and keep their fields
 }
-_ROLES: Final[dict[Speaker, str]] = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
-_PLAIN_ROLES: Final = frozenset(role for speaker, role in _ROLES.items() if speaker != "tool")
+_PLAIN_ROLES: Final = frozenset({"system", "user", "assistant"})
 _REASONING: Final = ("reasoning_content", "reasoning")
 
 
@@ -91,14 +90,14 @@ def _places(message: Json, position: int, slot_at: dict[tuple[int, int], int]) -
 
 
 def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
-    role, kept, fields = message["role"], Json(), dict(message)
-    speaker = _SPEAKERS.get(fields.pop("role"), "human")
+    given, kept, fields = message["role"], Json(), dict(message)
+    role = _SPEAKERS.get(fields.pop("role"), "user")
     parts: list[Part] = []
-    if speaker == "ai":
+    if role == "assistant":
         parts += _take_reasoning(fields, kept)
     content = _take_content(fields, kept)
     parts += content
-    if speaker == "ai":
+    if role == "assistant":
         parts += _take_refusal(fields, kept, content)
     if call_ids:
         calls, slots = parse_calls(fields.pop("tool_calls"), call_ids)
@@ -107,9 +106,9 @@ def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
             kept["calls"] = slots
         # Beside calls, no content is what would be written anyway.
         kept.pop("omit", None)
-    if role != _ROLES[speaker]:
-        fields["role"] = role
-    return Message(speaker, tuple(parts), _extras(fields, kept))
+    if given != role:
+        fields["role"] = given
+    return Message(role, tuple(parts), _extras(fields, kept))
 
 
 def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
@@ -257,8 +256,8 @@ class _Identifiers:
 
 
 def _render_message(message: Message, position: int, ids: _Identifiers) -> list[Json]:
-    if message.is_one_text and DIALECT not in message.extras and message.speaker != "tool":
-        return [{"role": _ROLES[message.speaker], "content": cast(Text, message.parts[0]).text}]
+    if message.is_one_text and DIALECT not in message.extras and message.role != "tool":
+        return [{"role": message.role, "content": cast(Text, message.parts[0]).text}]
     kept = message.extras.get(DIALECT)
     kept = kept if isinstance(kept, dict) else {}
     results, body = list[Json](), list[tuple[int, Part]]()
@@ -267,15 +266,15 @@ def _render_message(message: Message, position: int, ids: _Identifiers) -> list[
             results.append(_render_result(part, ids.of(part, position, place), kept, ids))
         else:
             body.append((place, part))
-    if message.speaker == "tool" and "role" not in kept.get("fields", {}):
+    if message.role == "tool" and "role" not in kept.get("fields", {}):
         if body:
             raise CannotExpress("only results may stand in a message of role tool", field=f"messages[{position}]")
         return results
     if results and not body:
         return results
-    out = _render_body(message.speaker, body, kept, position, ids)
+    out = _render_body(message.role, body, kept, position, ids)
     # The results of a human turn answer the turn before it.
-    return [out, *results] if message.speaker == "ai" else [*results, out]
+    return [out, *results] if message.role == "assistant" else [*results, out]
 
 
 def _render_result(result: ToolResult, wire_id: str | None, kept: Json, ids: _Identifiers) -> Json:
@@ -288,15 +287,15 @@ def _render_result(result: ToolResult, wire_id: str | None, kept: Json, ids: _Id
     return _with_fields(out, kept)
 
 
-def _render_body(speaker: Speaker, body: list[tuple[int, Part]], kept: Json, position: int, ids: _Identifiers) -> Json:
-    out: Json = {"role": _ROLES[speaker]}
+def _render_body(role: Role, body: list[tuple[int, Part]], kept: Json, position: int, ids: _Identifiers) -> Json:
+    out: Json = {"role": role}
     calls = [(ids.of(part, position, place), part) for place, part in body if isinstance(part, ToolCall)]
     reasoning = [part for _, part in body if isinstance(part, Reasoning)]
-    if speaker != "ai" and (calls or reasoning):
+    if role != "assistant" and (calls or reasoning):
         raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
     content = [part for _, part in body if isinstance(part, (Text, Media))]
     refusal = kept.get("refusal")
-    if speaker == "ai" and isinstance(refusal, str) and content and content[-1] == Text(refusal):
+    if role == "assistant" and isinstance(refusal, str) and content and content[-1] == Text(refusal):
         out["refusal"] = refusal
         content.pop()
     _put_content(out, content, kept, None if calls else "")

@@ -16,12 +16,12 @@ from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Sampling, Tool, ToolResult
 from moonshim.errors import CannotExpress, InvalidInput
 
-__all__ = ["left_behind", "parse_request", "render_request"]
+__all__ = ["drop_unsupported", "parse_request", "render_request"]
 
 _KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIELDS.values() for key in field.keys)})
 
 
-def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
+def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Sealer())
@@ -44,24 +44,24 @@ def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
     fields = {key: value for key, value in body.items() if key not in ("messages", "tools")}
     request = Request(
         model=model,
-        messages=tuple(_opened(one, place, sealer, changes) for place, one in enumerate(parse_messages(messages))),
+        messages=tuple(_opened(one, place, signer, changes) for place, one in enumerate(parse_messages(messages))),
         tools=_parse_tools(body),
         sampling=sampling,
-        places=tuple(f"messages[{place}]" for place in range(len(messages))),
+        locations=tuple(f"messages[{place}]" for place in range(len(messages))),
         extras={DIALECT: {"fields": fields, "has_tools": "tools" in body}},
         **values,
     )
     return request, changes
 
 
-def _opened(message: Message, place: int, sealer: Signer, changes: list[Change]) -> Message:
+def _opened(message: Message, place: int, signer: Signer, changes: list[Change]) -> Message:
     """The message with what our own signature stands for; a client has one when its history came from elsewhere."""
     part = message.parts[0] if message.parts else None
     if not isinstance(part, Reasoning) or not is_signed(part.signature):
         return message
     where = f"messages[{place}].reasoning_details"
     try:
-        sealed = sealer.open(part.signature or "", field=where)
+        sealed = signer.open(part.signature or "", field=where)
     except UnknownSigningKey:
         changes.append(Change("seal_unknown", "a signature made under another key says nothing here: left out", where))
         return replace(message, parts=(replace(part, signature=None), *message.parts[1:]))
@@ -97,7 +97,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif kept.get("has_tools"):
         body["tools"] = None
     changes += _unsaid(request) + _unsaid_thinking(request, body)
-    return with_overrides(body, request.put), changes
+    return with_overrides(body, request.body_overrides), changes
 
 
 def _rewritten(fresh: Json, said: Json) -> Json:
@@ -140,7 +140,7 @@ def _unsaid(request: Request) -> list[Change]:
     for place, message in enumerate(request.messages):
         if message.is_one_text:
             continue
-        where = request.places[place] if place < len(request.places) else f"messages[{place}]"
+        where = request.locations[place] if place < len(request.locations) else f"messages[{place}]"
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         unsigned = [part for part in thoughts if not any("signature" in one for one in part.details)]
         if any(part.signature for part in unsigned) and sole_signature(thoughts) is None:
@@ -153,12 +153,14 @@ def _unsaid(request: Request) -> list[Change]:
 def _unsaid_thinking(request: Request, body: Json) -> list[Change]:
     """Chat has a word for how hard to think, none for thinking itself or for a budget of tokens."""
     wanted, keys = request.thinking, FIELDS["thinking"].keys
-    if (wanted.enabled is not True and wanted.budget is None) or any(key in body or key in request.put for key in keys):
+    if (wanted.enabled is not True and wanted.budget is None) or any(
+        key in body or key in request.body_overrides for key in keys
+    ):
         return []
     return [Change("cannot_say", "Chat has no word for thinking itself, or for a budget of it", "thinking")]
 
 
-def left_behind(request: Request) -> tuple[Request, list[Change]]:
+def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what that host is not told."""
     fields: Json = request.extras.get(DIALECT, {}).get("fields", {})
     changes = [
@@ -173,7 +175,7 @@ def left_behind(request: Request) -> tuple[Request, list[Change]]:
                 if entry.get("type") == "file":
                     raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
                 changes.append(Change("cannot_say", f"a part of type {entry.get('type')} is Chat's alone", where))
-        said = _ELSEWHERE | {"name"} if message.speaker == "tool" else _ELSEWHERE
+        said = _ELSEWHERE | {"name"} if message.role == "tool" else _ELSEWHERE
         alone = [key for key, value in kept.get("fields", {}).items() if value is not None and key not in said]
         changes += [Change("cannot_say", f"{key} of a message is a field of Chat alone", where) for key in alone]
     return request, changes

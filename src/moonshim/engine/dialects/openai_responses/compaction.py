@@ -19,17 +19,17 @@ COMPACTIONS: Final = frozenset({"compaction", "compaction_summary"})
 _INTRODUCED: Final = "This is a summary of what was said and done in this conversation before this point:\n\n"
 
 
-def write_compaction(summary: str, sealer: Signer, id: str) -> Json:
+def write_compaction(summary: str, signer: Signer, id: str) -> Json:
     """The item that stands for what was summed up.
 
     >>> item = write_compaction("They fixed the bug.", Sealer(b"secret"), "cmp_1")
     >>> read_compaction(item, Sealer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
     ['They', 'fixed', 'the', 'bug.']
     """
-    return {"id": id, "type": "compaction", "encrypted_content": sealer.seal(SignedPayload(text=summary), "summary")}
+    return {"id": id, "type": "compaction", "encrypted_content": signer.seal(SignedPayload(text=summary), "summary")}
 
 
-def read_compaction(item: Json, sealer: Signer, where: str, changes: list[Change]) -> Json:
+def read_compaction(item: Json, signer: Signer, where: str, changes: list[Change]) -> Json:
     """The message that says what an item of ours stands for; the item itself where it is not ours to read.
 
     What was sealed under a key that we do not have is told. What another host encrypted is
@@ -39,7 +39,7 @@ def read_compaction(item: Json, sealer: Signer, where: str, changes: list[Change
     if not isinstance(token, str) or not is_signed(token):
         return item
     try:
-        summary = sealer.open(token, "summary", field=place).text
+        summary = signer.open(token, "summary", field=place).text
     except UnknownSigningKey as unknown:
         detail = f"the summary was made under the key {unknown}, which is not ours; it was left out"
         changes.append(Change("seal_unknown", detail, place))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from moonshim.engine.dialects.openai_responses.alignment import align
-from moonshim.engine.values.conversation import Media, Part, Speaker, Text
+from moonshim.engine.values.conversation import Media, Part, Role, Text
 from moonshim.errors import InvalidInput
 
 __all__ = [
@@ -32,11 +32,11 @@ Json: TypeAlias = dict[str, Any]
 Content: TypeAlias = Text | Media
 TextType: TypeAlias = Literal["input_text", "output_text"]
 
-TEXT_TYPES: Final[dict[Speaker, TextType]] = {
-    "human": "input_text",
+TEXT_TYPES: Final[dict[Role, TextType]] = {
+    "user": "input_text",
     "system": "input_text",
     "tool": "input_text",
-    "ai": "output_text",
+    "assistant": "output_text",
 }
 _TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 _DATA_URL: Final = re.compile(r"data:([^;,]+);base64,")

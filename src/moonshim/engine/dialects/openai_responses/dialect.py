@@ -9,7 +9,7 @@ from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, d
 from moonshim.engine.dialects.openai_responses.encode import ResponsesEncoder, encode_response
 from moonshim.engine.dialects.openai_responses.errors import render_problem
 from moonshim.engine.dialects.openai_responses.messages import parse_messages
-from moonshim.engine.dialects.openai_responses.references import left_behind
+from moonshim.engine.dialects.openai_responses.references import drop_unsupported
 from moonshim.engine.dialects.openai_responses.render_items import render_messages
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
@@ -20,7 +20,7 @@ OPENAI_RESPONSES: Final = Dialect(
     name=DIALECT,
     parse_request=parse_request,
     render_request=render_request,
-    left_behind=left_behind,
+    drop_unsupported=drop_unsupported,
     parse_messages=parse_messages,
     render_messages=render_messages,
     decoder=ResponsesDecoder,
@@ -28,8 +28,8 @@ OPENAI_RESPONSES: Final = Dialect(
     encoder=ResponsesEncoder,
     encode_response=encode_response,
     render_problem=render_problem,
-    names_events=True,
+    has_event_names=True,
     done=None,
-    goodbyes=(b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
+    terminal_markers=(b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
     heartbeat=b": heartbeat\n\n",
 )

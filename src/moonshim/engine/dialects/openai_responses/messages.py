@@ -29,13 +29,13 @@ from moonshim.engine.dialects.openai_responses.items import (
 from moonshim.engine.dialects.openai_responses.names import Names
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.signing import InvalidSignature, Signer, UnknownSigningKey, is_signed
-from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Speaker, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Role, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
 __all__ = ["ROLES", "SPEAKERS", "ItemReader", "parse_messages", "with_canonical_ids"]
 
-SPEAKERS: Final[dict[str, Speaker]] = {"user": "human", "assistant": "ai", "system": "system", "developer": "system"}
-ROLES: Final[dict[Speaker, str]] = {"human": "user", "ai": "assistant", "system": "system", "tool": "user"}
+SPEAKERS: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+ROLES: Final[dict[Role, str]] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "user"}
 
 
 def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
@@ -60,13 +60,13 @@ def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> li
 class ItemReader:
     """Takes the items of one request, one after the other."""
 
-    def __init__(self, names: Names, sealer: Signer | None) -> None:
+    def __init__(self, names: Names, signer: Signer | None) -> None:
         self.changes: list[Change] = []
-        self.places: list[str] = []
+        self.locations: list[str] = []
         self._names = names
-        self._sealer = sealer
+        self._signer = signer
         self._number = 0
-        self._done: list[tuple[Speaker, list[Part], list[Json], list[int]]] = []
+        self._done: list[tuple[Role, list[Part], list[Json], list[int]]] = []
         """Speaker, parts, items, and where the items stood."""
         self._loose: int | None = None
         """Since which item the last message, which is not the model's, has kept what the model did."""
@@ -79,22 +79,22 @@ class ItemReader:
         kind = type_of(item, where)
         if kind == "item_reference" and not isinstance(item.get("id"), str):
             raise InvalidInput("an item_reference needs the id of an item", field=where)
-        if kind in COMPACTIONS and self._sealer is not None:
-            item = read_compaction(item, self._sealer, where, self.changes)
+        if kind in COMPACTIONS and self._signer is not None:
+            item = read_compaction(item, self._signer, where, self.changes)
             kind = type_of(item, where)
         if kind == "message":
-            speaker = _speaker(item, where)
+            role = _role(item, where)
             content = parse_content(item.get("content"), f"{where}.content")
-            self._put(speaker, content, item, where)
+            self._put(role, content, item, where)
         elif kind in CALLS:
-            self._put("ai", [read_call(item, self._names, where)], item, where)
+            self._put("assistant", [read_call(item, self._names, where)], item, where)
         elif kind in OUTPUTS:
             self._put("tool", [read_result(item, where)], item, where)
         elif kind == "reasoning":
             part, item = self._reasoning(item, where)
-            self._put("ai", [part], item, where)
+            self._put("assistant", [part], item, where)
         elif self._done:
-            if self._loose is None and self._done[-1][0] != "ai" and _is_models(kind):
+            if self._loose is None and self._done[-1][0] != "assistant" and _is_models(kind):
                 self._loose = len(self._done[-1][2])
             self._done[-1][2].append(item)
             self._done[-1][3].append(self._number - 1)
@@ -104,44 +104,43 @@ class ItemReader:
     def messages(self) -> list[Message]:
         """What was taken. Items that belong to no message at all are a message of the assistant without parts."""
         if self._waiting:
-            self._put("ai", [], None, "input[0]")
+            self._put("assistant", [], None, "input[0]")
         return [
-            Message(speaker, tuple(parts), {DIALECT: {"items": items, "at": at}})
-            for speaker, parts, items, at in self._done
+            Message(role, tuple(parts), {DIALECT: {"items": items, "at": at}}) for role, parts, items, at in self._done
         ]
 
-    def _put(self, speaker: Speaker, parts: Sequence[Part], item: Json | None, where: str) -> None:
+    def _put(self, role: Role, parts: Sequence[Part], item: Json | None, where: str) -> None:
         items = [] if item is None else [item]
         at = [self._number - 1] * len(items)
-        if speaker == "ai" and self._done and self._done[-1][0] == "ai":
+        if role == "assistant" and self._done and self._done[-1][0] == "assistant":
             self._done[-1][1].extend(parts)
             self._done[-1][2].extend(items)
             self._done[-1][3].extend(at)
             return
-        if self._loose is not None and speaker in ("human", "system"):
+        if self._loose is not None and role in ("user", "system"):
             self._part(self._loose)
         self._loose = None
         # Those that wait stood before everything else.
-        self._done.append((speaker, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
+        self._done.append((role, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
         self._waiting = []
-        self.places.append(where)
+        self.locations.append(where)
 
     def _part(self, start: int) -> None:
         """What the model did is a turn of its own, behind the message that has kept it."""
         _, _, items, at = self._done[-1]
-        self._done.append(("ai", [], items[start:], at[start:]))
-        self.places.append(f"input[{at[start]}]")
+        self._done.append(("assistant", [], items[start:], at[start:]))
+        self.locations.append(f"input[{at[start]}]")
         del items[start:], at[start:]
 
     def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
         """The reasoning, and the item without what we sealed: no host has to see that."""
         part = read_reasoning(item, where)
-        if self._sealer is None or not is_signed(part.signature):
+        if self._signer is None or not is_signed(part.signature):
             return part, item
         part, token = replace(part, signature=None), item["encrypted_content"]
         bare = {key: value for key, value in item.items() if key != "encrypted_content"}
         try:
-            sealed = self._sealer.open(token, field=f"{where}.encrypted_content")
+            sealed = self._signer.open(token, field=f"{where}.encrypted_content")
         except UnknownSigningKey as unknown:
             detail = f"encrypted_content was made under the key {unknown}, which is not ours; it was left out"
             self.changes.append(Change("seal_unknown", detail, f"{where}.encrypted_content"))
@@ -159,12 +158,12 @@ def _is_models(kind: str) -> bool:
     return kind == "item_reference" or kind.endswith("_call")
 
 
-def _speaker(item: Json, where: str) -> Speaker:
-    role = item.get("role")
-    speaker = SPEAKERS.get(role) if isinstance(role, str) else None
-    if speaker is None:
+def _role(item: Json, where: str) -> Role:
+    given = item.get("role")
+    role = SPEAKERS.get(given) if isinstance(given, str) else None
+    if role is None:
         raise InvalidInput(f"role must be one of {', '.join(SPEAKERS)}", field=f"{where}.role")
-    return speaker
+    return role
 
 
 def with_canonical_ids(messages: list[Message], after: Sequence[Message] = ()) -> list[Message]:

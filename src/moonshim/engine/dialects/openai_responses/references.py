@@ -1,7 +1,7 @@
 """What only whoever holds earlier answers can act on: references to items, and everything else that stays here.
 
 A body may name items instead of repeating them. `resolve_references` puts them in their
-place, given a way to look them up; `left_behind` tells what of a request no other dialect
+place, given a way to look them up; `drop_unsupported` tells what of a request no other dialect
 is told of.
 """
 
@@ -20,7 +20,7 @@ from moonshim.engine.dialects.openai_responses.request import CONTINUES, kept_fi
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request
 from moonshim.errors import CannotExpress, InvalidInput
 
-__all__ = ["CONTINUES", "continued", "left_behind", "resolve_references"]
+__all__ = ["CONTINUES", "continued", "drop_unsupported", "resolve_references"]
 
 _READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *OUTPUTS})
 _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
@@ -82,7 +82,7 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def left_behind(request: Request) -> tuple[Request, list[Change]]:
+def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what that host is not told.
 
     What is only referred to has to be there, unless it was only thought: `InvalidInput` names it.

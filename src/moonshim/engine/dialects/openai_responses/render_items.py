@@ -33,7 +33,7 @@ from moonshim.engine.values.conversation import (
     Message,
     Part,
     Reasoning,
-    Speaker,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -49,7 +49,7 @@ Pair: TypeAlias = tuple[int | None, Part | None]
 def render_messages(messages: Sequence[Message]) -> list[Json]:
     """The items that tell these messages; those that were parsed here and not changed are as they came.
 
-    >>> render_messages([Message("human", (Text("hi"),))])
+    >>> render_messages([Message("user", (Text("hi"),))])
     [{'type': 'message', 'role': 'user', 'content': [{'type': 'input_text', 'text': 'hi'}]}]
     """
     writing = Writing(messages, Names(), Names())
@@ -103,11 +103,9 @@ class Writing:
         kept = kept_items(message)
         if not kept:
             # The results of a human turn answer the turn before it.
-            first = sorted(
-                message.parts, key=lambda part: message.speaker == "human" and not isinstance(part, ToolResult)
-            )
+            first = sorted(message.parts, key=lambda part: message.role == "user" and not isinstance(part, ToolResult))
             pairs: list[Pair] = [(None, part) for part in first]
-            return self._grouped(_groups(pairs, [], []), message.speaker, place)
+            return self._grouped(_groups(pairs, [], []), message.role, place)
         spots = [(at, number, part) for at, item in enumerate(kept) for number, part in self._read(item)]
         spoken = [(at, part) for at, _, part in spots if part is not None]
         if len(spoken) == len(message.parts) and all(map(_is_same, spoken, message.parts)):
@@ -116,7 +114,7 @@ class Writing:
                     self._types[part.id] = kept[at]["type"]
             return self._unsealed(kept)
         pairs = list(align([part for _, _, part in spots], message.parts))
-        return self._grouped(_groups(pairs, spots, kept), message.speaker, place)
+        return self._grouped(_groups(pairs, spots, kept), message.role, place)
 
     def _read(self, item: Json) -> list[Pair]:
         """The parts that an item was read as, each with its place in the content; None where it is no part."""
@@ -140,16 +138,16 @@ class Writing:
             return items
         return [{k: v for k, v in item.items() if k != "encrypted_content" or not is_signed(v)} for item in items]
 
-    def _grouped(self, groups: list[_Group], speaker: Speaker, place: str) -> list[Json]:
-        return [item for group in groups if (item := self._write(group, speaker, place)) is not None]
+    def _grouped(self, groups: list[_Group], role: Role, place: str) -> list[Json]:
+        return [item for group in groups if (item := self._write(group, role, place)) is not None]
 
-    def _write(self, group: _Group, speaker: Speaker, place: str) -> Json | None:
+    def _write(self, group: _Group, role: Role, place: str) -> Json | None:
         part = group.pairs[0][1]
         match part:
             case Text() | Media():
-                return self._message(group, speaker, place)
+                return self._message(group, role, place)
             case None:
-                return self._message(group, speaker, place) if len(group.pairs) > 1 else group.item
+                return self._message(group, role, place) if len(group.pairs) > 1 else group.item
             case ToolCall():
                 item = write_call(part, self._wire[part.id], group.item, self._before, self._now)
                 self._types[part.id] = item["type"]
@@ -172,23 +170,23 @@ class Writing:
             self._unsaid("no mark for a failed tool; its text tells", place)
         return item
 
-    def _message(self, group: _Group, speaker: Speaker, place: str) -> Json | None:
+    def _message(self, group: _Group, role: Role, place: str) -> Json | None:
         came = group.item
         content = None if came is None else came.get("content")
         if isinstance(content, str) and len(group.pairs) == 1 and isinstance(said := group.pairs[0][1], Text):
             assert came is not None
             return came if content == said.text else {**came, "content": said.text}
         entries = content if isinstance(content, list) else []
-        written, text_type = list[Json](), TEXT_TYPES[speaker]
+        written, text_type = list[Json](), TEXT_TYPES[role]
         for number, part in group.pairs:
             old = entries[number] if number is not None and number < len(entries) else None
             entry = old if part is None else render_entry(part, old, text_type)
             if entry is not None:
                 written.append(entry)
             elif isinstance(part, Media):
-                self._unsaid(f"no {part.kind} in a message of the {ROLES[speaker]}", place)
+                self._unsaid(f"no {part.kind} in a message of the {ROLES[role]}", place)
         if came is None:
-            return {"type": "message", "role": ROLES[speaker], "content": written} if written else None
+            return {"type": "message", "role": ROLES[role], "content": written} if written else None
         same = len(written) == len(entries) and all(map(_is, written, entries))
         return came if same else {**came, "content": written}
 

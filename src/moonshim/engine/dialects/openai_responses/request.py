@@ -51,7 +51,7 @@ def kept_fields(request: Request) -> Json:
 # --- body -> request --------------------------------------------------------------------------------------------
 
 
-def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
+def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Sealer())
@@ -65,7 +65,7 @@ def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
         raise InvalidInput("model must be a string", field="model")
     tools = _parse_tools(body)
     names = Names(tools or ())
-    messages, places, changes = _parse_input(body, names, sealer)
+    messages, places, changes = _parse_input(body, names, signer)
     values = {name: field.read(body) for name, field in FIELDS.items()}
     sampling = {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("sampling.")}
     fields = {key: value for key, value in body.items() if key != "input"}
@@ -78,7 +78,7 @@ def parse_request(body: Any, sealer: Signer) -> tuple[Request, list[Change]]:
         tools=None if tools is None else tuple(tools),
         tool_choice=parse_choice(body.get("tool_choice"), names),
         sampling=Sampling(**sampling),
-        places=tuple(places),
+        locations=tuple(places),
         extras={DIALECT: kept},
         **values,
     )
@@ -144,7 +144,7 @@ def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
     return [replace(tool, name=own.get("flat", tool.name)) for tool, own in loaded]
 
 
-def _parse_input(body: Json, names: Names, sealer: Signer) -> tuple[list[Message], list[str], list[Change]]:
+def _parse_input(body: Json, names: Names, signer: Signer) -> tuple[list[Message], list[str], list[Change]]:
     messages, places = list[Message](), list[str]()
     instructions, given = body.get("instructions"), body.get("input")
     if instructions is not None and not isinstance(instructions, str):
@@ -153,7 +153,7 @@ def _parse_input(body: Json, names: Names, sealer: Signer) -> tuple[list[Message
         messages.append(Message("system", (Text(instructions),), _INSTRUCTIONS))
         places.append("instructions")
     if isinstance(given, str):
-        return [*messages, Message("human", (Text(given),), _BARE)], [*places, "input"], []
+        return [*messages, Message("user", (Text(given),), _BARE)], [*places, "input"], []
     made_elsewhere = any(body.get(key) is not None for key in _WITHOUT_INPUT)
     if given is None and made_elsewhere:
         return messages, places, []
@@ -161,11 +161,11 @@ def _parse_input(body: Json, names: Names, sealer: Signer) -> tuple[list[Message
         raise InvalidInput("input must be a string or a list of items", field="input")
     if not given and not messages and not made_elsewhere:
         raise InvalidInput("input must be a string or a list of at least one item", field="input")
-    reading = ItemReader(names, sealer)
+    reading = ItemReader(names, signer)
     for item in given:
         reading.add(item)
     messages += with_canonical_ids(reading.messages())
-    return messages, places + reading.places, reading.changes
+    return messages, places + reading.locations, reading.changes
 
 
 # --- request -> body --------------------------------------------------------------------------------------------
@@ -194,11 +194,11 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         body["tool_choice"] = render_choice(request.tool_choice, now)
     _put_input(body, request, came, before, now, changes)
     changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
-    return with_overrides(body, request.put), changes
+    return with_overrides(body, request.body_overrides), changes
 
 
 def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:
-    messages, places = list(request.messages), list(request.places)
+    messages, places = list(request.messages), list(request.locations)
     if messages and _is_instructions(messages[0], came):
         text = messages.pop(0).parts[0]
         assert isinstance(text, Text)
@@ -221,7 +221,7 @@ def _put_input(body: Json, request: Request, came: Json, before: Names, now: Nam
 
 def _is_instructions(message: Message, came: Json) -> bool:
     """Whether a first message is said as `instructions`: it was, or it came from elsewhere and is one text."""
-    if message.speaker != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
+    if message.role != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
         return False
     return _marked(message, "instructions") or (not kept_items(message) and not came.get("instructions"))
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from moonshim.engine.dialects.vercel_ai.outputs import parse_output, render_media, render_output
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
-from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Speaker, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from moonshim.engine.values.copies import copied
 from moonshim.errors import InvalidInput
 
@@ -33,8 +33,7 @@ Json: TypeAlias = dict[str, Any]
 Resolve: TypeAlias = Callable[[str, str], str]
 
 DIALECT: Final = "vercel_ai"
-_SPEAKERS: Final[dict[str, Speaker]] = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
-_ROLES: Final[dict[Speaker, str]] = {speaker: role for role, speaker in _SPEAKERS.items()}
+_SPEAKERS: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 # --- model messages -> canonical --------------------------------------------------------------------------------
@@ -56,8 +55,8 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
 
 
 def _parse_message(message: Any, position: int) -> Message:
-    role = message.get("role") if isinstance(message, dict) else None
-    if not isinstance(role, str) or role not in _SPEAKERS:
+    given = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(given, str) or given not in _SPEAKERS:
         raise InvalidInput(
             f"a message must be an object whose role is one of {', '.join(_SPEAKERS)}", field=f"messages[{position}]"
         )
@@ -79,10 +78,10 @@ def _parse_message(message: Any, position: int) -> Message:
         kept["content"] = slots
     else:
         raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
-    speaker = _SPEAKERS[role]
-    if "content" in kept and not any(kept["content"]) and _plain_content(speaker, parts) == content:
+    role = _SPEAKERS[given]
+    if "content" in kept and not any(kept["content"]) and _plain_content(role, parts) == content:
         del kept["content"]
-    return Message(speaker, tuple(parts), {DIALECT: kept} if kept else {})
+    return Message(role, tuple(parts), {DIALECT: kept} if kept else {})
 
 
 def _parse_entry(entry: Any) -> Part | None:
@@ -167,7 +166,7 @@ def render_messages(
     of the history, and says what to write instead.
 
     >>> from moonshim.engine.ids import tool_id_strategy
-    >>> history = [Message("ai", (ToolCall("hist_tool_xyz", "read_file", "{}"),))]
+    >>> history = [Message("assistant", (ToolCall("hist_tool_xyz", "read_file", "{}"),))]
     >>> mapper = tool_id_strategy("kimi").create_mapper(history)
     >>> out = render_messages(
     ...     history, resolve_tool_call_id=lambda id, name: mapper.resolve_tool_call_id({"id": id, "name": name})
@@ -205,7 +204,7 @@ def _render_message(message: Message, parts: list[Part]) -> list[Json]:
     kept = message.extras.get(DIALECT)
     kept = kept if isinstance(kept, dict) else {}
     out = list[Json]()
-    if message.speaker != "tool" and message.speaker != "ai":
+    if message.role != "tool" and message.role != "assistant":
         # Results that another protocol puts into a human turn have a message of their own here.
         results = [part for part in parts if isinstance(part, ToolResult)]
         parts = [part for part in parts if not isinstance(part, ToolResult)]
@@ -215,17 +214,17 @@ def _render_message(message: Message, parts: list[Part]) -> list[Json]:
     if "content" in kept:
         content = _follow(parts, kept["content"])
     elif parts:
-        content = _plain_content(message.speaker, parts)
+        content = _plain_content(message.role, parts)
     else:
         return out
     if content == [] and not kept:
         return out
-    return [*out, {"role": _ROLES[message.speaker], "content": content} | copied(kept.get("fields", {}))]
+    return [*out, {"role": message.role, "content": content} | copied(kept.get("fields", {}))]
 
 
-def _plain_content(speaker: Speaker, parts: list[Part]) -> Any:
+def _plain_content(role: Role, parts: list[Part]) -> Any:
     texts = [part.text for part in parts if isinstance(part, Text)]
-    if len(texts) == len(parts) and (speaker in ("system", "human") or len(parts) == 1):
+    if len(texts) == len(parts) and (role in ("system", "user") or len(parts) == 1):
         return "\n".join(texts)
     # An empty text beside a call is refused by some providers behind the SDK.
     return [_render_part(part) for part in parts if part != Text("")]

@@ -83,7 +83,7 @@ def read_problem(
     status: int,
     body: bytes,
     headers: Mapping[str, str],
-    needs: HostProfile | None = None,
+    profile: HostProfile | None = None,
     *,
     secrets: Collection[str] = (),
 ) -> Problem:
@@ -108,8 +108,8 @@ def read_problem(
         if found is not None or kind == "context_overflow":
             kind, status, overflow = "context_overflow", 400, found or overflow
     limit = overflow.limit
-    if kind == "context_overflow" and limit is None and needs is not None:
-        limit = needs.context_window
+    if kind == "context_overflow" and limit is None and profile is not None:
+        limit = profile.context_window
     return Problem(
         status=status,
         kind=kind,

@@ -58,11 +58,11 @@ def legal(messages: list[LocatedMessage], changes: list[Change], *, marks_errors
 
     `marks_errors` tells whether the host's dialect has a mark for results of tools that failed.
     """
-    desk = _CallOrder(messages, changes, marks_errors=marks_errors)
+    adapter = _CallOrder(messages, changes, marks_errors=marks_errors)
     out, position = list[LocatedMessage](), 0
     for _, group in groupby(messages, key=attrgetter("turn")):
         turn = list(group)
-        out += turn if desk.is_right(turn, position) else desk.put_right(turn, position)
+        out += turn if adapter.is_right(turn, position) else adapter.put_right(turn, position)
         position += len(turn)
     return out
 
@@ -104,11 +104,11 @@ class _CallOrder:
                         made.append(self._calls[position, place])
                     case ToolResult():
                         seen = self._results[position, place]
-                        if one.message.speaker == "ai" or not waiting or seen != _Seen(waiting.pop(), "answer"):
+                        if one.message.role == "assistant" or not waiting or seen != _Seen(waiting.pop(), "answer"):
                             return False
                     case _ if waiting:
                         return False
-            if waiting and (made or not one.message.parts or one.message.speaker == "ai"):
+            if waiting and (made or not one.message.parts or one.message.role == "assistant"):
                 return False
             waiting += reversed(made)
         return not waiting
@@ -117,7 +117,7 @@ class _CallOrder:
         before = self._before(turn, start)
         out = list[LocatedMessage]()
         for position, one in enumerate(turn, start):
-            rest = self._rest(one, position, behind_model=bool(out) and out[-1].message.speaker == "ai")
+            rest = self._rest(one, position, behind_model=bool(out) and out[-1].message.role == "assistant")
             if rest is not None:
                 out.append(rest)
             last = ("message", position)
@@ -133,13 +133,13 @@ class _CallOrder:
         """For each call that is answered, what stood before the result: its message, another result, or something."""
         found, last = dict[int, tuple[str, int]](), ("", 0)
         for position, one in enumerate(turn, start):
-            if one.message.speaker == "ai" or not one.message.parts:
+            if one.message.role == "assistant" or not one.message.parts:
                 last = ("message", position)
             for place, part in enumerate(one.message.parts):
                 seen = self._results.get((position, place))
                 if seen is not None and seen.fate == "answer":
                     found[seen.slot], last = last, ("result", seen.slot)
-                elif not isinstance(part, ToolResult) and one.message.speaker != "ai":
+                elif not isinstance(part, ToolResult) and one.message.role != "assistant":
                     last = ("message", position)
         return found
 
@@ -152,7 +152,7 @@ class _CallOrder:
         one, result = found
         if moved:
             self._tell("result_moved", f"a result of {_tool(call.name)} belongs directly behind its call", one)
-        alone = one.message.speaker == "tool" and len(one.message.parts) == 1
+        alone = one.message.role == "tool" and len(one.message.parts) == 1
         return one if alone else replace(one, message=Message("tool", (result,)))
 
     def _rest(self, one: LocatedMessage, position: int, *, behind_model: bool) -> LocatedMessage | None:
@@ -175,10 +175,10 @@ class _CallOrder:
             return one
         if not parts:
             alone = behind_model and copied and not more_follows(message)
-            return replace(one, message=Message("human")) if alone else None
-        if message.speaker == "tool":
+            return replace(one, message=Message("user")) if alone else None
+        if message.role == "tool":
             # What stood beside the result belonged to a tool message.
-            return replace(one, message=Message("human", tuple(parts)))
+            return replace(one, message=Message("user", tuple(parts)))
         return one.saying(*parts)
 
     def _tell(self, rule: str, detail: str, one: LocatedMessage) -> None:

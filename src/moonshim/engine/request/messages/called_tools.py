@@ -28,9 +28,9 @@ def condition_calls(
 
     That a declared tool has another name was told when it was declared.
     """
-    desk = _Calls(names, mend, changes)
-    desk.told.update(declared)
-    return [one.as_message(desk.made(one.message, one.place)) for one in messages]
+    adapter = _Calls(names, mend, changes)
+    adapter.told.update(declared)
+    return [one.as_message(adapter.made(one.message, one.place)) for one in messages]
 
 
 class _Calls:
@@ -42,7 +42,7 @@ class _Calls:
         parts = tuple(self._part(part, place) for part in message.parts)
         if all(one is other for one, other in zip(parts, message.parts, strict=True)):
             return message
-        if message.speaker == "tool" and "name" in fields_of(message):
+        if message.role == "tool" and "name" in fields_of(message):
             # The name that came beside the result is the old one.
             message = without_fields(message, "name")
         return replace(message, parts=parts)

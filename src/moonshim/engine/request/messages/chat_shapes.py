@@ -36,7 +36,7 @@ def condition_shapes(messages: list[LocatedMessage], changes: list[Change]) -> l
 
 def may_go_on(message: Message, *, last: bool) -> bool:
     """Whether the model can be asked to go on with this message."""
-    return last and message.speaker == "ai" and not any(isinstance(part, ToolCall) for part in message.parts)
+    return last and message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts)
 
 
 def _plain_calls(message: Message, place: str | None, changes: list[Change]) -> Message:

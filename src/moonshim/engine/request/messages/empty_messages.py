@@ -32,7 +32,7 @@ from moonshim.engine.values.conversation import (
     Message,
     Part,
     Reasoning,
-    Speaker,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -43,7 +43,7 @@ __all__ = ["NOTHING", "drop_empty", "join_roles", "join_turns"]
 NOTHING: Final = "[empty message]"
 
 
-def drop_empty(messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
+def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
     """Take out empty text where the host refuses it, and messages that say nothing, which all hosts refuse.
 
     The content of a tool result may be empty, and a message that the model is to go on with, too.
@@ -51,31 +51,32 @@ def drop_empty(messages: list[LocatedMessage], needs: HostProfile, changes: list
     out, begun = list[LocatedMessage](), False
     for number, one in enumerate(messages):
         if one.message.is_one_text and CHAT not in one.message.extras:
-            begun = begun or one.message.speaker != "system"
+            begun = begun or one.message.role != "system"
             out.append(one)
             continue
         last = number == len(messages) - 1
         goes_on = _goes_on(one.message, last=last)
-        if not goes_on and _is_empty(one.message, needs):
-            if needs.merges_roles and begun and _stands_between(out[-1].message, one.message, last=last):
+        if not goes_on and _is_empty(one.message, profile):
+            if profile.merges_roles and begun and _stands_between(out[-1].message, one.message, last=last):
                 # Without it, two turns would become one, behind what was already sent.
-                speaker: Speaker = "ai" if one.message.speaker == "ai" else "human"
+                role: Role = "assistant" if one.message.role == "assistant" else "user"
                 changes.append(Change("empty_message", "a turn that says nothing stays, and says that", one.place))
-                out.append(one.as_message(Message(speaker, (Text(NOTHING),))))
+                out.append(one.as_message(Message(role, (Text(NOTHING),))))
                 continue
-            role = {"ai": "assistant", "human": "user"}.get(one.message.speaker, one.message.speaker)
-            changes.append(Change("empty_message", f"a message of role {role} says nothing: left out", one.place))
+            changes.append(
+                Change("empty_message", f"a message of role {one.message.role} says nothing: left out", one.place)
+            )
             continue
         message = one.message
-        if needs.dialect == CHAT and needs.generation != "other" and "refusal" in kept_of(message):
+        if profile.dialect == CHAT and profile.generation != "other" and "refusal" in kept_of(message):
             changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", one.place))
             message = _refusal_as_content(message)
-        if not goes_on and _drops_text(message, needs):
-            full = _with_full_results(only(message, lambda part: part != Text("")), needs)
+        if not goes_on and _drops_text(message, profile):
+            full = _with_full_results(only(message, lambda part: part != Text("")), profile)
             if full is not message:
                 message = full
                 changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
-        begun = begun or message.speaker != "system"
+        begun = begun or message.role != "system"
         out.append(one.as_message(message))
     return out
 
@@ -88,7 +89,7 @@ def _refusal_as_content(message: Message) -> Message:
 
 def _stands_between(before: Message, message: Message, *, last: bool) -> bool:
     """Whether a turn keeps others apart. The model would go on with a last one of its own."""
-    return before.speaker != "ai" and not last if message.speaker == "ai" else before.speaker == "ai"
+    return before.role != "assistant" and not last if message.role == "assistant" else before.role == "assistant"
 
 
 def _says(part: Part) -> bool:
@@ -107,19 +108,19 @@ def _goes_on(message: Message, *, last: bool) -> bool:
     return bool(fields.get("tools") or (fields.get("partial") and may_go_on(message, last=last)))
 
 
-def _is_empty(message: Message, needs: HostProfile) -> bool:
-    return not any(map(_says, message.parts)) and not holds_unknown(message, needs.dialect)
+def _is_empty(message: Message, profile: HostProfile) -> bool:
+    return not any(map(_says, message.parts)) and not holds_unknown(message, profile.dialect)
 
 
-def _drops_text(message: Message, needs: HostProfile) -> bool:
+def _drops_text(message: Message, profile: HostProfile) -> bool:
     calling = any(isinstance(part, ToolCall) for part in message.parts)
-    return needs.drops_empty_text or (calling and needs.empty_content == "omit")
+    return profile.drops_empty_text or (calling and profile.empty_content == "omit")
 
 
-def _with_full_results(message: Message, needs: HostProfile) -> Message:
+def _with_full_results(message: Message, profile: HostProfile) -> Message:
     """The message whose results have no empty text in a list; a result that says nothing is an empty text itself."""
     parts = list[Part]()
-    blocks = needs.dialect == MESSAGES and came_with_listed_results(message)
+    blocks = profile.dialect == MESSAGES and came_with_listed_results(message)
     # Messages writes a result without parts as an empty text, and one that did not change as it came.
     nothing = () if blocks else (Text(""),)
     for part in message.parts:
@@ -157,18 +158,18 @@ class _Turn:
         return replace(first, message=replace(last.message, parts=(*before, *last.message.parts)))
 
 
-def join_turns(messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
+def join_turns(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
     """The model's messages that follow each other become one: all of them where the host wants roles to alternate,
     elsewhere those that are only thoughts, which belong to what comes next. Linear."""
-    if not any(_joins(one.message, other.message, needs) for one, other in pairwise(messages)):
+    if not any(_joins(one.message, other.message, profile) for one, other in pairwise(messages)):
         return messages
     turns = list[_Turn]()
     for one in messages:
         before = turns[-1] if turns else None
         if (
             before is not None
-            and before.members[-1].message.speaker == one.message.speaker == "ai"
-            and (needs.merges_roles or before.thinks)
+            and before.members[-1].message.role == one.message.role == "assistant"
+            and (profile.merges_roles or before.thinks)
         ):
             changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", one.place))
             before.add(one)
@@ -177,11 +178,11 @@ def join_turns(messages: list[LocatedMessage], needs: HostProfile, changes: list
     return [turn.joined() for turn in turns]
 
 
-def _joins(before: Message, message: Message, needs: HostProfile) -> bool:
+def _joins(before: Message, message: Message, profile: HostProfile) -> bool:
     """Whether two messages that follow each other become one."""
-    if not before.speaker == message.speaker == "ai":
+    if not before.role == message.role == "assistant":
         return False
-    return needs.merges_roles or (not before.is_one_text and _is_silent(before) and _has_thoughts(before))
+    return profile.merges_roles or (not before.is_one_text and _is_silent(before) and _has_thoughts(before))
 
 
 def _is_silent(message: Message) -> bool:
@@ -200,7 +201,7 @@ def join_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[Lo
     out, apart = list[LocatedMessage](), False
     for one in messages:
         message = one.message
-        if apart and message.speaker in _USERS and came_apart(message):
+        if apart and message.role in _USERS and came_apart(message):
             changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
             message = joined(message)
         elif more_follows(message) and (ordered := _results_first(message)) is not message:
@@ -208,7 +209,7 @@ def join_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[Lo
             message = ordered
         elif out and kept_of(message, MESSAGES).get("half") == 2 and more_follows(out[-1].message):
             message = _results_first(message)
-        apart = message.speaker in _USERS and (apart or came(one.message))
+        apart = message.role in _USERS and (apart or came(one.message))
         out.append(one.as_message(message))
     return out
 
@@ -224,4 +225,4 @@ def _results_first(message: Message) -> Message:
     return replace(message, extras=message.extras | {MESSAGES: {**kept, "came": whole}})
 
 
-_USERS: Final = ("human", "tool")
+_USERS: Final = ("user", "tool")

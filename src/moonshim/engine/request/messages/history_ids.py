@@ -47,12 +47,12 @@ _ANTHROPIC: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{ANTHROPIC_LIMIT}}}")
 _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
-def policy_of(options: KimiOptions, needs: HostProfile, model: str) -> HistoryIds:
+def policy_of(options: KimiOptions, profile: HostProfile, model: str) -> HistoryIds:
     """The policy that options name, which holds in requests as it does in replies.
 
     What Messages, or a model that is known to be no Kimi, would refuse is not sent all the same.
     """
-    policy = needs.history_ids
+    policy = profile.history_ids
     if policy in _SPELLINGS and not (policy == "standard" and family_of(model) == "other"):
         return policy
     if options.id_normalization:

@@ -24,9 +24,9 @@ def condition_functions(messages: list[LocatedMessage], changes: list[Change]) -
     waiting, out = dict[str, str](), list[LocatedMessage]()
     for number, one in enumerate(messages):
         fields = fields_of(one.message)
-        if one.message.speaker == "ai" and "function_call" in fields:
+        if one.message.role == "assistant" and "function_call" in fields:
             out.append(one.as_message(_calling(one, fields["function_call"], number, waiting, changes)))
-        elif one.message.speaker == "tool" and fields.get("role") == "function":
+        elif one.message.role == "tool" and fields.get("role") == "function":
             name = fields.get("name")
             name = name if isinstance(name, str) else None
             said = tuple(part for part in one.message.parts if isinstance(part, Text))

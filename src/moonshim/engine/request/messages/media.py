@@ -22,16 +22,18 @@ _TEXTUAL: Final = re.compile(
 )
 
 
-def condition_media(messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
+def condition_media(
+    messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
+) -> list[LocatedMessage]:
     """Say documents of text as text where the host takes no files.
 
     `CannotExpress` for what the model is shown now and cannot see. What a former turn showed to another model is left
     out and said to be: a conversation must be able to go on after a switch of models.
     """
-    desk = _MediaAdapter(needs, changes)
-    answered = max((number for number, one in enumerate(messages) if one.message.speaker == "ai"), default=-1)
+    adapter = _MediaAdapter(profile, changes)
+    answered = max((number for number, one in enumerate(messages) if one.message.role == "assistant"), default=-1)
     return [
-        one.as_message(desk.seen(one, old=number < answered))
+        one.as_message(adapter.seen(one, old=number < answered))
         if any(isinstance(part, (Media, ToolResult)) for part in one.message.parts)
         else one
         for number, one in enumerate(messages)
@@ -39,8 +41,8 @@ def condition_media(messages: list[LocatedMessage], needs: HostProfile, changes:
 
 
 class _MediaAdapter:
-    def __init__(self, needs: HostProfile, changes: list[Change]) -> None:
-        self._needs, self._changes = needs, changes
+    def __init__(self, profile: HostProfile, changes: list[Change]) -> None:
+        self._profile, self._changes = profile, changes
         self._old = False
 
     def seen(self, one: LocatedMessage, *, old: bool) -> Message:
@@ -59,7 +61,7 @@ class _MediaAdapter:
         return part
 
     def _shown(self, media: Media, place: str | None) -> Text | Media:
-        if media.kind in self._needs.media:
+        if media.kind in self._profile.media:
             return media
         text = _text_of(media)
         if text is None:
@@ -70,7 +72,7 @@ class _MediaAdapter:
                 )
                 return Text(f"[{what[0].upper()}{what[1:]} was here, which you cannot see]")
             raise CannotExpress(
-                f"this model cannot be shown {what} ({self._needs.host}, {self._needs.generation})", field=place
+                f"this model cannot be shown {what} ({self._profile.host}, {self._profile.generation})", field=place
             )
         self._changes.append(Change("document_text", "a document is sent as its text: the host takes no files", place))
         return Text(f"# {media.name}\n\n{text}" if media.name else text)
@@ -105,9 +107,9 @@ def move_media(messages: list[LocatedMessage], changes: list[Change], *, results
         for part in one.message.parts:
             if isinstance(part, ToolResult):
                 part = _pointing(part, waiting) if results else part
-            elif isinstance(part, Media) and one.message.speaker in _BLIND:
-                part = _pointer(part, _BLIND[one.message.speaker], waiting)
-            elif waiting and one.message.speaker not in _BLIND:
+            elif isinstance(part, Media) and one.message.role in _BLIND:
+                part = _pointer(part, _BLIND[one.message.role], waiting)
+            elif waiting and one.message.role not in _BLIND:
                 # Results and words in one message: what the results showed stands between them.
                 parts += waiting
                 waiting = []
@@ -118,12 +120,12 @@ def move_media(messages: list[LocatedMessage], changes: list[Change], *, results
         out.append(one)
         behind = messages[number + 1].message.parts if number + 1 < len(messages) else ()
         if waiting and not any(isinstance(part, ToolResult) for part in behind):
-            out.append(LocatedMessage(Message("human", tuple(waiting)), one.turn, one.place))
+            out.append(LocatedMessage(Message("user", tuple(waiting)), one.turn, one.place))
             waiting = []
     return out
 
 
-_BLIND: Final = {"ai": "the assistant", "system": "the system prompt"}
+_BLIND: Final = {"assistant": "the assistant", "system": "the system prompt"}
 
 
 def _pointing(result: ToolResult, waiting: list[Part]) -> ToolResult:

@@ -13,13 +13,13 @@ __all__ = ["mark_prefill"]
 def mark_prefill(request: Request) -> tuple[Request, list[Change]]:
     """In Messages a last message of the assistant is gone on with; Kimi on Chat wants that said (`partial`)."""
     last = request.messages[-1] if request.messages else None
-    if MESSAGES not in request.extras or last is None or last.speaker != "ai" or fields_of(last).get("partial"):
+    if MESSAGES not in request.extras or last is None or last.role != "assistant" or fields_of(last).get("partial"):
         return request, []
     if any(isinstance(part, ToolCall) for part in last.parts):
         return request, []
     kept = kept_of(last)
     fields = {**fields_of(last), "partial": True}
     marked = replace(last, extras={**last.extras, CHAT: {**kept, "fields": fields}})
-    place = request.places[len(request.messages) - 1] if len(request.places) == len(request.messages) else None
+    place = request.locations[len(request.messages) - 1] if len(request.locations) == len(request.messages) else None
     change = Change("prefill", "the answer that the client has begun is marked as one to go on with", place)
     return replace(request, messages=(*request.messages[:-1], marked)), [change]

@@ -27,67 +27,67 @@ _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
 _GROWING: Final = ("text", "summary", "encrypted", "data")
 
 
-def put_back(request: Request, needs: HostProfile, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
+def put_back(request: Request, profile: HostProfile, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
     """What somebody remembers of a turn stands in its message as if the client had sent it, where the host takes it.
 
     What the client has sent itself counts more, unless it says nothing to this host.
     """
-    messages, desk, tally = list(request.messages), _ReasoningAdapter(needs), ChangeCounter()
+    messages, adapter, tally = list(request.messages), _ReasoningAdapter(profile), ChangeCounter()
     for index in sorted(recalled):
         message = messages[index] if 0 <= index < len(messages) else None
-        if message is None or not _wants(message, needs) or desk.heard(message):
+        if message is None or not _wants(message, profile) or adapter.heard(message):
             continue
         before = messages[index - 1] if index else message
-        if _only_thinks(before) and desk.heard(before):
+        if _only_thinks(before) and adapter.heard(before):
             continue  # Thoughts that stand alone are joined to what comes next.
         said = (part for part in message.parts if not isinstance(part, Reasoning))
         messages[index] = replace(message, parts=(recalled[index], *said))
-        place = request.places[index] if index < len(request.places) else None
+        place = request.locations[index] if index < len(request.locations) else None
         tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", place)
     changes = list(tally.changes())
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
 
-def _wants(message: Message, needs: HostProfile) -> bool:
+def _wants(message: Message, profile: HostProfile) -> bool:
     """Whether the host takes the reasoning of this message."""
     # In the protocol of 2023 a call is a field.
     calling = any(isinstance(part, ToolCall) for part in message.parts) or "function_call" in fields_of(message)
-    keeps = needs.keeps_reasoning == "all" or (needs.keeps_reasoning == "calls" and calling)
-    return message.speaker == "ai" and needs.reasoning_in is not None and keeps
+    keeps = profile.keeps_reasoning == "all" or (profile.keeps_reasoning == "calls" and calling)
+    return message.role == "assistant" and profile.reasoning_in is not None and keeps
 
 
 def _only_thinks(message: Message) -> bool:
     said = (part for part in message.parts if not isinstance(part, Reasoning))
-    return message.speaker == "ai" and all(part == Text("") for part in said)
+    return message.role == "assistant" and all(part == Text("") for part in said)
 
 
 def condition_reasoning(
-    messages: list[LocatedMessage], needs: HostProfile, changes: list[Change]
+    messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
 ) -> list[LocatedMessage]:
     """Each message depends on itself alone."""
-    desk = _ReasoningAdapter(needs)
-    out = [one.as_message(desk.made(one)) if one.message.speaker == "ai" else one for one in messages]
-    changes.extend(desk.tally.changes())
+    adapter = _ReasoningAdapter(profile)
+    out = [one.as_message(adapter.made(one)) if one.message.role == "assistant" else one for one in messages]
+    changes.extend(adapter.tally.changes())
     return out
 
 
 class _ReasoningAdapter:
-    def __init__(self, needs: HostProfile) -> None:
-        self._needs = needs
-        self._signed = re.compile(needs.signature_pattern or ".*", re.DOTALL)
+    def __init__(self, profile: HostProfile) -> None:
+        self._profile = profile
+        self._signed = re.compile(profile.signature_pattern or ".*", re.DOTALL)
         self.tally = ChangeCounter()
 
     def made(self, one: LocatedMessage) -> Message:
-        message, needs = one.message, self._needs
+        message, profile = one.message, self._profile
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         calling = any(isinstance(part, ToolCall) for part in message.parts)
-        if needs.reasoning_in is None or needs.keeps_reasoning == "none":
+        if profile.reasoning_in is None or profile.keeps_reasoning == "none":
             return self._dropped(one, "the model takes no reasoning of former turns") if thoughts else message
-        if needs.keeps_reasoning == "calls" and not calling:
+        if profile.keeps_reasoning == "calls" and not calling:
             return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
         # What the host does not take is lost, whoever has lost it.
         thoughts = [self.taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
-        if needs.signed_reasoning:
+        if profile.signed_reasoning:
             thoughts = [thought for thought in thoughts if thought.signature or thought.details]
         if calling and not any(map(_says, thoughts)):
             thoughts = self._found(one, thoughts)
@@ -95,7 +95,7 @@ class _ReasoningAdapter:
             unsigned = any(isinstance(part, Reasoning) for part in message.parts)
             return self._dropped(one, "the model takes no reasoning but its own") if unsigned else message
         named = [self._named(thought, message, one.place) for thought in thoughts]
-        return self._put(message, named, first=calling and needs.lost_reasoning is not None, place=one.place)
+        return self._put(message, named, first=calling and profile.lost_reasoning is not None, place=one.place)
 
     def heard(self, message: Message) -> bool:
         """Whether a message has reasoning that says anything to this host."""
@@ -108,7 +108,7 @@ class _ReasoningAdapter:
 
     def _found(self, one: LocatedMessage, thoughts: list[Reasoning]) -> list[Reasoning]:
         """What was thought before these calls is lost: what the host takes for it."""
-        lost = self._needs.lost_reasoning
+        lost = self._profile.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
             return thoughts
         shown = {"": "an empty text", " ": "a blank"}[lost]
@@ -117,7 +117,7 @@ class _ReasoningAdapter:
 
     def _joined(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
         """Chat has one text for all reasoning of a message; blocks stay apart, since each may be signed."""
-        if len(thoughts) < 2 or self._needs.reasoning_in == "thinking":
+        if len(thoughts) < 2 or self._profile.reasoning_in == "thinking":
             return thoughts
         self.tally.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
         text = "\n".join(thought.text for thought in thoughts if thought.text)
@@ -139,7 +139,7 @@ class _ReasoningAdapter:
 
     def _reads(self, signature: str, *, detailed: bool) -> bool:
         """Whether a signature has a place and a form that this host knows; Chat has a place in the details."""
-        placed = detailed or self._needs.reasoning_in == "thinking"
+        placed = detailed or self._profile.reasoning_in == "thinking"
         return placed and not is_signed(signature) and self._signed.fullmatch(signature) is not None
 
     def _named(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
@@ -154,14 +154,14 @@ class _ReasoningAdapter:
         """Whether an entry of the details is of use to this host, and not one of our own tokens."""
         if any(is_signed(entry.get(key)) for key in _TOKENS):
             return False
-        if self._needs.reasoning_in == "thinking":
+        if self._profile.reasoning_in == "thinking":
             return entry.get("type") == _REDACTED
-        return self._needs.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
+        return self._profile.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
 
     def _whole(self, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Entries as the host meant them: a client may have kept each piece of one, under the same index."""
         out: list[dict[str, Any]] = []
-        if self._needs.indexed_details:
+        if self._profile.indexed_details:
             return list(entries)
         for entry in entries:
             last = out[-1] if out else None
@@ -175,7 +175,7 @@ class _ReasoningAdapter:
     def _unnumbered(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Without the index of the stream, which Kimi refuses to take back."""
         routed = str(entry.get("type", "")).startswith(_ROUTED)
-        if "index" not in entry or (routed and self._needs.indexed_details):
+        if "index" not in entry or (routed and self._profile.indexed_details):
             return entry
         return {key: value for key, value in entry.items() if key != "index"}
 
@@ -184,29 +184,29 @@ class _ReasoningAdapter:
         names = (
             [thought.field] if thought.field is not None else kept_of(message).get("reasoning", ["reasoning_content"])
         )
-        match self._needs.reasoning_in:
+        match self._profile.reasoning_in:
             case "reasoning_content" | "reasoning" as wanted:
                 return thought.field if names == [wanted] else wanted
             case "reasoning_details":
                 if names == ["reasoning"] or (detailed and names in ([], ["reasoning_details"])):
                     return thought.field
                 return "reasoning_details" if detailed else "reasoning"
-            case "echo" if detailed and names and self._needs.reasoning_out == "reasoning_details":
+            case "echo" if detailed and names and self._profile.reasoning_out == "reasoning_details":
                 # A text that the entries have too was only written beside them for the client.
                 told = any(one.get(key) == thought.text for one in thought.details for key in ("text", "summary"))
                 return "reasoning_details" if told else thought.field
             case "echo" if not detailed and "reasoning_content" not in names:
                 # The name that the host itself uses. But a host that wants reasoning beside calls looks for a
                 # placeholder in `reasoning_content`, and one that answers with details never said `reasoning`.
-                wants = self._needs.lost_reasoning is not None
-                foreign = wants and (not thought.text or self._needs.reasoning_out == "reasoning_details")
+                wants = self._profile.lost_reasoning is not None
+                foreign = wants and (not thought.text or self._profile.reasoning_out == "reasoning_details")
                 return thought.field if "reasoning" in names and not foreign else "reasoning_content"
         return thought.field
 
     def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:
         """The message with these thoughts where thoughts were, or before everything else."""
         came = [part for part in message.parts if isinstance(part, Reasoning)]
-        blocks = self._needs.reasoning_in == "thinking"
+        blocks = self._profile.reasoning_in == "thinking"
         out_of_place = blocks and first and bool(came) and not isinstance(message.parts[0], Reasoning)
         if out_of_place:
             self.tally.add("reasoning_first", "reasoning stands before everything else in a message with calls", place)

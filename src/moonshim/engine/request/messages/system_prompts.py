@@ -21,7 +21,7 @@ def strip_billing(messages: list[LocatedMessage], changes: list[Change]) -> list
     out = list[LocatedMessage]()
     for one in messages:
         message = one.message
-        if message.speaker == "system" and any(_has_billing(part) for part in message.parts):
+        if message.role == "system" and any(_has_billing(part) for part in message.parts):
             changes.append(
                 Change(
                     "billing_line", "x-anthropic-billing-header changes with every request: no cache fits", one.place
@@ -44,24 +44,19 @@ def condition_roles(messages: list[LocatedMessage], changes: list[Change]) -> li
         role = fields_of(one.message).get("role")
         if role is not None:
             changes.append(
-                Change(
-                    "role", f"role {role!r} is not known everywhere: sent as {_ROLES[one.message.speaker]}", one.place
-                )
+                Change("role", f"role {role!r} is not known everywhere: sent as {one.message.role}", one.place)
             )
             one = one.as_message(without_fields(one.message, "role"))
         out.append(one)
     return out
 
 
-_ROLES: Final = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
-
-
 def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """System messages behind others become user text in their place, for hosts that know only one prompt at the top."""
     out, top = list[LocatedMessage](), True
     for one in messages:
-        top = top and one.message.speaker == "system"
-        if not top and one.message.speaker == "system":
+        top = top and one.message.role == "system"
+        if not top and one.message.role == "system":
             changes.append(
                 Change(
                     "system_as_text",
@@ -84,4 +79,4 @@ def _said(message: Message) -> Message:
     text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
     others = tuple(part for part in message.parts if not isinstance(part, Text))
     bare = without(message, "content", "omit", "fields")
-    return replace(bare, speaker="human", parts=(Text(f"<system>\n{text}\n</system>"), *others))
+    return replace(bare, role="user", parts=(Text(f"<system>\n{text}\n</system>"), *others))

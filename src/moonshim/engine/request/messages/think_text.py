@@ -22,10 +22,10 @@ def read_think_text(request: Request) -> tuple[Request, list[Change]]:
     """
     messages, changes = list[Message](), list[Change]()
     for number, message in enumerate(request.messages):
-        read = _read(message) if message.speaker == "ai" else None
+        read = _read(message) if message.role == "assistant" else None
         messages.append(message if read is None else read)
         if read is not None:
-            place = request.places[number] if number < len(request.places) else None
+            place = request.locations[number] if number < len(request.locations) else None
             changes.append(Change("think_text", "a thought that was told as text is sent as reasoning", place))
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 

@@ -31,10 +31,10 @@ class ToolAdapter:
     are the same in every turn, and on those declared before.
     """
 
-    def __init__(self, needs: HostProfile, changes: list[Change]) -> None:
-        self.names = ToolNames(needs.tool_name_pattern, needs.tool_name_limit)
+    def __init__(self, profile: HostProfile, changes: list[Change]) -> None:
+        self.names = ToolNames(profile.tool_name_pattern, profile.tool_name_limit)
         self.by_name: dict[str, Tool] = {}
-        self._needs = needs
+        self._profile = profile
         self._changes = changes
         self.declared: dict[str, Tool] = {}
         self._left_out: set[str] = set()
@@ -47,10 +47,10 @@ class ToolAdapter:
                 self.names.of(tool.name)
         made = map(self._made, tools, _places(tools, where))
         out = tuple(tool for tool in made if tool is not None)
-        limit = self._needs.tool_limit
+        limit = self._profile.tool_limit
         if limit is not None and len(self.by_name) > limit:
             raise InvalidInput(
-                f"{len(self.by_name)} tools are declared, and {self._needs.host} takes {limit} at most", field=where
+                f"{len(self.by_name)} tools are declared, and {self._profile.host} takes {limit} at most", field=where
             )
         return tools if len(out) == len(tools) and all(map(_same, out, tools)) else out
 
@@ -59,11 +59,11 @@ class ToolAdapter:
         if choice is None:
             return None
         if choice.mode == "tool" and choice.name in self._left_out:
-            raise InvalidInput(f"{self._needs.host} cannot run the tool {choice.name!r}", field="tool_choice")
+            raise InvalidInput(f"{self._profile.host} cannot run the tool {choice.name!r}", field="tool_choice")
         if self._left_out and not self.by_name:
             # Nothing is left to choose from; hosts refuse a choice without tools.
             if choice.mode == "required":
-                raise InvalidInput(f"{self._needs.host} can run none of the tools", field="tool_choice")
+                raise InvalidInput(f"{self._profile.host} can run none of the tools", field="tool_choice")
             return None
         name = None if choice.name is None else self.name_of(choice.name)
         allowed = choice.allowed
@@ -106,16 +106,16 @@ class ToolAdapter:
 
     def _is_typed(self, tool: Tool) -> bool:
         """Whether Messages would declare it by a type that the host does not know."""
-        came = tool.extras.get(self._needs.dialect)
+        came = tool.extras.get(self._profile.dialect)
         typed = isinstance(came, dict) and (came.get("type") or _CUSTOM) != _CUSTOM
-        return typed and self._needs.dialect == MESSAGES and not self._needs.typed_tools
+        return typed and self._profile.dialect == MESSAGES and not self._profile.typed_tools
 
     def _searching(self, tool: Tool, place: str) -> Tool | None:
         """A tool that the host runs itself: there is one at most, the search."""
-        name = self._needs.web_search
+        name = self._profile.web_search
         if name is None or not tool.name.startswith(_SEARCHES):
             self._left_out.add(tool.name)
-            self._tell("tool_left_out", f"{tool.name} is run by the host, and {self._needs.host} has none", place)
+            self._tell("tool_left_out", f"{tool.name} is run by the host, and {self._profile.host} has none", place)
             return None
         if name in self.by_name:
             self._tell("tool_merged", f"{tool.name} is the same search that was declared before", place)
@@ -130,7 +130,7 @@ class ToolAdapter:
 
     def _written(self, tool: Tool, place: str) -> Tool:
         """The tool with its schema in the flavour of the host."""
-        if tool.parameters is None or self._needs.schema_flavour is None:
+        if tool.parameters is None or self._profile.schema_flavour is None:
             return tool
         try:
             schema, told = moonshot_schema(tool.parameters, tool=tool.name)

@@ -15,7 +15,7 @@ __all__ = ["declare_in_messages"]
 
 
 def declare_in_messages(
-    messages: list[LocatedMessage], desk: ToolAdapter, changes: list[Change], *, accepted: bool
+    messages: list[LocatedMessage], adapter: ToolAdapter, changes: list[Change], *, accepted: bool
 ) -> tuple[list[LocatedMessage], tuple[Tool, ...]]:
     """The messages, and the tools that have to be declared beside them because the host reads none in a message."""
     out, besides = list[LocatedMessage](), list[Tool]()
@@ -25,12 +25,12 @@ def declare_in_messages(
             out.append(one)
             continue
         where = f"{one.place or f'messages[{number}]'}.tools"
-        if one.message.speaker != "system":
+        if one.message.role != "system":
             changes.append(Change("dynamic_tools", "only a system message can declare tools: left out", where))
             out.append(one.as_message(without_fields(one.message, "tools")))
             continue
         came = _read(given, where)
-        tools = desk.declare(came, where)
+        tools = adapter.declare(came, where)
         if accepted:
             out += _declaring(one, tools if tools is not came else None)
         else:

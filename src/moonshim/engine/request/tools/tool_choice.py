@@ -13,7 +13,7 @@ __all__ = ["fit_choice"]
 _PLACE = "tool_choice"
 
 
-def fit_choice(request: Request, needs: HostProfile, *, thinking: bool, default: str) -> tuple[Request, list[Change]]:
+def fit_choice(request: Request, profile: HostProfile, *, thinking: bool, default: str) -> tuple[Request, list[Change]]:
     """The request with a choice that is accepted. The list of tools is never narrowed: it is part of the prompt."""
     changes: list[Change] = []
     choice = request.tool_choice
@@ -26,13 +26,13 @@ def fit_choice(request: Request, needs: HostProfile, *, thinking: bool, default:
         changes.append(Change("tool_choice_default", f"{default!r}, since the client chose nothing", _PLACE))
     if choice is None:
         return request, []
-    if choice.allowed is not None and not needs.allowed_tools:
+    if choice.allowed is not None and not profile.allowed_tools:
         changes.append(Change("tool_choice", "no host of Kimi can be told that only some tools are allowed", _PLACE))
         choice = replace(choice, allowed=None)
-    if choice.mode == "tool" and not needs.named_choice:
+    if choice.mode == "tool" and not profile.named_choice:
         changes.append(Change("tool_choice", f"a choice by name ({choice.name}) is ignored here: required", _PLACE))
         choice = ToolChoice("required")
-    if thinking and choice.mode not in needs.tool_choice_with_thinking:
+    if thinking and choice.mode not in profile.tool_choice_with_thinking:
         word = f"the tool {choice.name}" if choice.mode == "tool" else repr(choice.mode)
         changes.append(Change("tool_choice", f"{word} cannot be forced while this model thinks: auto", _PLACE))
         choice = ToolChoice("auto")
@@ -54,7 +54,7 @@ def _default(word: str, request: Request) -> ToolChoice:
 def _declares_later(request: Request) -> bool:
     """Whether a system message declares tools (K3)."""
     for message in request.messages:
-        kept = message.extras.get("openai_chat") if message.speaker == "system" else None
+        kept = message.extras.get("openai_chat") if message.role == "system" else None
         fields = kept.get("fields") if isinstance(kept, dict) else None
         if isinstance(fields, dict) and fields.get("tools"):
             return True
