@@ -146,9 +146,9 @@ def test_the_file_of_this_version_is_read_for_ever() -> None:
 
 def test_a_file_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
-    data = VECTOR.read_bytes().replace(b'"version":1', b'"version":2')
+    data = VECTOR.read_bytes().replace(b'"version":1', b'"version":3')
     path.write_bytes(data)
-    with pytest.raises(HistoryError, match=r"written by a later Moonshim \(format 2; this one reads up to 1\)"):
+    with pytest.raises(HistoryError, match=r"written by a later Moonshim \(format 3; this one reads up to 2\)"):
         HistoryFile.open(path)
     assert path.read_bytes() == data
 

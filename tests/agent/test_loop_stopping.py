@@ -354,11 +354,11 @@ import asyncio
 import subprocess
 import sys
 from moonshim.agent import Agent, Provider, tool
-from moonshim.simulator import Meant, MeantCall, Simulator
+from moonshim.simulator import IntendedResponse, IntendedCall, Simulator
 
 class Calls:
     def reply(self, question):
-        return Meant(text="Done.") if question.round > 1 else Meant(calls=(MeantCall("stubborn", "{}"),))
+        return IntendedResponse(text="Done.") if question.round > 1 else IntendedResponse(calls=(IntendedCall("stubborn", "{}"),))
 
 @tool
 async def stubborn():

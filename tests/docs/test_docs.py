@@ -1,6 +1,6 @@
 """The pages that list rules name every rule of the source, and no other.
 
-The source is read, not run: a rule is the first argument of `Repaired`, `Noticed` and
+The source is read, not run: a rule is the first argument of `Repaired`, `Notice` and
 `Change`, or whatever a function that makes one takes as its `rule`.
 """
 
@@ -19,7 +19,7 @@ from moonshim.engine.request.messages.call_order import _DETAILS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCE: Final = ROOT / "src" / "moonshim"
-MAKERS: Final = {"Repaired": "repairs", "Noticed": "repairs", "Change": "requests"}
+MAKERS: Final = {"Repaired": "repairs", "Notice": "repairs", "Change": "requests"}
 """What makes a rule known, and the page that lists it."""
 PAGES: Final = tuple(sorted(set(MAKERS.values())))
 PATTERNS: Final = {"result_{}": tuple(_DETAILS)}
@@ -102,9 +102,14 @@ def _called(call: ast.Call, module: Module) -> Iterator[ast.expr]:
 
 @cache
 def _methods(module: Module) -> dict[tuple[str, str], int]:
-    """Methods of imported classes that take a rule: of a `Tally`, where it is called `tally`."""
+    """Methods of imported classes that take a rule: of a `ChangeCounter`, where it is called `counter` or `tally`."""
     classes = [one for other in modules() for one in other.classes if one.name in module.imported]
-    return {(one.name.lower(), name): place for one in classes for name, place in _helpers(one.body).items()}
+    return {
+        (variable, name): place
+        for one in classes
+        for variable in (one.name.lower(), "tally")
+        for name, place in _helpers(one.body).items()
+    }
 
 
 def _unpacked(names: Iterable[ast.expr], func: ast.expr) -> Iterator[ast.expr]:

@@ -30,11 +30,11 @@ faults = ["markers-in-reasoning"]
 """
 SCENARIO = '[[round]]\ncall = "ls"\n'
 MODEL = """\
-from moonshim.simulator import Meant
+from moonshim.simulator import IntendedResponse
 
 class Parrot:
     def reply(self, question):
-        return Meant(text=question.words)
+        return IntendedResponse(text=question.words)
 """
 
 

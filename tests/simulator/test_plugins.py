@@ -27,14 +27,14 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Models, good and bad."""
         from dataclasses import dataclass
         from enum import Enum
-        from moonshim.simulator import Meant, MeantCall
+        from moonshim.simulator import IntendedResponse, IntendedCall
 
         @dataclass
         class Good:
             said: str = "hello"
 
             def reply(self, question):
-                return Meant(text=self.said, calls=[MeantCall("ls", "{}")])
+                return IntendedResponse(text=self.said, calls=[IntendedCall("ls", "{}")])
 
         class NeedsMore:
             def __init__(self, what): ...
@@ -46,23 +46,23 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         number = 5
 
         def function(question):
-            return Meant(text=question.words)
+            return IntendedResponse(text=question.words)
 
         def text(question): return "hello"
         def nothing(question): pass
-        def list_of_calls(question): return Meant(calls=[("ls", "{}")])
-        def one_call(question): return Meant(calls=MeantCall("ls", "{}"))
-        def object_arguments(question): return Meant(calls=(MeantCall("ls", {"path": "."}),))
-        def no_name(question): return Meant(calls=(MeantCall(None, "{}"),))
-        def no_text(question): return Meant(text=None)
+        def list_of_calls(question): return IntendedResponse(calls=[("ls", "{}")])
+        def one_call(question): return IntendedResponse(calls=IntendedCall("ls", "{}"))
+        def object_arguments(question): return IntendedResponse(calls=(IntendedCall("ls", {"path": "."}),))
+        def no_name(question): return IntendedResponse(calls=(IntendedCall(None, "{}"),))
+        def no_text(question): return IntendedResponse(text=None)
         def raises(question): return 1 / 0
         class Word(str, Enum):
             HI = "hello"
-        def enumerates(question): return Meant(text=Word.HI, calls=(MeantCall(Word.HI, "{}"),))
+        def enumerates(question): return IntendedResponse(text=Word.HI, calls=(IntendedCall(Word.HI, "{}"),))
         def exits(question): raise SystemExit(3)
         def gives_up(question): raise GeneratorExit
-        def no_arguments(): return Meant(text="x")
-        async def later(question): return Meant(text="x")
+        def no_arguments(): return IntendedResponse(text="x")
+        async def later(question): return IntendedResponse(text="x")
         ''')
     )
     return file
@@ -92,7 +92,9 @@ def test_a_model_in_a_module_is_found(written: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_file_is_read_anew_each_time(written: Path) -> None:
     load_model("models.py:function")
-    written.write_text("from moonshim.simulator import Meant\ndef function(question): return Meant(text='new')")
+    written.write_text(
+        "from moonshim.simulator import IntendedResponse\ndef function(question): return IntendedResponse(text='new')"
+    )
     assert load_model("models.py:function").reply(asked()).text == "new"
 
 
@@ -138,10 +140,10 @@ def test_a_file_that_fails_is_told(written: Path, text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("text", "returned a text: return `Meant(text=…)`"),
+        ("text", "returned a text: return `IntendedResponse(text=…)`"),
         ("nothing", "returned NoneType, and no IntendedResponse"),
-        ("list_of_calls", "returned a call that is tuple, and no MeantCall"),
-        ("one_call", "whose `calls` are MeantCall, and no tuple"),
+        ("list_of_calls", "returned a call that is tuple, and no IntendedCall"),
+        ("one_call", "whose `calls` are IntendedCall, and no tuple"),
         ("object_arguments", "whose `arguments` are dict: they must be JSON text"),
         ("no_name", "whose `name` is NoneType"),
         ("no_text", "whose `text` is NoneType, and no text"),

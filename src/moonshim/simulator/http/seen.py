@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from warnings import warn
 
 from msgspec import Struct
 
@@ -44,6 +45,12 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     """The wrong identifier of the history that the model wrote its own calls after."""
     hint: str = ""
     """What was meant, perhaps: for the log, since no host says it."""
+
+    @property
+    def meant(self) -> IntendedResponse | None:
+        """The former name of `intended`."""
+        warn("`meant` is called `intended` now", DeprecationWarning, stacklevel=2)
+        return self.intended
 
     @property
     def round(self) -> int | None:

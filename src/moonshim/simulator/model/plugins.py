@@ -127,21 +127,21 @@ def _callable(found: Any, place: str) -> Callable[[SimRequest], Any]:
 def _problem(returned: Any) -> str | None:
     """What is wrong with what a model returned. Python lets anything into the fields of a value."""
     if isinstance(returned, str):
-        return "returned a text: return `Meant(text=…)`"
+        return "returned a text: return `IntendedResponse(text=…)`"
     if not isinstance(returned, IntendedResponse):
-        return f"returned {type(returned).__name__}, and no Meant"
+        return f"returned {type(returned).__name__}, and no IntendedResponse"
     for field in ("reasoning", "text"):
         if not isinstance(getattr(returned, field), str):
-            return f"returned a Meant whose `{field}` is {type(getattr(returned, field)).__name__}, and no text"
+            return f"returned an IntendedResponse whose `{field}` is {type(getattr(returned, field)).__name__}, and no text"
     calls: Any = returned.calls
     if not isinstance(calls, tuple | list):
-        return f"returned a Meant whose `calls` are {type(calls).__name__}, and no tuple"
+        return f"returned an IntendedResponse whose `calls` are {type(calls).__name__}, and no tuple"
     return next((problem for call in calls if (problem := _problem_of_call(call)) is not None), None)
 
 
 def _problem_of_call(call: Any) -> str | None:
     if not isinstance(call, IntendedCall):
-        return f"returned a call that is {type(call).__name__}, and no MeantCall"
+        return f"returned a call that is {type(call).__name__}, and no IntendedCall"
     name: Any = call.name
     if not isinstance(name, str):
         return f"returned a call whose `name` is {type(name).__name__}, and no text"

@@ -29,8 +29,8 @@ def shorten(intended: IntendedResponse, question: SimRequest) -> SpokenPart:
     """Thoughts come first and share the tokens; a call may be cut in the middle of its arguments, as hosts do.
 
     >>> question = Question(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
-    >>> shorten(Meant(text="one two three"), question)
-    Said(meant=Meant(reasoning='', text='one two', calls=()), finish='length', stopped_by=None)
+    >>> shorten(IntendedResponse(text="one two three"), question)
+    Said(meant=IntendedResponse(reasoning='', text='one two', calls=()), finish='length', stopped_by=None)
     """
     stopped_by = None
     at, word = _first_stop(intended.text, _stops(question))
