@@ -358,7 +358,9 @@ from moonshim.simulator import IntendedResponse, IntendedCall, Simulator
 
 class Calls:
     def reply(self, question):
-        return IntendedResponse(text="Done.") if question.round > 1 else IntendedResponse(calls=(IntendedCall("stubborn", "{}"),))
+        if question.round > 1:
+            return IntendedResponse(text="Done.")
+        return IntendedResponse(calls=(IntendedCall("stubborn", "{}"),))
 
 @tool
 async def stubborn():

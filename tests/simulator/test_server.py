@@ -98,7 +98,8 @@ def test_without_a_model_it_plays_a_scenario() -> None:
 def test_a_model_in_a_file_is_found_by_its_place(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from moonshim.simulator import IntendedResponse\n\n\ndef parrot(question):\n    return IntendedResponse(text=question.words)\n"
+        "from moonshim.simulator import IntendedResponse\n\n\n"
+        "def parrot(question):\n    return IntendedResponse(text=question.words)\n"
     )
     with Simulator(model=f"{file}:parrot").running() as box:
         assert request(box.url, "POST", CHAT, HELLO).json["choices"][0]["message"]["content"] == "Hi"

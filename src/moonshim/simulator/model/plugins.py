@@ -132,7 +132,8 @@ def _problem(returned: Any) -> str | None:
         return f"returned {type(returned).__name__}, and no IntendedResponse"
     for field in ("reasoning", "text"):
         if not isinstance(getattr(returned, field), str):
-            return f"returned an IntendedResponse whose `{field}` is {type(getattr(returned, field)).__name__}, and no text"
+            kind = type(getattr(returned, field)).__name__
+            return f"returned an IntendedResponse whose `{field}` is {kind}, and no text"
     calls: Any = returned.calls
     if not isinstance(calls, tuple | list):
         return f"returned an IntendedResponse whose `calls` are {type(calls).__name__}, and no tuple"
