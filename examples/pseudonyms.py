@@ -14,9 +14,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.engine.stages import Stage
-from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
-from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event
+from moonshim.types import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    Event,
+    Media,
+    Message,
+    Part,
+    Reasoning,
+    Request,
+    Stage,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 
 class Pseudonyms:

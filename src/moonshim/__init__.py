@@ -12,18 +12,40 @@ The engine is pure: bytes or values in, bytes or values out, no input or output 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moonshim.engine.dialects.openai_responses import resolve_references
     from moonshim.engine.formats import detect_tool_format, format_tools, is_kimi_model, parse_tools
+    from moonshim.engine.hosts.detect import profile_for
     from moonshim.engine.hosts.errors.classify import read_problem
     from moonshim.engine.ids import tool_id_strategy
     from moonshim.engine.plan import Plan
-    from moonshim.engine.prepare import Prepared, count_tokens, prepare_request, render_problem, translate_messages
+    from moonshim.engine.prepare import (
+        Prepared,
+        count_tokens,
+        prepare_request,
+        read_request,
+        render_problem,
+        translate_messages,
+    )
     from moonshim.engine.response.body import Mended, mend_response
     from moonshim.engine.response.chunks import mend_chunks
     from moonshim.engine.response.stream import Mender
+    from moonshim.engine.stages import TransformerFailed
     from moonshim.engine.values.conversation import Change, Media, Message, Reasoning, Text, Tool, ToolCall, ToolResult
     from moonshim.engine.values.events import Failed, Finished, Repaired
     from moonshim.engine.values.options import KimiOptions, ToolTokens
-    from moonshim.errors import CannotExpress, InvalidInput, InvalidOption, MoonshimError, Problem, UnknownFormat
+    from moonshim.errors import (
+        CannotExpress,
+        InvalidInput,
+        InvalidOption,
+        MoonshimError,
+        Problem,
+        Refused,
+        UnknownFormat,
+        UpstreamBroke,
+        UpstreamError,
+        UpstreamStalled,
+        UpstreamUnreachable,
+    )
 
 __all__ = [
     "CannotExpress",
@@ -42,13 +64,19 @@ __all__ = [
     "Prepared",
     "Problem",
     "Reasoning",
+    "Refused",
     "Repaired",
     "Text",
     "Tool",
     "ToolCall",
     "ToolResult",
     "ToolTokens",
+    "TransformerFailed",
     "UnknownFormat",
+    "UpstreamBroke",
+    "UpstreamError",
+    "UpstreamStalled",
+    "UpstreamUnreachable",
     "count_tokens",
     "detect_tool_format",
     "format_tools",
@@ -57,8 +85,11 @@ __all__ = [
     "mend_response",
     "parse_tools",
     "prepare_request",
+    "profile_for",
     "read_problem",
+    "read_request",
     "render_problem",
+    "resolve_references",
     "tool_id_strategy",
     "translate_messages",
 ]
@@ -80,13 +111,19 @@ _HOMES = {
     "Prepared": "engine.prepare",
     "Problem": "errors",
     "Reasoning": "engine.values.conversation",
+    "Refused": "errors",
     "Repaired": "engine.values.events",
     "Text": "engine.values.conversation",
     "Tool": "engine.values.conversation",
     "ToolCall": "engine.values.conversation",
     "ToolResult": "engine.values.conversation",
     "ToolTokens": "engine.values.options",
+    "TransformerFailed": "engine.stages",
     "UnknownFormat": "errors",
+    "UpstreamBroke": "errors",
+    "UpstreamError": "errors",
+    "UpstreamStalled": "errors",
+    "UpstreamUnreachable": "errors",
     "count_tokens": "engine.prepare",
     "detect_tool_format": "engine.formats",
     "format_tools": "engine.formats",
@@ -95,8 +132,11 @@ _HOMES = {
     "mend_response": "engine.response.body",
     "parse_tools": "engine.formats",
     "prepare_request": "engine.prepare",
+    "profile_for": "engine.hosts.detect",
     "read_problem": "engine.hosts.errors.classify",
+    "read_request": "engine.prepare",
     "render_problem": "engine.prepare",
+    "resolve_references": "engine.dialects.openai_responses",
     "tool_id_strategy": "engine.ids",
     "translate_messages": "engine.prepare",
 }

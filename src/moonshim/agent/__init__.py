@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from moonshim.agent.provider import AnswerFailed, Provider
     from moonshim.agent.stream import AnswerStream, Exchanged, answered
     from moonshim.agent.tools import AgentTool, ToolFailed, tool
+    from moonshim.config import Timeouts
 
 __all__ = [
     "Agent",
@@ -31,6 +32,7 @@ __all__ = [
     "RoundBegan",
     "RunEnded",
     "Step",
+    "Timeouts",
     "ToolBegan",
     "ToolEnded",
     "ToolFailed",
@@ -60,6 +62,7 @@ _HOMES = {
     "RoundBegan": "events",
     "RunEnded": "events",
     "Step": "events",
+    "Timeouts": "endpoint",
     "ToolBegan": "events",
     "ToolEnded": "events",
     "ToolFailed": "tools",
@@ -86,3 +89,6 @@ if not TYPE_CHECKING:
             raise ModuleNotFoundError('moonshim.agent needs aiohttp: pip install "moonshim[agent]"') from error
         value = globals()[name] = getattr(home, name)
         return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -17,7 +17,7 @@ from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.profile import HostProfile, IdPolicy
 from moonshim.engine.plan import PASS_THROUGH, Plan, check_options
-from moonshim.engine.reasoning_cache import ConversationIndex, LostTurn, says_nothing
+from moonshim.engine.reasoning_cache import CacheEntry, ConversationIndex, LostTurn, cache_entry, says_nothing
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
 from moonshim.engine.request.adapt import adapt_request, condition_foreign
@@ -106,6 +106,10 @@ class ParsedRequest:
         if self._turns is None:
             self._turns = ConversationIndex(self.request.messages)
         return self._turns
+
+    def cache_entry(self, answer: Message) -> CacheEntry | None:
+        """Where to store the reasoning of the answer to this request; None when it has none."""
+        return cache_entry(self.turns(), answer)
 
     @_bounded
     def prepare(

@@ -87,6 +87,10 @@ class LostTurn(Struct, frozen=True):
         """What came before, as digests, nearest first. Made when it is asked for: most turns never are."""
         return self.steps.history(self.before)
 
+    def reasoning(self, entries: Mapping[str, bytes]) -> Reasoning | None:
+        """The reasoning of this turn, out of what is stored under its `key`; None when it is not known for certain."""
+        return lookup(self, entries)
+
 
 class CacheEntry(Struct, frozen=True):
     """Where the reasoning of an answer is kept: `value` as one of several under `key`, by the name of `field`."""
@@ -193,9 +197,9 @@ def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> C
     """Where the reasoning of the answer to a request is kept, both as the client knows them; None when it has none.
 
     >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"),)),))
-    >>> filing = turn_filing(asked, Message("assistant", (Reasoning("They greet."), Text("Hello!"))))
-    >>> later = Turns([*asked.messages, Message("assistant", (Text("Hello!"),))]).lost[0]
-    >>> later.key == filing.key, recalled(later, {filing.field: filing.value})
+    >>> entry = cache_entry(asked, Message("assistant", (Reasoning("They greet."), Text("Hello!"))))
+    >>> later = ConversationIndex([*asked.messages, Message("assistant", (Text("Hello!"),))]).lost[0]
+    >>> later.key == entry.key, lookup(later, {entry.field: entry.value})
     (True, Reasoning(text='They greet.', signature=None, details=(), field=None))
     """
     if not any(isinstance(part, Reasoning) for part in answer.parts):
