@@ -12,7 +12,7 @@ import msgspec
 
 from conformance.checked import Checked
 from conformance.replies import Json
-from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.render import render_prompt
 
 __all__ = ["area_of", "check", "key_of", "read"]
@@ -44,7 +44,7 @@ def check(row: Json) -> Checked:
     asked = dict(row["input"])
     switches = asked.pop("template_kwargs", {})
     body = asked | {"model": "kimi-k3", "chat_template_kwargs": switches}
-    question = read_question(body, wire="openai_chat", model="kimi-k3", generation="k3")
+    question = parse_request(body, wire="openai_chat", model="kimi-k3", generation="k3")
     # At Moonshot K3 always thinks; its template can be told not to.
     question = msgspec.structs.replace(question, thinking=switches.get("thinking", True))
     return Checked(render_prompt(question), row["output"])

@@ -147,9 +147,9 @@ def _check_refusal(expect: Json) -> Checked:
         {"role": "tool", "tool_call_id": call["id"], "content": "done"},
     ]
     body = {"model": "kimi-k2.5", "messages": messages, "tools": [_BASH], "thinking": {"type": "enabled"}}
-    with Simulator().running() as box:
+    with Simulator().running() as server:
         headers = {"content-type": "application/json", "authorization": "Bearer none"}
-        request = HttpRequest(f"{box.url}/v1/chat/completions", json.dumps(body).encode(), headers)
+        request = HttpRequest(f"{server.url}/v1/chat/completions", json.dumps(body).encode(), headers)
         try:
             with urlopen(request) as response:
                 status, answer = response.status, json.load(response)

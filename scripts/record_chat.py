@@ -56,16 +56,16 @@ def record() -> list[tuple[str, list[str]]]:
     screens: list[tuple[str, list[str]]] = []
     with (
         tempfile.TemporaryDirectory() as home,
-        Simulator(model=Gardener(), nature="selfhost", faults=("markers-in-content",)).running() as box,
+        Simulator(model=Gardener(), behaviour="selfhost", faults=("markers-in-content",)).running() as server,
     ):
         folder = Path(home) / "garden"
         folder.mkdir()
         (folder / "garden.py").write_text(_GARDEN)
-        to = ("--base-url", f"{box.url}/v1", "--model", "kimi-k2.5")
+        to = ("--base-url", f"{server.url}/v1", "--model", "kimi-k2.5")
         with Talk(*to, cwd=folder, HOME=home, XDG_DATA_HOME=f"{home}/data") as talk:
 
             def show(title: str) -> None:
-                screens.append((title, _screen(talk, box.url)))
+                screens.append((title, _screen(talk, server.url)))
 
             talk.says("What does garden.py do? Does it run?")
             talk.sees("Run this?")

@@ -63,7 +63,7 @@ def _both(console: Console, width: int) -> tuple[_Seen, _Seen, list[page.Counted
     scenario = Path(__file__).with_name("journey.toml")
     with (
         console.status("starting a simulated host, and a gateway before it …") as starting,
-        Simulator(nature="selfhost", scenario=str(scenario)).running() as host,
+        Simulator(behaviour="selfhost", scenario=str(scenario)).running() as host,
         gateway_before(host.url, MODEL) as gateway,
     ):
         starting.stop()
@@ -84,7 +84,7 @@ def _both(console: Console, width: int) -> tuple[_Seen, _Seen, list[page.Counted
 
 def _prompt(host: Simulator) -> str:
     """What the model was shown last."""
-    question = host.requests[-1].question if host.requests else None
+    question = host.requests[-1].request if host.requests else None
     return "" if question is None else render_prompt(question)
 
 

@@ -74,13 +74,13 @@ class Boxes:
         self._stack, self._model = stack, model
         self._boxes: dict[str, Simulator] = {}
 
-    def of(self, nature: str) -> Simulator:
+    def of(self, behaviour: str) -> Simulator:
         """The one of this nature, as if nobody had asked it before."""
-        if nature not in self._boxes:
-            made = Simulator(nature=nature, model=self._model or "", log=lambda seen: None)
-            self._boxes[nature] = self._stack.enter_context(made.running())
-        self._boxes[nature].requests.clear()
-        return self._boxes[nature]
+        if behaviour not in self._boxes:
+            made = Simulator(behaviour=behaviour, model=self._model or "", log=lambda seen: None)
+            self._boxes[behaviour] = self._stack.enter_context(made.running())
+        self._boxes[behaviour].requests.clear()
+        return self._boxes[behaviour]
 
 
 @contextmanager

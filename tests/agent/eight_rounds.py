@@ -93,7 +93,7 @@ _HOSTS: Final = {
 class Host(Struct, frozen=True):
     """A simulator, and over which wire the Kimi is asked there."""
 
-    nature: str
+    behaviour: str
     url: str
     wire: Wire
 
@@ -134,7 +134,7 @@ def _stages(half: Half) -> list[_Stage]:
 
 def _provider(half: Half, stage: _Stage) -> Provider:
     host, fault, name = stage.host, FAULTS.get(half.fault), stage.model
-    path, row = _HOSTS[host.nature, host.wire]
+    path, row = _HOSTS[host.behaviour, host.wire]
     family = "other" if name == "plain-1" else name[len("kimi-") :][:2]
     if fault is not None and fault.applies(wire=host.wire, family=family, stream=True):
         name += f"+{fault.name}@{stage.broken}*1" if fault.name in ONCE else f"+{fault.name}"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.simulator.faults import FAULTS
-from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.request import SimRequest
 from tests.agent.eight_rounds import ONCE, ROUNDS
 
@@ -65,9 +65,9 @@ def _told(seen: Sequence[RecordedRequest]) -> dict[int, _Told]:
     """By the number of the answer. Of one that was asked for again, the last."""
     found: dict[int, _Told] = {}
     for one in seen:
-        if one.question is not None and one.intended is not None:
+        if one.request is not None and one.intended is not None:
             calls = [(call.name, json.loads(call.arguments)) for call in one.intended.calls]
-            found[_number(one.question)] = _Told(one.intended.text, one.intended.reasoning, calls, one.faults)
+            found[_number(one.request)] = _Told(one.intended.text, one.intended.reasoning, calls, one.faults)
     return found
 
 
@@ -121,22 +121,22 @@ def _wrong_if_broken(answer: Message, told: _Told, errors: set[str]) -> Iterator
             yield f"ran {part.name} with {part.arguments}, and meant {told.calls}"
 
 
-def wrong_at_the_wire(seen: Sequence[RecordedRequest], answers: Sequence[Message], nature: str) -> Iterator[str]:
+def wrong_at_the_wire(seen: Sequence[RecordedRequest], answers: Sequence[Message], behaviour: str) -> Iterator[str]:
     """Every request has each call, argument and thought of the history before it, under identifiers that fit."""
     before: dict[tuple[str, str], list[Any]] = {}
     for one in seen:
-        if one.question is None:
+        if one.request is None:
             if not one.faults:
                 yield f"request {one.number} was refused: {one.problem}"
             continue
-        for wrong in (*_wrong_turns(one.question, answers), *_wrong_ids(one.question, nature)):
+        for wrong in (*_wrong_turns(one.request, answers), *_wrong_ids(one.request, behaviour)):
             yield f"request {one.number} ({one.asked_model}): {wrong}"
         # What was sent once is sent so again: a host that has it in its cache need not read it anew.
-        former = before.get((one.wire, one.question.model), [])
+        former = before.get((one.wire, one.request.model), [])
         sent = [one.body.get("system"), one.body.get("tools"), *one.body["messages"]]
         if sent[: len(former)] != former:
             yield f"request {one.number} ({one.asked_model}) does not begin as the one before it did"
-        before[one.wire, one.question.model] = sent
+        before[one.wire, one.request.model] = sent
 
 
 def _wrong_turns(question: SimRequest, answers: Sequence[Message]) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _wrong_turns(question: SimRequest, answers: Sequence[Message]) -> Iterator[s
             yield f"thought {turn.reasoning!r} instead of {_thoughts(answer)!r}"
 
 
-def _wrong_ids(question: SimRequest, nature: str) -> Iterator[str]:
+def _wrong_ids(question: SimRequest, behaviour: str) -> Iterator[str]:
     calls = question.history
     ids = [call.id for call in calls]
     answered = [result.call_id for turn in question.turns for result in turn.results]
@@ -162,7 +162,7 @@ def _wrong_ids(question: SimRequest, nature: str) -> Iterator[str]:
         yield f"identifiers come twice: {ids}"
     if answered != ids:
         yield f"results of {answered} for calls {ids}"
-    if question.family == "k2" and nature == "selfhost":
+    if question.family == "k2" and behaviour == "selfhost":
         wanted = [f"functions.{call.name}:{place}" for place, call in enumerate(calls)]
         if ids != wanted:
             yield f"identifiers {ids} instead of {wanted}"

@@ -51,7 +51,7 @@ class Talk(Struct, frozen=True):
     """An agent, and the host that it asks."""
 
     agent: Agent
-    box: Simulator
+    server: Simulator
     provider: Provider
 
 
@@ -65,14 +65,16 @@ async def talk(
     **given: Any,
 ) -> AsyncIterator[Talk]:
     """An agent on a strict host. What is no argument of the host is one of the agent."""
-    names = ("nature", "faults", "scenario", "tokens_per_second")
+    names = ("behaviour", "faults", "scenario", "tokens_per_second")
     host = {name: given.pop(name) for name in names if name in given}
     if says:
         host["model"] = Script(tuple(says))
-    async with Simulator(**host) as box:
-        row = {"selfhost": "vllm"}.get(box.settings.nature, box.settings.nature)
-        async with Provider(f"{box.url}/v1", model=model, host=row, attempts=attempts, random=lambda: 0.0) as provider:
-            yield Talk(Agent(provider, tools, **given), box, provider)
+    async with Simulator(**host) as server:
+        row = {"selfhost": "vllm"}.get(server.settings.behaviour, server.settings.behaviour)
+        async with Provider(
+            f"{server.url}/v1", model=model, host=row, attempts=attempts, random=lambda: 0.0
+        ) as provider:
+            yield Talk(Agent(provider, tools, **given), server, provider)
 
 
 async def steps_of(steps: AsyncIterator[Step]) -> list[Step]:

@@ -27,7 +27,7 @@ from tests.agent.eight_rounds import CLEAN, ONCE, EightRounds, Half, Host, go_on
 from tests.agent.eight_rounds_checks import wrong_at_the_wire, wrong_in_the_history
 from tests.support.profiles import PROFILE
 
-NATURES: Final = ("selfhost", "moonshot")
+BEHAVIOUR_NAMES: Final = ("selfhost", "moonshot")
 WIRES: Final[tuple[Wire, ...]] = ("openai_chat", "anthropic")
 IN_THE_HISTORY: Final = ("ids", "arguments", "reasoning")
 """Groups of faults that hosts get back: these stay at one host, each at two, while others change it in the middle."""
@@ -59,13 +59,13 @@ def cells() -> Iterator[Cell]:
     everything = os.environ.get("MOONSHIM_MATRIX") == "full"
     for turn, fault in enumerate((CLEAN, *FAULTS)):
         wires = _wires(fault)
-        places = [(nature, wire) for wire in wires for nature in NATURES]
+        places = [(behaviour, wire) for wire in wires for behaviour in BEHAVIOUR_NAMES]
         if not places:
             continue  # of answers that do not stream
         if everything and fault not in ONCE:  # hosts count those
             yield from (Cell(fault, first, last) for first in places for last in places)
             continue
-        one, other = NATURES[turn % 2], NATURES[(turn + 1) % 2]
+        one, other = BEHAVIOUR_NAMES[turn % 2], BEHAVIOUR_NAMES[(turn + 1) % 2]
         if fault == CLEAN or FAULTS[fault].group not in IN_THE_HISTORY:
             yield Cell(fault, (one, wires[0]), (other, wires[-1]))
         if fault == CLEAN:
@@ -106,8 +106,8 @@ def in_a_new_process() -> Iterator[GoOn]:
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_a_conversation_of_eight_rounds(boxes: Boxes, in_a_new_process: GoOn, tmp_path: Path, cell: Cell) -> None:
-    hosts = {nature: boxes.of(nature) for nature in NATURES}
-    first, last = (Host(nature, hosts[nature].url, wire) for nature, wire in (cell.first, cell.last))
+    hosts = {behaviour: boxes.of(behaviour) for behaviour in BEHAVIOUR_NAMES}
+    first, last = (Host(behaviour, hosts[behaviour].url, wire) for behaviour, wire in (cell.first, cell.last))
     half = Half(cell.fault, first, last, str(tmp_path / "talk.jsonl"))
     endings = asyncio.run(asyncio.wait_for(go_on(half), 60))
     later = in_a_new_process(replace(half, second=True))
@@ -118,9 +118,9 @@ def test_a_conversation_of_eight_rounds(boxes: Boxes, in_a_new_process: GoOn, tm
     found = read_history(half.path)
     assert found.troubles == ()
     answers = [message for message in found.messages if message.role == "assistant"]
-    for nature, box in hosts.items():
-        assert list(wrong_at_the_wire(list(box.requests), answers, nature)) == []
-    everything = [one for box in hosts.values() for one in box.requests]
+    for behaviour, server in hosts.items():
+        assert list(wrong_at_the_wire(list(server.requests), answers, behaviour)) == []
+    everything = [one for server in hosts.values() for one in server.requests]
     assert list(wrong_in_the_history(found.messages, everything)) == []
     # The fault was really there.
     assert cell.fault == CLEAN or any(cell.fault in one.faults for one in everything)

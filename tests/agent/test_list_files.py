@@ -47,19 +47,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def _list_files(box: Simulator, folder: Path, system: str | None) -> tuple[Agent, list[Any]]:
+async def _list_files(server: Simulator, folder: Path, system: str | None) -> tuple[Agent, list[Any]]:
     bash = next(one for one in toolbox(folder) if one.name == "bash")
-    async with Provider(f"{box.url}/v1", host="moonshot", model="kimi-k2.5") as provider:
+    async with Provider(f"{server.url}/v1", host="moonshot", model="kimi-k2.5") as provider:
         agent = Agent(provider, [bash], system=system)
         return agent, await steps_of(agent.run_stream(WORDS))
 
 
 def test_the_eleven_steps(folder: Path) -> None:
     async def test() -> None:
-        async with Simulator(nature="moonshot", model=ListsFiles()) as box:
+        async with Simulator(behaviour="moonshot", model=ListsFiles()) as server:
             # 1 and 2: a person's words, a system prompt, a tool.
-            agent, steps = await _list_files(box, folder, system="You are Alfred.")
-            first, second = box.requests
+            agent, steps = await _list_files(server, folder, system="You are Alfred.")
+            first, second = server.requests
 
             # 3: the first request.
             assert [message["role"] for message in first.body["messages"]] == ["system", "user"]
@@ -96,7 +96,7 @@ def test_the_eleven_steps(folder: Path) -> None:
             assert sent["reasoning_content"] == THOUGHT
             assert sent["tool_calls"][0]["id"] == linked["tool_call_id"]
             assert second.status == 200
-            assert box.refusals == []
+            assert server.refusals == []
 
             # 11: the answer.
             last = steps[-1]
@@ -109,14 +109,14 @@ def test_the_eleven_steps(folder: Path) -> None:
 
 def test_without_its_reasoning_the_same_request_is_refused(folder: Path) -> None:
     async def test() -> None:
-        async with Simulator(nature="moonshot", model=ListsFiles()) as box:
-            await _list_files(box, folder, system=None)
-            body = dict(box.requests[-1].body)
+        async with Simulator(behaviour="moonshot", model=ListsFiles()) as server:
+            await _list_files(server, folder, system=None)
+            body = dict(server.requests[-1].body)
             forgetful = [
                 {key: value for key, value in message.items() if key != "reasoning_content"}
                 for message in body["messages"]
             ]
-            async with openai.AsyncOpenAI(base_url=f"{box.url}/v1", api_key="any", max_retries=0) as client:
+            async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client:
                 with pytest.raises(openai.BadRequestError) as refused:
                     await client.chat.completions.create(**(body | {"messages": forgetful}))
                 assert refused.value.response.json() == {"error": REFUSAL}
@@ -124,10 +124,10 @@ def test_without_its_reasoning_the_same_request_is_refused(folder: Path) -> None
                 await client.chat.completions.create(**body)
 
             # An agent that has forgotten it already, and asks through the provider, is not refused.
-            async with Provider(f"{box.url}/v1", host="moonshot", model="kimi-k2.5") as provider:
+            async with Provider(f"{server.url}/v1", host="moonshot", model="kimi-k2.5") as provider:
                 events = await collected(provider.stream_chat_with_tools(forgetful, body["tools"]))
                 assert isinstance(events[-1], Finished)
                 assert [change.rule for change in provider.last.changes if "reasoning" in change.rule]
-            assert [seen.status for seen in box.requests] == [200, 200, 400, 200, 200]
+            assert [seen.status for seen in server.requests] == [200, 200, 400, 200, 200]
 
     run(test())

@@ -56,7 +56,7 @@ def test_a_call_is_run_and_the_answer_comes() -> None:
                 Message("tool", (ToolResult("hist_tool_look0", "look", (Text("seen a"),)),)),
                 Message("assistant", (Reasoning("I answer."), Text("All seen."))),
             )
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 
@@ -69,9 +69,9 @@ def test_the_message_in_the_history_has_what_was_said_the_calls_and_the_reasonin
             answer = one.agent.history.messages[1]
             assert [type(part) for part in answer.parts] == [Reasoning, Text, ToolCall]
             # The host gets all of it back, or it would refuse: reasoning_content is missing.
-            sent = one.box.requests[-1].body["messages"][1]
+            sent = one.server.requests[-1].body["messages"][1]
             assert (sent["content"], sent["reasoning_content"]) == ("One moment.", "Where is it?")
-            assert sent["tool_calls"][0]["id"] == one.box.requests[-1].body["messages"][2]["tool_call_id"]
+            assert sent["tool_calls"][0]["id"] == one.server.requests[-1].body["messages"][2]["tool_call_id"]
 
     run(test())
 
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:
             called(("fail", '{"text": "x"}'), ("nothing", "{}"), ("look", '{"path": 3}'), ("look", '{"where": 1}')),
             said(),
         ]
-        async with talk(says, [look, fail], nature="selfhost") as one:
+        async with talk(says, [look, fail], behaviour="selfhost") as one:
             assert ending(await steps_of(one.agent.run_stream("Go"))).reason == "answered"
             failed, unknown, wrong, other = results_in(one.agent.history)
             assert failed == "Error: KeyError: 'x'"
@@ -155,7 +155,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:
                 if isinstance(part, ToolResult)
             )
             check_can_go_on(one.agent.history)
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 
@@ -192,7 +192,7 @@ def test_rounds_are_bounded_and_the_conversation_can_go_on() -> None:
             check_can_go_on(one.agent.history)
             assert ending(await steps_of(one.agent.retry_stream())).reason == "answered"
             assert len(calls_in(one.agent.history)) == 3
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 
@@ -321,7 +321,7 @@ def test_switching_keeps_everything() -> None:
 def test_identifiers_that_a_host_gives_twice_are_told_apart() -> None:
     async def test() -> None:
         says = [*(called(("look", f'{{"path": "{number}"}}')) for number in range(3)), said()]
-        async with talk(says, [look], nature="fireworks", model="kimi-k3") as one:
+        async with talk(says, [look], behaviour="fireworks", model="kimi-k3") as one:
             await one.agent.ask("Go")
             assert len({call.id for call in calls_in(one.agent.history)}) == 3
             check_can_go_on(one.agent.history)
@@ -346,7 +346,7 @@ def test_the_system_prompt_is_sent_first_and_is_no_part_of_the_history() -> None
     async def test() -> None:
         async with talk([said()], system="Be brief.") as one:
             await one.agent.ask("Hello")
-            assert one.box.requests[0].body["messages"][0] == {"role": "system", "content": "Be brief."}
+            assert one.server.requests[0].body["messages"][0] == {"role": "system", "content": "Be brief."}
             assert [message.role for message in one.agent.history.messages] == ["user", "assistant"]
 
     run(test())
@@ -357,7 +357,7 @@ def test_a_prompt_may_be_a_message_with_pictures() -> None:
         picture = Media("image", data="iVBORw0KGgo=", media_type="image/png")
         async with talk([said()]) as one:
             await one.agent.ask(Message("user", (Text("What is this?"), picture)))
-            assert one.box.requests[0].body["messages"][0]["content"][1]["type"] == "image_url"
+            assert one.server.requests[0].body["messages"][0]["content"][1]["type"] == "image_url"
 
     run(test())
 
@@ -400,9 +400,9 @@ def test_one_conversation_goes_one_way_at_a_time() -> None:
 
 
 def test_without_a_loop_it_runs_too_again_and_again() -> None:
-    with Simulator(scenario="one-call").running() as box:
+    with Simulator(scenario="one-call").running() as server:
         read = tool(name="read_file")(look.function)
-        agent = Agent(Provider(f"{box.url}/v1", model="kimi-k2.5", host="moonshot"), [read])
+        agent = Agent(Provider(f"{server.url}/v1", model="kimi-k2.5", host="moonshot"), [read])
         assert agent.run("Look at a.txt") == "Here is what came back: seen a.txt"
         assert agent.run("Look at b.txt") == "Here is what came back: seen b.txt"
         assert len(agent.history.messages) == 8
@@ -471,7 +471,7 @@ def test_a_history_that_ends_in_a_call_is_made_whole_before_it_goes_on() -> None
             assert "The program ended" in results_in(history)[0]
             assert isinstance(steps[0], ToolEnded)
             check_can_go_on(history)
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 

@@ -47,7 +47,7 @@ def test_the_host_fails_in_a_round_and_is_asked_again(fault: str, round_: int) -
             assert results_in(one.agent.history)[: len(done)] == done
             assert results_in(one.agent.history) == [f"seen {name}" for name in "abcd"]
             check_can_go_on(one.agent.history)
-            assert [seen.problem for seen in one.box.refusals if seen.status == 400] == []
+            assert [seen.problem for seen in one.server.refusals if seen.status == 400] == []
 
     run(test())
 
@@ -59,7 +59,7 @@ def test_after_a_failure_a_person_may_also_say_something_else(round_: int) -> No
             assert ending(await steps_of(one.agent.run_stream("Look"))).reason == "failed"
             assert ending(await steps_of(one.agent.run_stream("What is it?"))).reason == "answered"
             check_can_go_on(one.agent.history)
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 
@@ -99,7 +99,7 @@ def test_a_call_that_was_cut_off_is_not_run() -> None:
             assert runs == 0
             assert "cut off before the arguments of this call were whole" in results_in(one.agent.history)[0]
             check_can_go_on(one.agent.history)
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 
@@ -254,7 +254,7 @@ def test_who_refuses_may_end_the_run() -> None:
             assert all("not run" in text or "did not allow" in text for text in results_in(one.agent.history))
             check_can_go_on(one.agent.history)
             assert ending(await steps_of(one.agent.run_stream("Then answer"))).reason == "answered"
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 

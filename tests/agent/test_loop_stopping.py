@@ -84,7 +84,7 @@ async def _goes_on(one: Talk) -> None:
     last = ending(await steps_of(one.agent.run_stream("Go on")))
     assert last.reason == "answered"
     check_can_go_on(one.agent.history)
-    assert one.box.refusals == []
+    assert one.server.refusals == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -247,7 +247,7 @@ def test_at_every_single_step(way: Any) -> None:
                 last = ending(await steps_of(one.agent.run_stream("Go on")))
                 assert last.reason == "answered"
                 check_can_go_on(one.agent.history)
-            assert one.box.refusals == []
+            assert one.server.refusals == []
 
     run(test())
 

@@ -35,19 +35,19 @@ PROCESS: Final = [sys.executable, "-m", "tests.agent.talking_process"]
 
 @pytest.fixture(scope="module")
 def standing() -> Iterator[Simulator]:
-    with Simulator(nature="moonshot", model=Script(SAYS), log=lambda seen: None).running() as box:
-        yield box
+    with Simulator(behaviour="moonshot", model=Script(SAYS), log=lambda seen: None).running() as server:
+        yield server
 
 
 @pytest.fixture
-def box(standing: Simulator) -> Simulator:
+def server(standing: Simulator) -> Simulator:
     standing.requests.clear()
     return standing
 
 
 @pytest.mark.parametrize("fault", ["cut-off", "truncated", "context-overflow"])
 def test_the_host_fails_in_each_of_five_rounds_and_each_time_somebody_else_goes_on(
-    box: Simulator, tmp_path: Path, fault: str
+    server: Simulator, tmp_path: Path, fault: str
 ) -> None:
     path = tmp_path / "talk.jsonl"
 
@@ -57,7 +57,7 @@ def test_the_host_fails_in_each_of_five_rounds_and_each_time_somebody_else_goes_
             # Nothing is left of the agent before but its file.
             with HistoryFile.open(path) if path.exists() else HistoryFile.create(path) as history:
                 before = history.messages
-                async with provider_for(box.url).with_(model=f"kimi-k2.5{faults}") as provider:
+                async with provider_for(server.url).with_(model=f"kimi-k2.5{faults}") as provider:
                     agent = Agent(provider, TOOLS, history=history)
                     last = ending(await steps_of(agent.retry_stream() if before else agent.run_stream("Look")))
                 assert last.reason == ("failed" if number < 5 else "answered"), last.detail
@@ -66,8 +66,8 @@ def test_the_host_fails_in_each_of_five_rounds_and_each_time_somebody_else_goes_
                 check_can_go_on(history)
         found = History(read_history(path).messages)
         assert results_in(found) == SEEN
-        assert [seen.problem for seen in box.refusals if not seen.faults] == []
-        assert len(box.requests) == 10
+        assert [seen.problem for seen in server.refusals if not seen.faults] == []
+        assert len(server.requests) == 10
 
     run(test())
 
@@ -86,11 +86,11 @@ STEPS: Final = [
 
 @pytest.mark.parametrize(("kind", "count"), STEPS)
 def test_a_process_that_is_killed_at_a_step_is_gone_on_for(
-    box: Simulator, tmp_path: Path, kind: str, count: int
+    server: Simulator, tmp_path: Path, kind: str, count: int
 ) -> None:
     path = tmp_path / "talk.jsonl"
     with subprocess.Popen(
-        [*PROCESS, box.url, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*PROCESS, server.url, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -109,7 +109,7 @@ def test_a_process_that_is_killed_at_a_step_is_gone_on_for(
         with HistoryFile.open(path) as history:
             before = history.messages
             assert kept <= len(before) <= kept + 1
-            async with provider_for(box.url) as provider:
+            async with provider_for(server.url) as provider:
                 agent = Agent(provider, TOOLS, history=history)
                 assert ending(await steps_of(agent.run_stream("Go on"))).reason == "answered"
             assert history.messages[: len(before)] == before
@@ -118,17 +118,17 @@ def test_a_process_that_is_killed_at_a_step_is_gone_on_for(
             lost = [one for one in results_in(history) if one not in SEEN]
             assert all("there is no result" in one for one in lost)
             assert len(results_in(history)) == len(SEEN)
-            assert box.refusals == []
+            assert server.refusals == []
 
     run(test())
 
 
 @pytest.mark.parametrize("room", [300, 700, 1200, 2000])
 def test_a_disk_that_is_full_is_told_and_the_conversation_goes_on_and_is_written_later(
-    box: Simulator, tmp_path: Path, room: int
+    server: Simulator, tmp_path: Path, room: int
 ) -> None:
     path = tmp_path / "talk.jsonl"
-    ran = subprocess.run([*PROCESS, box.url, str(path), str(room)], capture_output=True, text=True, check=True)
+    ran = subprocess.run([*PROCESS, server.url, str(path), str(room)], capture_output=True, text=True, check=True)
     told, first, second = ran.stdout.splitlines()
     assert told.startswith(f"not kept: {path} cannot be written (File too large)")
     assert first == "answered, kept: False, 11 messages"
@@ -138,7 +138,7 @@ def test_a_disk_that_is_full_is_told_and_the_conversation_goes_on_and_is_written
     assert _speakers(found.messages) == "human ai tool ai tool tool ai tool ai tool ai human ai"
     assert results_in(History(found.messages)) == SEEN
     check_can_go_on(History(found.messages))
-    assert box.refusals == []
+    assert server.refusals == []
 
 
 def _speakers(messages: tuple[Message, ...]) -> str:

@@ -167,8 +167,8 @@ class TestPieces:
 def test_a_stream_of_a_provider_as_marked_text() -> None:
     async def test() -> None:
         async with (
-            Simulator(nature="moonshot", log=lambda seen: None) as box,
-            Provider(f"{box.url}/v1", host="moonshot", model="kimi-k2.5") as provider,
+            Simulator(behaviour="moonshot", log=lambda seen: None) as server,
+            Provider(f"{server.url}/v1", host="moonshot", model="kimi-k2.5") as provider,
         ):
             pieces = [piece async for piece in as_marked_text(provider.stream_chat_with_tools(human(), [LIST]))]
             events = list(parse_marked_text(pieces))

@@ -21,8 +21,8 @@ from tests.agent.asking import LIST, Boxes, Rounds, boxes_for, collected, human,
 
 KEY: Final = "sk-the-secret-of-the-test"
 PATHS: Final = {"openai_chat": "/v1", "anthropic": "/anthropic"}
-WIRES: Final = [(nature, "openai_chat") for nature in BEHAVIOURS] + [
-    (nature, "anthropic") for nature in ("moonshot", "kimi-coding", "selfhost")
+WIRES: Final = [(behaviour, "openai_chat") for behaviour in BEHAVIOURS] + [
+    (behaviour, "anthropic") for behaviour in ("moonshot", "kimi-coding", "selfhost")
 ]
 ROWS: Final = {("moonshot", "anthropic"): "moonshot-anthropic", ("selfhost", "openai_chat"): None}
 
@@ -38,25 +38,27 @@ def _standing() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def asked(nature: str, wire: str = "openai_chat", **arguments: Any) -> AsyncIterator[tuple[Simulator, Provider]]:
+async def asked(
+    behaviour: str, wire: str = "openai_chat", **arguments: Any
+) -> AsyncIterator[tuple[Simulator, Provider]]:
     """A host of this nature, and a provider for it."""
-    box = BOXES[0].of(nature)
-    host = ROWS.get((nature, wire), nature if nature != "selfhost" else None)
+    server = BOXES[0].of(behaviour)
+    host = ROWS.get((behaviour, wire), behaviour if behaviour != "selfhost" else None)
     given = {"model": "kimi-k2.5", "api_key": KEY, "headers": {"user-agent": "kimi-cli"}, "host": host} | arguments
-    async with Provider(f"{box.url}{PATHS[wire]}", dialect=wire, **given) as provider:  # type: ignore[arg-type]
-        yield box, provider
+    async with Provider(f"{server.url}{PATHS[wire]}", dialect=wire, **given) as provider:  # type: ignore[arg-type]
+        yield server, provider
 
 
 class TestEveryNature:
     @pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k3", "kimi-k2-0905-preview"])
-    @pytest.mark.parametrize(("nature", "wire"), WIRES)
-    def test_a_conversation_with_calls_is_right_at_both_ends(self, nature: str, wire: str, model: str) -> None:
+    @pytest.mark.parametrize(("behaviour", "wire"), WIRES)
+    def test_a_conversation_with_calls_is_right_at_both_ends(self, behaviour: str, wire: str, model: str) -> None:
         async def test() -> None:
-            async with asked(nature, wire, model=model) as (box, provider):
+            async with asked(behaviour, wire, model=model) as (server, provider):
                 history = await whole_conversation(provider)
-                assert not box.refusals
+                assert not server.refusals
                 answers = [message for message in history if message.role == "assistant"]
-                for answer, seen in zip(answers, box.requests, strict=True):
+                for answer, seen in zip(answers, server.requests, strict=True):
                     assert seen.intended is not None
                     assert "".join(part.text for part in answer.parts if isinstance(part, Text)) == seen.intended.text
                     thoughts = [part.text for part in answer.parts if isinstance(part, Reasoning)]
@@ -72,12 +74,12 @@ class TestEveryNature:
 
         run(test())
 
-    @pytest.mark.parametrize("nature", ["moonshot", "selfhost"])
-    def test_identifiers_of_k2_are_made_from_their_places(self, nature: str) -> None:
+    @pytest.mark.parametrize("behaviour", ["moonshot", "selfhost"])
+    def test_identifiers_of_k2_are_made_from_their_places(self, behaviour: str) -> None:
         async def test() -> None:
-            async with asked(nature) as (box, provider):
+            async with asked(behaviour) as (server, provider):
                 await whole_conversation(provider)
-                sent = box.requests[-1].body["messages"]
+                sent = server.requests[-1].body["messages"]
                 calls = [call["id"] for message in sent for call in message.get("tool_calls", ())]
                 results = [message["tool_call_id"] for message in sent if message["role"] == "tool"]
                 assert calls == results == [f"functions.ls:{number}" for number in range(5)]
@@ -86,10 +88,10 @@ class TestEveryNature:
 
     def test_reasoning_goes_back_in_the_field_that_the_host_reads(self) -> None:
         async def test() -> None:
-            for nature, field in (("moonshot", "reasoning_content"), ("vllm", "reasoning")):
-                async with asked(nature) as (box, provider):
+            for behaviour, field in (("moonshot", "reasoning_content"), ("vllm", "reasoning")):
+                async with asked(behaviour) as (server, provider):
                     await whole_conversation(provider)
-                    said = [one for one in box.requests[-1].body["messages"] if one["role"] == "assistant"]
+                    said = [one for one in server.requests[-1].body["messages"] if one["role"] == "assistant"]
                     assert [message[field] for message in said] == ["Thought 1.", "Thought 2.", "Thought 3."]
 
         run(test())
@@ -109,25 +111,25 @@ class TestHistories:
 
     def test_dicts_of_the_openai_api_are_taken(self) -> None:
         async def test() -> None:
-            async with asked("moonshot") as (box, provider):
+            async with asked("moonshot") as (server, provider):
                 await provider.complete(self.DICTS, [{"type": "function", "function": {"name": "ls"}}])
-                sent = box.requests[-1].body["messages"]
+                sent = server.requests[-1].body["messages"]
                 assert sent[1]["reasoning_content"] == "I look."
                 assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "functions.ls:0"
-                assert not box.refusals
+                assert not server.refusals
 
         run(test())
 
     def test_dicts_and_values_may_be_mixed(self) -> None:
         async def test() -> None:
-            async with asked("moonshot") as (box, provider):
+            async with asked("moonshot") as (server, provider):
                 answer = await provider.complete(human(), [LIST])
                 calls = [part for part in answer.parts if isinstance(part, ToolCall)]
                 results = [{"role": "tool", "tool_call_id": call.id, "content": "a.py"} for call in calls]
                 await provider.complete([*human(), answer, *results], [LIST])
-                ids = [one["tool_call_id"] for one in box.requests[-1].body["messages"] if one["role"] == "tool"]
+                ids = [one["tool_call_id"] for one in server.requests[-1].body["messages"] if one["role"] == "tool"]
                 assert ids == ["functions.ls:0", "functions.ls:1"]
-                assert not box.refusals
+                assert not server.refusals
 
         run(test())
 
@@ -135,11 +137,13 @@ class TestHistories:
         """Fireworks counts K3's calls anew in each answer."""
 
         async def test() -> None:
-            async with asked("fireworks", model="kimi-k3") as (box, provider):
+            async with asked("fireworks", model="kimi-k3") as (server, provider):
                 history = await whole_conversation(provider)
                 ids = [part.id for one in history for part in one.parts if isinstance(part, ToolCall)]
                 assert len(set(ids)) == len(ids)
-                sent = [call["id"] for one in box.requests[-1].body["messages"] for call in one.get("tool_calls", ())]
+                sent = [
+                    call["id"] for one in server.requests[-1].body["messages"] for call in one.get("tool_calls", ())
+                ]
                 assert len(set(sent)) == len(sent)
 
         run(test())
@@ -155,11 +159,11 @@ class TestHistories:
     )
     def test_a_switch_of_models_gives_each_its_own_identifiers(self, arguments: dict[str, Any], spelling: str) -> None:
         async def test() -> None:
-            async with asked("selfhost", model="kimi-k3") as (box, provider):
+            async with asked("selfhost", model="kimi-k3") as (server, provider):
                 history = await whole_conversation(provider)
                 other = provider.with_(**arguments)
                 await other.complete([*history, Message("user", (Text("And now?"),))], [LIST])
-                sent = box.requests[-1].body["messages"]
+                sent = server.requests[-1].body["messages"]
                 ids = [call["id"] for message in sent for call in message.get("tool_calls", ())]
                 assert all(one.startswith(spelling) for one in ids)
                 assert ids == [message["tool_call_id"] for message in sent if message["role"] == "tool"]
@@ -228,30 +232,30 @@ class TestAnswers:
 
         async def test() -> None:
             async with (
-                Simulator(nature="moonshot", model=CallsTheFirst(), log=lambda seen: None) as box,
-                Provider(f"{box.url}/v1", host="moonshot", model="kimi-k2.5") as provider,
+                Simulator(behaviour="moonshot", model=CallsTheFirst(), log=lambda seen: None) as server,
+                Provider(f"{server.url}/v1", host="moonshot", model="kimi-k2.5") as provider,
             ):
                 answer = await provider.complete(human(), [Tool("files.list", "Lists.", {"type": "object"})])
                 assert [part.name for part in answer.parts if isinstance(part, ToolCall)] == ["files.list"]
-                assert box.requests[-1].body["tools"][0]["function"]["name"] != "files.list"
+                assert server.requests[-1].body["tools"][0]["function"]["name"] != "files.list"
                 assert any(change.rule == "tool_name" for change in provider.last.changes)
 
         run(test())
 
     def test_one_provider_serves_several_tasks(self) -> None:
         async def test() -> None:
-            async with asked("moonshot") as (box, provider):
+            async with asked("moonshot") as (server, provider):
                 answers = await asyncio.gather(*(whole_conversation(provider) for _ in range(8)))
                 assert all(answer == answers[0] for answer in answers)
-                assert not box.refusals
+                assert not server.refusals
 
         run(test())
 
     @pytest.mark.parametrize("fault", ["not-streamed", "json-lines", "stream-called-json", "stays-open", "no-done"])
-    @pytest.mark.parametrize("nature", ["moonshot", "selfhost"])
-    def test_hosts_that_do_not_stream_as_they_should(self, nature: str, fault: str) -> None:
+    @pytest.mark.parametrize("behaviour", ["moonshot", "selfhost"])
+    def test_hosts_that_do_not_stream_as_they_should(self, behaviour: str, fault: str) -> None:
         async def test() -> None:
-            async with asked(nature, model=f"kimi-k2.5+{fault}") as (_, provider):
+            async with asked(behaviour, model=f"kimi-k2.5+{fault}") as (_, provider):
                 events = await collected(provider.stream_chat_with_tools(human(), [LIST]))
                 assert isinstance(events[-1], Finished)
                 assert events[-1].reason == "tool_calls"
@@ -262,9 +266,9 @@ class TestAnswers:
 
     def test_a_host_that_cannot_stream_is_asked_for_the_whole(self) -> None:
         async def test() -> None:
-            async with asked("selfhost", cells={"streaming": "never"}) as (box, provider):
+            async with asked("selfhost", cells={"streaming": "never"}) as (server, provider):
                 answer = await provider.complete(human(), [LIST])
-                assert box.requests[-1].body.get("stream") in (None, False)
+                assert server.requests[-1].body.get("stream") in (None, False)
                 assert len(answer.parts) == 4
                 assert provider.last.usage is not None
 
@@ -284,9 +288,9 @@ class TestParameters:
     )
     def test_thinking_is_said_as_the_host_wants_it(self, thinking: Any, model: str, sent: dict[str, Any]) -> None:
         async def test() -> None:
-            async with asked("moonshot", model=model, thinking=thinking) as (box, provider):
+            async with asked("moonshot", model=model, thinking=thinking) as (server, provider):
                 answer = await provider.complete(human(), [LIST])
-                body = box.requests[-1].body
+                body = server.requests[-1].body
                 assert {key: body[key] for key in ("thinking", "reasoning_effort") if key in body} == sent
                 assert any(isinstance(part, Reasoning) for part in answer.parts) == (thinking != "off")
 
@@ -295,9 +299,9 @@ class TestParameters:
     def test_sampling_and_headers_are_sent(self) -> None:
         async def test() -> None:
             sampling = Sampling(max_tokens=321, temperature=0.3)
-            async with asked("selfhost", model="plain-1", sampling=sampling) as (box, provider):
+            async with asked("selfhost", model="plain-1", sampling=sampling) as (server, provider):
                 await provider.complete(human())
-                body = box.requests[-1].body
+                body = server.requests[-1].body
                 assert (body["max_tokens"], body["temperature"]) == (321, 0.3)
                 assert "tools" not in body
 
@@ -306,10 +310,10 @@ class TestParameters:
     @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "ls"}}, "ls", "none"])
     def test_a_choice_of_tools_is_sent(self, choice: Any) -> None:
         async def test() -> None:
-            async with asked("selfhost", model="plain-1") as (box, provider):
+            async with asked("selfhost", model="plain-1") as (server, provider):
                 await collected(provider.stream_chat_with_tools(human(), [LIST], tool_choice=choice))
                 named = {"type": "function", "function": {"name": "ls"}}
-                assert box.requests[-1].body["tool_choice"] == (named if choice == "ls" else choice)
+                assert server.requests[-1].body["tool_choice"] == (named if choice == "ls" else choice)
 
         run(test())
 

@@ -143,14 +143,14 @@ class TestLeaving:
     def test_nothing_is_left_at_the_simulator_wherever_one_stops(self, events: int, wire: str) -> None:
         async def test() -> None:
             async with (
-                Simulator(nature="selfhost", tokens_per_second=200.0, log=lambda seen: None) as box,
-                Provider(f"{box.url}{wire}", model="kimi-k2.5") as provider,
+                Simulator(behaviour="selfhost", tokens_per_second=200.0, log=lambda seen: None) as server,
+                Provider(f"{server.url}{wire}", model="kimi-k2.5") as provider,
             ):
                 for _ in range(3):
                     async with provider.stream_chat_with_tools(human(), [LIST]) as stream:
                         for _ in range(events):
                             await anext(stream)
-                await until_closed(box)
+                await until_closed(server)
 
         run(test())
 
@@ -189,12 +189,12 @@ class TestKeeping:
 
     def test_whoever_asks_after_closing_has_a_new_connection(self) -> None:
         async def test() -> None:
-            async with Simulator(nature="selfhost", log=lambda seen: None) as box:
-                provider = Provider(f"{box.url}/v1", model="kimi-k2.5")
+            async with Simulator(behaviour="selfhost", log=lambda seen: None) as server:
+                provider = Provider(f"{server.url}/v1", model="kimi-k2.5")
                 for _ in range(2):
                     assert isinstance((await collected(answer(provider)))[-1], Finished)
                     await provider.close()
-                    await until_closed(box)
+                    await until_closed(server)
 
         run(test())
 
@@ -213,18 +213,18 @@ class TestKeeping:
     def test_connections_of_somebody_else_are_left_to_him(self) -> None:
         async def test() -> None:
             upstream = UpstreamClient()
-            async with Simulator(nature="selfhost", log=lambda seen: None) as box:
+            async with Simulator(behaviour="selfhost", log=lambda seen: None) as server:
                 for model in ("kimi-k2.5", "kimi-k3"):
-                    async with Provider(f"{box.url}/v1", model=model, upstream=upstream) as provider:
+                    async with Provider(f"{server.url}/v1", model=model, upstream=upstream) as provider:
                         await collected(answer(provider))
-                assert connections(box) == 1
+                assert connections(server) == 1
                 await upstream.close()
 
         run(test())
 
     def test_one_provider_for_several_loops(self) -> None:
-        with Simulator(nature="selfhost", log=lambda seen: None).running() as box:
-            provider = Provider(f"{box.url}/v1", model="kimi-k2.5")
+        with Simulator(behaviour="selfhost", log=lambda seen: None).running() as server:
+            provider = Provider(f"{server.url}/v1", model="kimi-k2.5")
 
             async def once() -> None:
                 async with provider:
@@ -237,13 +237,13 @@ class TestKeeping:
 _PATIENCE: Final = 10.0
 
 
-def connections(box: Simulator) -> int:
+def connections(server: Simulator) -> int:
     """How many connections stand at a simulator now."""
-    assert box._inside is not None
-    return len(box._inside._server.server_state.connections)
+    assert server._server is not None
+    return len(server._server._server.server_state.connections)
 
 
-async def until_closed(box: Simulator) -> None:
+async def until_closed(server: Simulator) -> None:
     async with asyncio.timeout(_PATIENCE):
-        while connections(box):
+        while connections(server):
             await asyncio.sleep(0.002)

@@ -41,13 +41,13 @@ def _standing() -> Iterator[None]:
 
 async def answer_to(fault: str, wire: str = "openai_chat", **arguments: Any) -> tuple[list[Event], Provider]:
     """What a provider tells when this fault is in its host's way."""
-    box = BOXES[0].of("moonshot")
+    server = BOXES[0].of("moonshot")
     host = "moonshot" if wire == "openai_chat" else "moonshot-anthropic"
     given: dict[str, Any] = {"random": lambda: 0.0, "sleep": at_once}
     if fault.startswith("stall"):
         given["timeouts"] = HASTY
     given |= arguments
-    async with Provider(f"{box.url}{PATHS[wire]}", host=host, model=f"{MODELS[wire]}+{fault}", **given) as provider:
+    async with Provider(f"{server.url}{PATHS[wire]}", host=host, model=f"{MODELS[wire]}+{fault}", **given) as provider:
         return await collected(provider.stream_chat_with_tools(human(), [LIST])), provider
 
 
@@ -115,14 +115,14 @@ class TestAskedAgain:
     def test_no_more_often_than_was_said(self, attempts: int) -> None:
         async def test() -> None:
             async with (
-                Simulator(nature="moonshot", faults=("status-500",), log=lambda seen: None) as box,
+                Simulator(behaviour="moonshot", faults=("status-500",), log=lambda seen: None) as server,
                 Provider(
-                    f"{box.url}/v1", host="moonshot", model="kimi-k2.5", attempts=attempts, sleep=at_once
+                    f"{server.url}/v1", host="moonshot", model="kimi-k2.5", attempts=attempts, sleep=at_once
                 ) as provider,
             ):
                 events = await collected(provider.stream_chat_with_tools(human()))
                 assert isinstance(events[-1], Failed)
-                assert len(box.requests) == attempts == provider.last.attempts
+                assert len(server.requests) == attempts == provider.last.attempts
 
         run(test())
 

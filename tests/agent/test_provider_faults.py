@@ -19,7 +19,7 @@ from tests.agent.asking import Boxes, Rounds, boxes_for, run, whole_conversation
 class Cell(Struct, frozen=True):
     """A host, and how it is spoken to."""
 
-    nature: str
+    behaviour: str
     wire: Wire = "openai_chat"
     row: str | None = None
     path: str = "/v1"
@@ -96,7 +96,7 @@ def cells() -> Iterator[Any]:
         ]
         for step in (0, 1):
             cell, model = fits[(5 * turn + 3 * step) % len(fits)]
-            yield pytest.param(fault, cell, model, id=f"{fault}-{cell.nature}-{cell.wire}-{model}")
+            yield pytest.param(fault, cell, model, id=f"{fault}-{cell.behaviour}-{cell.wire}-{model}")
 
 
 BOXES: Final[list[Boxes]] = []
@@ -112,9 +112,9 @@ def _standing() -> Iterator[None]:
 @pytest.mark.parametrize(("fault", "cell", "model"), list(cells()))
 def test_an_agent_gets_what_the_model_meant(fault: str, cell: Cell, model: str) -> None:
     async def test() -> None:
-        box = BOXES[0].of(cell.nature)
+        server = BOXES[0].of(cell.behaviour)
         async with Provider(
-            f"{box.url}{cell.path}",
+            f"{server.url}{cell.path}",
             host=cell.row,
             dialect=cell.wire,
             model=f"{model}+{fault}",
@@ -122,8 +122,8 @@ def test_an_agent_gets_what_the_model_meant(fault: str, cell: Cell, model: str) 
         ) as provider:
             history = await whole_conversation(provider)
         answers = [message for message in history if message.role == "assistant"]
-        assert not box.refusals
-        for answer, seen in zip(answers, box.requests, strict=True):
+        assert not server.refusals
+        for answer, seen in zip(answers, server.requests, strict=True):
             intended = seen.intended
             assert intended is not None
             calls = [(part.name, json.loads(part.arguments)) for part in answer.parts if isinstance(part, ToolCall)]

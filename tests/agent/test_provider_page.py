@@ -26,9 +26,9 @@ PRINTED: Final = (
 
 @pytest.mark.parametrize(("example", "printed"), list(zip(EXAMPLES, PRINTED, strict=True)))
 def test_an_example_runs(example: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with Simulator(nature="selfhost", log=lambda seen: None).running() as box:
-        code, changed = ADDRESS.subn(f"{box.url}/v1", example)
+    with Simulator(behaviour="selfhost", log=lambda seen: None).running() as server:
+        code, changed = ADDRESS.subn(f"{server.url}/v1", example)
         assert changed == 1
         exec(compile(code, "docs/provider.md", "exec"), {})
-        assert not box.refusals
+        assert not server.refusals
     assert re.search(printed, capsys.readouterr().out)

@@ -74,12 +74,12 @@ async def loop(provider: Provider) -> list[Message]:
 def test_a_model_without_tools_is_an_agent(format: str, path: str) -> None:
     async def test() -> None:
         async with (
-            Simulator(nature="selfhost", model=TextModel(format), log=lambda seen: None) as box,
-            Provider(f"{box.url}{path}", model="plain-1", tool_format=format) as provider,
+            Simulator(behaviour="selfhost", model=TextModel(format), log=lambda seen: None) as server,
+            Provider(f"{server.url}{path}", model="plain-1", tool_format=format) as provider,
         ):
             history = await loop(provider)
-            assert not box.refusals
-            assert not any(asked(seen.body) for seen in box.requests)
+            assert not server.refusals
+            assert not any(asked(seen.body) for seen in server.requests)
         calls = [part for message in history for part in message.parts if isinstance(part, ToolCall)]
         assert [json.loads(call.arguments) for call in calls] == [
             {"city": city, "days": number} for number, city in enumerate(CITIES)
@@ -105,8 +105,8 @@ def test_a_choice_of_none_leaves_the_text_alone(format: str) -> None:
 
     async def test() -> None:
         async with (
-            Simulator(nature="selfhost", model=Writes(), log=lambda seen: None) as box,
-            Provider(f"{box.url}/v1", model="plain-1", tool_format=format) as provider,
+            Simulator(behaviour="selfhost", model=Writes(), log=lambda seen: None) as server,
+            Provider(f"{server.url}/v1", model="plain-1", tool_format=format) as provider,
         ):
             events = [
                 event
@@ -126,8 +126,8 @@ def test_a_conversation_that_had_native_calls_goes_on_in_text(format: str) -> No
 
     async def test() -> None:
         async with (
-            Simulator(nature="selfhost", log=lambda seen: None) as native,
-            Simulator(nature="selfhost", model=TextModel(format), log=lambda seen: None) as words,
+            Simulator(behaviour="selfhost", log=lambda seen: None) as native,
+            Simulator(behaviour="selfhost", model=TextModel(format), log=lambda seen: None) as words,
         ):
             kimi = Provider(f"{native.url}/v1", model="kimi-k2.5")
             plain = Provider(f"{words.url}/v1", model="plain-1", tool_format=format)
@@ -171,14 +171,14 @@ def test_a_format_that_is_set_reads_the_calls_that_its_host_left_in_the_text(for
 
     async def test() -> None:
         async with (
-            Simulator(nature="selfhost", model=Leaks(), log=lambda seen: None) as box,
-            Provider(f"{box.url}/v1", model="plain-1", tool_format=format) as provider,
+            Simulator(behaviour="selfhost", model=Leaks(), log=lambda seen: None) as server,
+            Provider(f"{server.url}/v1", model="plain-1", tool_format=format) as provider,
         ):
             answer = await provider.complete([Message("user", (Text("How is it in Paris?"),))], [WEATHER])
             (call,) = answer.parts
             assert isinstance(call, ToolCall)
             assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
-            assert box.requests[-1].body["tools"]
+            assert server.requests[-1].body["tools"]
 
     run(test())
 
@@ -191,9 +191,9 @@ def test_the_markers_of_a_kimi_model_are_read_whatever_structured_format_is_set(
     """The family of the model says how its calls look in the text; the format only where the family says nothing."""
 
     async def test() -> None:
-        async with Simulator(nature="selfhost", faults=(fault,), log=lambda seen: None) as box:
+        async with Simulator(behaviour="selfhost", faults=(fault,), log=lambda seen: None) as server:
             for format in STRUCTURED_FORMATS:
-                async with Provider(f"{box.url}/v1", model=model, tool_format=format) as provider:
+                async with Provider(f"{server.url}/v1", model=model, tool_format=format) as provider:
                     answer = await provider.complete([Message("user", (Text("How is it in Paris?"),))], [WEATHER])
                 calls = [part.name for part in answer.parts if isinstance(part, ToolCall)]
                 text = "".join(part.text for part in answer.parts if isinstance(part, Text))

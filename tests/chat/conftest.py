@@ -12,5 +12,5 @@ from tests.chat.player import Player
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Simulator]:
-    with Simulator(model=Player(), nature="selfhost").running() as box:
-        yield box
+    with Simulator(model=Player(), behaviour="selfhost").running() as server:
+        yield server

@@ -69,7 +69,7 @@ def test_a_conversation_without_thoughts_goes_on_at_a_strict_host_that_nobody_kn
 ) -> None:
     done = once(host, in_folder(tmp_path), "-p", "how much is it", "--yolo", "--output", "json")
     conversation = json.loads(done.out)["conversation"]
-    with Simulator(model=Player(), nature="moonshot", assume=("k3-needs-reasoning",)).running() as strict:
+    with Simulator(model=Player(), behaviour="moonshot", assume=("k3-needs-reasoning",)).running() as strict:
         for model in ("kimi-k2.5", "kimi-k2.7-code", "kimi-k3"):
             told = once(strict, tmp_path, "-p", "hello", "--resume", conversation, model=model)
             assert (told.code, told.out) == (0, b"Hello yourself.\n"), (model, told.told)
@@ -143,7 +143,7 @@ def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "more", "code", "told"),
     [
-        ("kimi-k2.5+unheard-of", [], 1, "there is no fault or scenario `unheard-of`"),
+        ("kimi-k2.5+unheard-of", [], 1, "unknown fault or scenario `unheard-of`"),
         ("kimi-k2.5", ["--rounds", "1"], 3, "has not answered yet"),
     ],
 )

@@ -35,8 +35,8 @@ class Commands:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Simulator]:
-    with Simulator(model=Commands(), nature="selfhost").running() as box:
-        yield box
+    with Simulator(model=Commands(), behaviour="selfhost").running() as server:
+        yield server
 
 
 def output(host: Simulator, folder: Path, command: str, *arguments: str, before: tuple[str, ...] = ()) -> str:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Simulator(nature="moonshot").running() as host:
+    with Simulator(behaviour="moonshot").running() as host:
         monkeypatch.setenv("MOONSHOT_API_KEY", "sk-0123456789abcdef")
         monkeypatch.setenv("MOONSHOT_BASE_URL", f"{host.url}/v1")
         refused = moonshim_("serve", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)

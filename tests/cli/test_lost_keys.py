@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
-    with Simulator(nature="moonshot").running() as host:
+    with Simulator(behaviour="moonshot").running() as host:
         path = tmp_path / "gateway.toml"
         path.write_text(FILE.format(url=host.url))
         yield path
@@ -190,7 +190,7 @@ def test_what_comes_through_a_proxy_needs_a_key(header: str, proxied: tuple[Runn
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Running, str]]:
     """A gateway without keys, one with, and its key."""
     here, there = tmp_path_factory.mktemp("without"), tmp_path_factory.mktemp("with")
-    with Simulator(nature="moonshot").running() as host:
+    with Simulator(behaviour="moonshot").running() as host:
         for folder in (here, there):
             (folder / "gateway.toml").write_text(FILE.format(url=host.url))
         key = keys("new", "alice", file=there / "gateway.toml")

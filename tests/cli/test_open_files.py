@@ -109,7 +109,7 @@ def is_logged(gateway: Running, refused: set[str]) -> bool:
 
 def test_connections_that_wait_for_a_next_request_make_room_for_new_ones(tmp_path: Path) -> None:
     with (
-        Simulator(nature="moonshot").running() as host,
+        Simulator(behaviour="moonshot").running() as host,
         ExitStack() as stack,
         serving(tmp_path, host.url, soft=128, hard=128) as gateway,
     ):
@@ -127,7 +127,7 @@ def test_connections_that_wait_for_a_next_request_make_room_for_new_ones(tmp_pat
 )
 def test_connections_without_a_request_make_room_for_those_that_have_one(tmp_path: Path, sent: bytes) -> None:
     with (
-        Simulator(nature="moonshot").running() as host,
+        Simulator(behaviour="moonshot").running() as host,
         ExitStack() as stack,
         serving(tmp_path, host.url, soft=128, hard=128) as gateway,
     ):
@@ -142,7 +142,7 @@ def test_connections_without_a_request_make_room_for_those_that_have_one(tmp_pat
 
 def test_our_own_lack_of_descriptors_is_not_blamed_on_the_provider(tmp_path: Path) -> None:
     with (
-        Simulator(nature="moonshot").running() as host,
+        Simulator(behaviour="moonshot").running() as host,
         serving(tmp_path, host.url, soft=256, hard=256) as gateway,
     ):
         limits, used = limits_of(gateway), len(list(Path(f"/proc/{gateway.process.pid}/fd").iterdir()))

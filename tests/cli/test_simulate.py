@@ -43,13 +43,13 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            (["--as", "selfhots"], "--as: there is no nature `selfhots`; did you mean `selfhost`?"),
+            (["--as", "selfhots"], "--as: unknown behaviour `selfhots`; did you mean `selfhost`?"),
             (["--fault", "markers-in-contents"], "markers-in-content"),
             (["--fault", "markers-in-content,cut-of"], "cut-of"),
             (["--fault", "five-rounds"], "--fault: `five-rounds` is a scenario, and no fault"),
-            (["--scenario", "five-round"], "there is no scenario `five-round`; did you mean `five-rounds`?"),
+            (["--scenario", "five-round"], "unknown scenario `five-round`; did you mean `five-rounds`?"),
             (["--scenario", "none.toml"], "--scenario: none.toml: No such file"),
-            (["--assume", "names-of-46"], "there is no assumption `names-of-46`; did you mean `names-of-64`?"),
+            (["--assume", "names-of-46"], "unknown assumption `names-of-46`; did you mean `names-of-64`?"),
             (["--model", "none.py:Mine"], "--model: "),
             (["--model", "kimi-k3"], "kimi-k3 is a name that requests ask for"),
             (["--api-key-env", "NO_SUCH_KEY"], "--api-key-env: the variable NO_SUCH_KEY is not set"),
@@ -72,7 +72,7 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            (["--chaos", "2"], "a share of all answers is a number from 0 to 1, not '2'"),
+            (["--chaos", "2"], "a share of all responses is a number from 0 to 1, not '2'"),
             (["--seed", "-1"], "a seed is a number from 0"),
             (["--tokens-per-second", "fast"], "not 'fast'"),
             (["--port", "70000"], "a number from 0 to 65535"),
@@ -230,7 +230,7 @@ class TestSimulating:
 class TestTables:
     @pytest.mark.parametrize(
         ("which", "names"),
-        [("faults", FAULTS), ("scenarios", BUILT_IN), ("natures", BEHAVIOURS), ("models", ["kimi-k2.5", "kimi-k3"])],
+        [("faults", FAULTS), ("scenarios", BUILT_IN), ("behaviours", BEHAVIOURS), ("models", ["kimi-k2.5", "kimi-k3"])],
     )
     def test_everything_there_is_stands_in_its_table(
         self, which: str, names: Any, capsys: pytest.CaptureFixture[str]
@@ -242,6 +242,12 @@ class TestTables:
         rows = json.loads(capsys.readouterr().out)
         assert set(names) <= {row["name"] for row in rows}
         assert all(row["about"] for row in rows)
+
+    def test_the_former_name_of_behaviours_works(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["simulate", "natures"]) == 0
+        printed = capsys.readouterr()
+        assert "selfhost" in printed.out
+        assert "`natures` is called `behaviours` now" in printed.err
 
     def test_a_word_leaves_what_has_it(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["simulate", "faults", "vllm", "--json"]) == 0

@@ -81,7 +81,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
         "keeps": 'transformer = { use = [["Kimi", { idPolicy = "keep", manualToolParsing = true }]] }',
         "messages": 'dialect = "anthropic"',
     }
-    with Simulator(nature="selfhost").running() as host:
+    with Simulator(behaviour="selfhost").running() as host:
         config = "".join(PROVIDER.format(name=name, url=host.url, more=more) for name, more in providers.items())
         (tmp_path / "moonshim.toml").write_text(config)
         with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
@@ -105,7 +105,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
 
 
 def test_a_replay_is_what_the_client_got(tmp_path: Path) -> None:
-    with Simulator(nature="selfhost").running() as host:
+    with Simulator(behaviour="selfhost").running() as host:
         (tmp_path / "moonshim.toml").write_text(PROVIDER.format(name="sim", url=host.url, more=""))
         with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
             ask(gateway, "messages", "sim/kimi-k2.5+markers-in-content")
@@ -119,7 +119,7 @@ def test_a_replay_is_what_the_client_got(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
 def test_a_replay_names_the_model_that_the_client_asked_for(dialect: str, tmp_path: Path) -> None:
-    with Simulator(nature="selfhost").running() as host:
+    with Simulator(behaviour="selfhost").running() as host:
         aliases = '[aliases]\nclaude-x = "sim/kimi-k2.5+markers-in-content"\n'
         (tmp_path / "moonshim.toml").write_text(PROVIDER.format(name="sim", url=host.url, more="") + aliases)
         with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
@@ -133,7 +133,7 @@ def test_a_replay_names_the_model_that_the_client_asked_for(dialect: str, tmp_pa
 
 
 def test_a_log_is_explained_with_the_changes_that_were_made(tmp_path: Path) -> None:
-    with Simulator(nature="selfhost").running() as host:
+    with Simulator(behaviour="selfhost").running() as host:
         provider = PROVIDER.format(name="sim", url=host.url, more='host = "moonshot"')
         (tmp_path / "moonshim.toml").write_text(provider)
         with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:

@@ -48,7 +48,7 @@ def _only_a_key(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Simulator]:
-    with Simulator(nature="selfhost").running() as simulator:
+    with Simulator(behaviour="selfhost").running() as simulator:
         yield simulator
 
 

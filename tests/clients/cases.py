@@ -14,7 +14,7 @@ class Case(Struct, frozen=True, kw_only=True):
 
     name: str
     model: str
-    nature: str
+    behaviour: str
     faults: tuple[str, ...] = ()
     path: str = "/v1"
     """Behind the address of the simulator, for the gateway."""
@@ -26,19 +26,19 @@ class Case(Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         faults = " + ".join(self.faults) or "no fault"
         wire = ", Messages" if self.dialect == "anthropic" else ""
-        return f"{self.model} at {self.nature}{wire}: {faults}"
+        return f"{self.model} at {self.behaviour}{wire}: {faults}"
 
 
 CASES: Final = (
-    Case(name="clean", model="kimi-k2.5", nature="selfhost"),
-    Case(name="content", model="kimi-k2.5", nature="selfhost", faults=("markers-in-content", "split-bytes")),
-    Case(name="reasoning", model="kimi-k2.6", nature="vllm", host="vllm", faults=("markers-in-reasoning",)),
-    Case(name="k3", model="kimi-k3", nature="sglang", host="sglang", faults=("xtml-in-content", "split-bytes")),
-    Case(name="moonshot", model="kimi-k3", nature="moonshot", host="moonshot"),
+    Case(name="clean", model="kimi-k2.5", behaviour="selfhost"),
+    Case(name="content", model="kimi-k2.5", behaviour="selfhost", faults=("markers-in-content", "split-bytes")),
+    Case(name="reasoning", model="kimi-k2.6", behaviour="vllm", host="vllm", faults=("markers-in-reasoning",)),
+    Case(name="k3", model="kimi-k3", behaviour="sglang", host="sglang", faults=("xtml-in-content", "split-bytes")),
+    Case(name="moonshot", model="kimi-k3", behaviour="moonshot", host="moonshot"),
     Case(
         name="messages",
         model="kimi-k2.5",
-        nature="moonshot",
+        behaviour="moonshot",
         host="moonshot-anthropic",
         faults=("markers-in-content",),
         path="/anthropic",
@@ -47,7 +47,7 @@ CASES: Final = (
     Case(
         name="ids",
         model="kimi-k3",
-        nature="fireworks",
+        behaviour="fireworks",
         host="fireworks",
         faults=("ids-fireworks-k3",),
         path="/anthropic",

@@ -58,15 +58,15 @@ FRAMEWORKS: Final = (
 
 
 def _at_vllm(name: str, *faults: str) -> Case:
-    return Case(name=name, model="kimi-k2.5", nature="vllm", host="vllm", faults=faults)
+    return Case(name=name, model="kimi-k2.5", behaviour="vllm", host="vllm", faults=faults)
 
 
 FRAMEWORK_CASES: Final = (
-    Case(name="clean", model="kimi-k2.5", nature="selfhost"),
-    Case(name="content", model="kimi-k2.5", nature="selfhost", faults=("markers-in-content", "split-bytes")),
-    Case(name="reasoning", model="kimi-k2.6", nature="vllm", host="vllm", faults=("markers-in-reasoning",)),
-    Case(name="k3", model="kimi-k3", nature="sglang", host="sglang", faults=("xtml-in-content", "uneven-writes")),
-    Case(name="moonshot", model="kimi-k3", nature="moonshot", host="moonshot"),
+    Case(name="clean", model="kimi-k2.5", behaviour="selfhost"),
+    Case(name="content", model="kimi-k2.5", behaviour="selfhost", faults=("markers-in-content", "split-bytes")),
+    Case(name="reasoning", model="kimi-k2.6", behaviour="vllm", host="vllm", faults=("markers-in-reasoning",)),
+    Case(name="k3", model="kimi-k3", behaviour="sglang", host="sglang", faults=("xtml-in-content", "uneven-writes")),
+    Case(name="moonshot", model="kimi-k3", behaviour="moonshot", host="moonshot"),
     _at_vllm("doubled", "arguments-twice"),
     _at_vllm("doubled-shared-index", "arguments-twice", "shared-index"),
     _at_vllm("interleaved", "interleaved-calls"),
@@ -78,7 +78,7 @@ FRAMEWORK_CASES: Final = (
     Case(
         name="messages",
         model="kimi-k2.5",
-        nature="moonshot",
+        behaviour="moonshot",
         host="moonshot-anthropic",
         faults=("markers-in-content",),
         path="/anthropic",

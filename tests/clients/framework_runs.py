@@ -84,9 +84,9 @@ def run_framework(framework: Framework, python: Path, cases: Sequence[Case], way
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "home").mkdir(parents=True)
     with contextlib.ExitStack() as stack:
-        boxes = {case.name: Simulator(nature=case.nature, faults=case.faults, model=Finder()) for case in cases}
-        for box in boxes.values():
-            stack.enter_context(box.running())
+        boxes = {case.name: Simulator(behaviour=case.behaviour, faults=case.faults, model=Finder()) for case in cases}
+        for server in boxes.values():
+            stack.enter_context(server.running())
         providers = [provider_for(case, boxes[case.name].url) for case in cases]
         aliases = {_alias(case): f"{case.name}/{case.model}" for case in cases}
         url = stack.enter_context(gateway({"providers": providers, "aliases": aliases}, folder))
@@ -95,9 +95,9 @@ def run_framework(framework: Framework, python: Path, cases: Sequence[Case], way
             for case in cases:
                 if (way, case.name) in framework.unable:
                     continue
-                box = boxes[case.name]
-                box.requests.clear()
-                problems = _problems(worker, way, case, box, url, folder / f"{way.dialect}-{way.mode}-{case.name}")
+                server = boxes[case.name]
+                server.requests.clear()
+                problems = _problems(worker, way, case, server, url, folder / f"{way.dialect}-{way.mode}-{case.name}")
                 yield Run(way=way, case=case, problems=tuple(problems))
 
 
@@ -105,14 +105,14 @@ def _alias(case: Case) -> str:
     return f"{case.model}-{case.name}"
 
 
-def _problems(worker: _Worker, way: Way, case: Case, box: Simulator, url: str, folder: Path) -> Iterator[str]:
+def _problems(worker: _Worker, way: Way, case: Case, server: Simulator, url: str, folder: Path) -> Iterator[str]:
     folder.mkdir()
     words = [f"word-{secrets.token_hex(6)}" for _ in FILES]
     for name, word in zip(FILES, words, strict=True):
         (folder / name).write_text(f"{word}\n")
     task = {"dialect": way.dialect, "streamed": way.mode == "streamed", "url": url, "model": _alias(case)}
     result = worker.ask({**task, "prompt": PROMPT, "folder": str(folder)})
-    bodies = [seen.body for seen in box.requests]
+    bodies = [seen.body for seen in server.requests]
     (folder / "requests.json").write_bytes(msgspec.json.format(msgspec.json.encode(bodies)))
     answer = result.get("answer", "")
     if "error" in result:
@@ -124,8 +124,8 @@ def _problems(worker: _Worker, way: Way, case: Case, box: Simulator, url: str, f
     ran = (folder / "ran.txt").read_text().splitlines() if (folder / "ran.txt").exists() else []
     if sorted(call.removeprefix("cat ") for call in ran) != sorted(FILES):
         yield f"the tools ran as {ran}"
-    if box.refusals:
-        yield f"refused, {len(box.refusals)} of {len(box.requests)} requests: {box.refusals[0].problem}"
+    if server.refusals:
+        yield f"refused, {len(server.refusals)} of {len(server.requests)} requests: {server.refusals[0].problem}"
 
 
 class _Worker:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.http.recorded import RecordedRequest
 from tests.clients.client import Client
 
 __all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "said_otherwise", "summary"]
@@ -98,4 +98,4 @@ def summary(requests: Sequence[RecordedRequest], lines: Sequence[dict[str, Any]]
 
 def _rounds(requests: Sequence[RecordedRequest]) -> list[RecordedRequest]:
     """The requests of the conversation; titles and the like offer no tools."""
-    return [seen for seen in requests if seen.question is not None and seen.question.tools]
+    return [seen for seen in requests if seen.request is not None and seen.request.tools]

@@ -59,10 +59,12 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
         (folder / "work" / name).write_text(f"{word}\n")
     scenario = folder / "scenario.json"
     scenario.write_bytes(msgspec.json.encode(scenario_for(client)))
-    box = Simulator(nature=case.nature, faults=case.faults, scenario=str(scenario))
-    with box.running(), contextlib.ExitStack() as stack:
+    server = Simulator(behaviour=case.behaviour, faults=case.faults, scenario=str(scenario))
+    with server.running(), contextlib.ExitStack() as stack:
         url = (
-            box.url if straight else stack.enter_context(gateway({"providers": [provider_for(case, box.url)]}, folder))
+            server.url
+            if straight
+            else stack.enter_context(gateway({"providers": [provider_for(case, server.url)]}, folder))
         )
         place = Place(
             installed=installed,
@@ -73,7 +75,7 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
             prompt=PROMPT.format(note=folder / "work" / NOTE),
         )
         ended = _drive(client, place, node, folder, STRAIGHT_LIMIT if straight else LIMIT)
-        requests = list(box.requests)
+        requests = list(server.requests)
     (folder / "requests.json").write_bytes(msgspec.json.format(msgspec.json.encode([seen.body for seen in requests])))
     ran = folder / "work" / RAN
     times = len(ran.read_text().splitlines()) if ran.exists() else 0

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.model.scenario_file import parse_scenario
 from moonshim.simulator.request import OfferedTool, SimRequest, SimTurn
 from moonshim.simulator.response import IntendedResponse
@@ -26,7 +26,7 @@ QUESTION = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", 
 
 def seen(problem: str | None = None, **body: Any) -> RecordedRequest:
     return RecordedRequest(
-        number=1, wire="openai_chat", question=QUESTION, intended=IntendedResponse(), problem=problem, body=body
+        number=1, wire="openai_chat", request=QUESTION, intended=IntendedResponse(), problem=problem, body=body
     )
 
 

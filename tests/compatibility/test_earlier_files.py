@@ -44,7 +44,7 @@ store = "sqlite:{store}"
 @contextmanager
 def gateway(folder: Path) -> Iterator[tuple[Running, Simulator]]:
     """A gateway on the store in this folder, in front of a host that refuses calls without their reasoning."""
-    with Simulator(nature="moonshot", scenario="five-rounds", seed=7).running() as host:
+    with Simulator(behaviour="moonshot", scenario="five-rounds", seed=7).running() as host:
         file = folder / "gateway.toml"
         file.write_text(CONFIG.format(url=host.url, store=folder / "state.db"))
         with running("serve", "--config", file, cwd=folder) as one:

@@ -119,8 +119,8 @@ def folder_with(distributions: frozenset[str], folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
-    with Simulator(nature="selfhost", log=lambda seen: None).running() as box:
-        yield f"{box.url}/v1"
+    with Simulator(behaviour="selfhost", log=lambda seen: None).running() as server:
+        yield f"{server.url}/v1"
 
 
 def test_there_are_snippets_for_the_engine_and_for_extras() -> None:

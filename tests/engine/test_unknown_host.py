@@ -45,8 +45,8 @@ MISSING: Final = "reasoning_content is missing"
 @pytest.fixture(scope="module")
 def strict() -> Iterator[Simulator]:
     """Moonshot's own checks at an address that nobody knows, and K3 as strict as K2."""
-    with Simulator(nature="moonshot", scenario="text-only", assume=("k3-needs-reasoning",)).running() as box:
-        yield box
+    with Simulator(behaviour="moonshot", scenario="text-only", assume=("k3-needs-reasoning",)).running() as server:
+        yield server
 
 
 def dropped(dialect: str, model: str, *, stream: bool) -> dict[str, Any]:
@@ -130,8 +130,8 @@ async def ask(gateway: Running, dialect: str, model: str, *, stream: bool, messa
         return text
 
 
-def config_of(box: Simulator, dialect: str = "openai_chat", **given: Any) -> Config:
-    fields = {"name": "host", "api_base_url": f"{box.url}{SPELLINGS[dialect]}", "dialect": dialect, "models": MODELS}
+def config_of(server: Simulator, dialect: str = "openai_chat", **given: Any) -> Config:
+    fields = {"name": "host", "api_base_url": f"{server.url}{SPELLINGS[dialect]}", "dialect": dialect, "models": MODELS}
     return Config(providers=(ConfiguredProvider(**fields | given),))
 
 
@@ -165,16 +165,16 @@ def test_a_refusal_for_missing_reasoning_is_answered_with_it_once_and_remembered
 ) -> None:
     async def test() -> None:
         row = {"house": ModelRow(generation="k2.6")}
-        async with Simulator(nature="moonshot", scenario="text-only", models=row) as box:
-            config = config_of(box, **given)
+        async with Simulator(behaviour="moonshot", scenario="text-only", models=row) as server:
+            config = config_of(server, **given)
             model = config.providers[0].models[1 if "models" not in given else 0]
             async with running(config) as gateway:
                 for stream in (True, False):
                     assert await ask(gateway, dialect, model, stream=stream)
-                assert [MISSING in str(seen.problem) for seen in box.requests] == [True, False, False]
+                assert [MISSING in str(seen.problem) for seen in server.requests] == [True, False, False]
                 gateway.gate.reload(config)
                 assert await ask(gateway, dialect, model, stream=True)
-                assert [MISSING in str(seen.problem) for seen in box.requests][3:] == [True, False]
+                assert [MISSING in str(seen.problem) for seen in server.requests][3:] == [True, False]
 
     run(test())
 
@@ -246,17 +246,20 @@ FIELDS: Final = {
 }
 
 
-@pytest.mark.parametrize(("row", "nature", "field"), FIELDS.values(), ids=FIELDS.keys())
+@pytest.mark.parametrize(("row", "behaviour", "field"), FIELDS.values(), ids=FIELDS.keys())
 @pytest.mark.parametrize("history", HISTORIES)
 def test_the_field_that_a_host_sends_reasoning_in_is_the_field_that_it_gets(
-    row: str | None, nature: str, field: str, history: str
+    row: str | None, behaviour: str, field: str, history: str
 ) -> None:
     async def test() -> None:
-        async with Simulator(nature=nature, model=Thinker()) as box, running(config_of(box, host=row)) as gateway:
+        async with (
+            Simulator(behaviour=behaviour, model=Thinker()) as server,
+            running(config_of(server, host=row)) as gateway,
+        ):
             for stream in (True, False):
                 for model in ("kimi-k2.6", "kimi-k3"):
                     await asyncio.to_thread(conversed, gateway.url, model, HISTORIES[history], stream=stream)
-                    sent = box.requests[-1].body["messages"][1]
+                    sent = server.requests[-1].body["messages"][1]
                     told = {name: sent[name] for name in sent if "reasoning" in name}
                     assert told == {field: "I look around."}, (stream, model)
 
@@ -269,13 +272,13 @@ def test_the_field_that_a_host_sends_reasoning_in_is_the_field_that_it_gets(
 def test_the_agents_provider_learns_from_a_refusal() -> None:
     async def test() -> None:
         async with (
-            Simulator(nature="moonshot", scenario="text-only") as box,
-            Provider(f"{box.url}/v1", model="kimi-k2.6", host="fireworks", attempts=1) as provider,
+            Simulator(behaviour="moonshot", scenario="text-only") as server,
+            Provider(f"{server.url}/v1", model="kimi-k2.6", host="fireworks", attempts=1) as provider,
         ):
             for _ in range(2):
                 assert (await provider.complete(CHAT_LOST, CHAT_TOOLS)).parts
             assert (await provider.with_(thinking="on").complete(CHAT_LOST, CHAT_TOOLS)).parts
-            assert [MISSING in str(seen.problem) for seen in box.requests] == [True, False, False, False]
+            assert [MISSING in str(seen.problem) for seen in server.requests] == [True, False, False, False]
 
     run(test())
 
@@ -283,25 +286,25 @@ def test_the_agents_provider_learns_from_a_refusal() -> None:
 def test_the_agents_provider_learns_the_field_of_reasoning_from_an_answer() -> None:
     async def test() -> None:
         async with (
-            Simulator(nature="selfhost", model=Thinker()) as box,
-            Provider(f"{box.url}/v1", model="kimi-k2.6", host="vllm") as provider,
+            Simulator(behaviour="selfhost", model=Thinker()) as server,
+            Provider(f"{server.url}/v1", model="kimi-k2.6", host="vllm") as provider,
         ):
             said = await provider.complete(CHAT_LOST[:1], CHAT_TOOLS)
             (call,) = (part for part in said.parts if isinstance(part, ToolCall))
             result = {"role": "tool", "tool_call_id": call.id, "content": "a.txt"}
             await provider.complete([CHAT_LOST[0], said, result], CHAT_TOOLS)
-            sent = box.requests[-1].body["messages"][1]
+            sent = server.requests[-1].body["messages"][1]
             assert (sent.get("reasoning_content"), sent.get("reasoning")) == ("I look around.", None)
 
     run(test())
 
 
 def test_the_packages_own_clients_learn_from_a_refusal() -> None:
-    with Simulator(nature="moonshot", scenario="text-only").running() as box:
+    with Simulator(behaviour="moonshot", scenario="text-only").running() as server:
         given: Any = {"api_key": "k", "max_retries": 0}
-        chat = openai.OpenAI(base_url=f"{box.url}/v1", http_client=openai_http_client(host="vllm"), **given)
+        chat = openai.OpenAI(base_url=f"{server.url}/v1", http_client=openai_http_client(host="vllm"), **given)
         own = anthropic_http_client(host="vllm")
-        messages = anthropic.Anthropic(base_url=f"{box.url}/anthropic", http_client=own, **given)
+        messages = anthropic.Anthropic(base_url=f"{server.url}/anthropic", http_client=own, **given)
         with chat, messages:
             for stream in (False, True):
                 asked: Any = {"model": "kimi-k2.6", "messages": CHAT_LOST, "tools": CHAT_TOOLS, "stream": stream}
@@ -309,19 +312,19 @@ def test_the_packages_own_clients_learn_from_a_refusal() -> None:
             for _ in range(2):
                 asked = {"model": "kimi-k2.6", "messages": MESSAGES_LOST, "tools": MESSAGES_TOOLS, "max_tokens": 1000}
                 assert messages.messages.create(**asked).content
-        assert [MISSING in str(seen.problem) for seen in box.requests] == [True, False, False] * 2
+        assert [MISSING in str(seen.problem) for seen in server.requests] == [True, False, False] * 2
 
 
 def test_the_packages_asynchronous_client_learns_from_a_refusal() -> None:
     async def test() -> None:
-        async with Simulator(nature="moonshot", scenario="text-only") as box:
+        async with Simulator(behaviour="moonshot", scenario="text-only") as server:
             own = async_openai_http_client(host="vllm")
             async with openai.AsyncOpenAI(
-                base_url=f"{box.url}/v1", api_key="k", max_retries=0, http_client=own
+                base_url=f"{server.url}/v1", api_key="k", max_retries=0, http_client=own
             ) as chat:
                 asked: Any = {"model": "kimi-k2.6", "messages": CHAT_LOST, "tools": CHAT_TOOLS}
                 for _ in range(2):
                     assert (await chat.chat.completions.create(**asked)).choices
-            assert [MISSING in str(seen.problem) for seen in box.requests] == [True, False, False]
+            assert [MISSING in str(seen.problem) for seen in server.requests] == [True, False, False]
 
     run(test())

@@ -14,24 +14,24 @@ ROUNDS: Final = 5
 FAULTS: Final = ("markers-in-content@1", "ids-openai@2", "ids-underscores@3", "ids-same@4", "markers-in-reasoning@5")
 
 
-def five_rounds(nature: str, faults: tuple[str, ...] = FAULTS) -> Simulator:
+def five_rounds(behaviour: str, faults: tuple[str, ...] = FAULTS) -> Simulator:
     """A host whose model calls tools in five rounds, and each of whose answers is wrong in another way."""
-    return Simulator(nature=nature, faults=faults, scenario="five-rounds")
+    return Simulator(behaviour=behaviour, faults=faults, scenario="five-rounds")
 
 
-def problems_at(box: Simulator, answer: str) -> list[str]:
+def problems_at(server: Simulator, answer: str) -> list[str]:
     """Where it was refused something, or the history that came last does not say all that the model meant."""
-    return list(_problems(box, answer))
+    return list(_problems(server, answer))
 
 
-def _problems(box: Simulator, answer: str) -> Iterator[str]:
-    yield from (f"refused: {seen.problem}" for seen in box.refusals)
-    asked = list(box.requests)
-    if len(asked) != ROUNDS + 1 or (question := asked[-1].question) is None:
+def _problems(server: Simulator, answer: str) -> Iterator[str]:
+    yield from (f"refused: {seen.problem}" for seen in server.refusals)
+    asked = list(server.requests)
+    if len(asked) != ROUNDS + 1 or (question := asked[-1].request) is None:
         yield f"{len(asked)} requests, not {ROUNDS + 1}"
         return
     shown = {name for seen in asked for name in seen.faults}
-    yield from (f"{fault} never showed" for fault in box.settings.faults if fault.partition("@")[0] not in shown)
+    yield from (f"{fault} never showed" for fault in server.settings.faults if fault.partition("@")[0] not in shown)
     intended = [seen.intended for seen in asked if seen.intended is not None]
     if answer.strip() != intended[-1].text.strip():
         yield f"the answer is {answer!r}, where {intended[-1].text!r} was meant"
@@ -45,7 +45,7 @@ def _problems(box: Simulator, answer: str) -> Iterator[str]:
         yield f"ids come again: {ids}"
     # A host of one's own reads ids as they are; the others write them anew.
     k2 = [f"functions.{call.name}:{number}" for number, call in enumerate(question.history)]
-    if box.settings.nature == "selfhost" and ids != k2:
+    if server.settings.behaviour == "selfhost" and ids != k2:
         yield f"K2 does not know these ids: {ids}"
     results = [result for turn in question.turns for result in turn.results]
     if [result.call_id for result in results] != ids or not all(result.text for result in results):

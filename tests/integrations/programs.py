@@ -25,13 +25,13 @@ TOOLS: Final[Any] = [{"type": "function", "function": {"name": name, "parameters
 
 
 @contextmanager
-def asking(nature: str, faults: tuple[str, ...] = (), **given: Any) -> Iterator[tuple[Simulator, openai.OpenAI]]:
+def asking(behaviour: str, faults: tuple[str, ...] = (), **given: Any) -> Iterator[tuple[Simulator, openai.OpenAI]]:
     """A simulated host, and the package before it; `given` is for the HTTP client."""
-    given = {"host": None if nature == "selfhost" else nature, **given}
-    with five_rounds(nature, faults).running() as box:
+    given = {"host": None if behaviour == "selfhost" else behaviour, **given}
+    with five_rounds(behaviour, faults).running() as server:
         http_client = openai_http_client(**given)
-        with openai.OpenAI(base_url=f"{box.url}/v1", api_key=KEY, max_retries=0, http_client=http_client) as client:
-            yield box, client
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0, http_client=http_client) as client:
+            yield server, client
 
 
 @contextmanager

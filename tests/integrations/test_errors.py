@@ -21,23 +21,23 @@ WHOLE: Final = CHUNK % '"delta":{"role":"assistant","content":"hi"},"finish_reas
 
 def test_what_cannot_be_sent_is_a_bad_request_and_never_leaves() -> None:
     messages: Any = [*HELLO, {"role": "tool", "content": "x"}]
-    with asking("moonshot") as (box, client):
+    with asking("moonshot") as (server, client):
         with pytest.raises(openai.BadRequestError, match="tool_call_id") as raised:
             client.chat.completions.create(model="kimi-k2.5", messages=messages)
-        assert list(box.requests) == []
+        assert list(server.requests) == []
     assert raised.value.param == "messages[1].tool_call_id"
 
 
 def test_in_messages_it_is_told_as_messages_tell_it() -> None:
     messages: Any = [{"role": "user", "content": 5}]
-    with five_rounds("moonshot", ()).running() as box:
+    with five_rounds("moonshot", ()).running() as server:
         http_client = anthropic_http_client(host="moonshot")
         with (
-            anthropic.Anthropic(base_url=box.url, api_key=KEY, http_client=http_client) as client,
+            anthropic.Anthropic(base_url=server.url, api_key=KEY, http_client=http_client) as client,
             pytest.raises(anthropic.BadRequestError) as raised,
         ):
             client.messages.create(model="kimi-k3", max_tokens=9, messages=messages)
-        assert list(box.requests) == []
+        assert list(server.requests) == []
     body: Any = raised.value.body
     assert body["type"] == "error"
     assert body["error"]["type"] == "invalid_request_error"

@@ -21,7 +21,7 @@ HOSTS: Final = {"moonshot": "moonshot", "selfhost": None}
 """Chat needs no name for a host of one's own."""
 KEY: Final = "sk-a-key-of-this-test"
 CASES: Final = pytest.mark.parametrize(
-    ("nature", "stream", "way"),
+    ("behaviour", "stream", "way"),
     # Every two of them come together once.
     [
         ("moonshot", True, "ask"),
@@ -35,14 +35,14 @@ CASES: Final = pytest.mark.parametrize(
 
 @CASES
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_comes_through_five_rounds(name: str, nature: str, stream: bool, way: str) -> None:
+def test_an_example_comes_through_five_rounds(name: str, behaviour: str, stream: bool, way: str) -> None:
     example = import_module(f"examples.integrations.{name}")
-    with five_rounds(nature).running() as box:
-        given: Any = {"base_url": box.url + EXAMPLES[name], "api_key": KEY, "model": "kimi-k2.5", "stream": stream}
-        host = "vllm" if (name, nature) == ("anthropic_package", "selfhost") else HOSTS[nature]
+    with five_rounds(behaviour).running() as server:
+        given: Any = {"base_url": server.url + EXAMPLES[name], "api_key": KEY, "model": "kimi-k2.5", "stream": stream}
+        host = "vllm" if (name, behaviour) == ("anthropic_package", "selfhost") else HOSTS[behaviour]
         asked = getattr(example, way)("What is it like there?", host=host, **given)
         answer = asyncio.run(asked) if way == "ask_async" else asked
-    assert problems_at(box, answer) == []
+    assert problems_at(server, answer) == []
 
 
 def weather(city: str) -> str:
@@ -56,11 +56,11 @@ def local_time(city: str) -> str:
 
 
 @CASES
-def test_llm_and_its_plugin_come_through_five_rounds(nature: str, stream: bool, way: str) -> None:
+def test_llm_and_its_plugin_come_through_five_rounds(behaviour: str, stream: bool, way: str) -> None:
     plugin = import_module("examples.integrations.llm_plugin.llm_moonshim")
-    with five_rounds(nature).running() as box:
-        for model in (models := plugin.models("kimi-k2.5", f"{box.url}/v1")):
-            model.host = HOSTS[nature]
+    with five_rounds(behaviour).running() as server:
+        for model in (models := plugin.models("kimi-k2.5", f"{server.url}/v1")):
+            model.host = HOSTS[behaviour]
         chains = [model.conversation(tools=[weather, local_time], chain_limit=9).chain for model in models]
         given: Any = {"key": KEY, "stream": stream}
         if way == "ask":
@@ -72,7 +72,7 @@ def test_llm_and_its_plugin_come_through_five_rounds(nature: str, stream: bool, 
 
             answer = asyncio.run(ask())
     # All that it said on the way comes before the answer.
-    assert problems_at(box, answer[answer.index("Here is what came back") :]) == []
+    assert problems_at(server, answer[answer.index("Here is what came back") :]) == []
 
 
 def test_llm_finds_the_models_of_the_plugin() -> None:
@@ -85,6 +85,6 @@ def test_llm_finds_the_models_of_the_plugin() -> None:
 def test_without_moonshim_the_same_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     example = import_module("examples.integrations.langchain_agent")
     monkeypatch.setattr(example, "openai_http_client", lambda host: openai.DefaultHttpxClient())
-    with five_rounds("moonshot", faults=()).running() as box, pytest.raises(openai.BadRequestError):
-        example.ask("What is it like?", base_url=f"{box.url}/v1", api_key=KEY, model="kimi-k2.5", stream=False)
-    assert "reasoning_content" in str(box.refusals[0].problem)
+    with five_rounds("moonshot", faults=()).running() as server, pytest.raises(openai.BadRequestError):
+        example.ask("What is it like?", base_url=f"{server.url}/v1", api_key=KEY, model="kimi-k2.5", stream=False)
+    assert "reasoning_content" in str(server.refusals[0].problem)

@@ -164,11 +164,11 @@ class TestThePackagesOwnClient:
 
     def test_the_other_library_serves_as_well(self) -> None:
         other: Any = import_module("httpx" if HTTP.__name__ == "httpx2" else "httpx2")
-        with five_rounds("selfhost").running() as box:
+        with five_rounds("selfhost").running() as server:
             http_client = mend_client(other.Client(), ClientState())
-            with openai.OpenAI(base_url=f"{box.url}/v1", api_key=KEY, http_client=http_client) as client:
+            with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, http_client=http_client) as client:
                 said = talk(client, "What is it like there?", stream=True)
-        assert problems_at(box, said) == []
+        assert problems_at(server, said) == []
 
     def test_only_a_client_of_these_libraries_can_be_mended(self) -> None:
         with pytest.raises(InvalidInput, match="httpx"):
@@ -228,9 +228,9 @@ class TestClosing:
         run(scene())
 
     def test_a_connection_that_stays_open_behind_the_answer_is_not_waited_for(self) -> None:
-        with asking("selfhost", ("stays-open", *FAULTS)) as (box, client):
+        with asking("selfhost", ("stays-open", *FAULTS)) as (server, client):
             said = talk(client, "What is it like there?", stream=True)
-        assert problems_at(box, said) == []
+        assert problems_at(server, said) == []
 
 
 class TestOptions:

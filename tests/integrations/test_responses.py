@@ -31,14 +31,14 @@ def _outputs(response: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("nature", ["moonshot", "selfhost"])
-def test_a_conversation_goes_on_from_the_name_of_the_last_response(nature: str, stream: bool) -> None:
-    with asking(nature, FAULTS) as (box, client):
+@pytest.mark.parametrize("behaviour", ["moonshot", "selfhost"])
+def test_a_conversation_goes_on_from_the_name_of_the_last_response(behaviour: str, stream: bool) -> None:
+    with asking(behaviour, FAULTS) as (server, client):
         response = _ask(client, "What is it like there?", stream)
         while _calls(response):
             response = _ask(client, _outputs(response), stream, previous_response_id=response.id)
-    assert problems_at(box, response.output_text) == []
-    assert all(seen.wire == "openai_chat" for seen in box.requests)
+    assert problems_at(server, response.output_text) == []
+    assert all(seen.wire == "openai_chat" for seen in server.requests)
 
 
 def _read_like_agno(client: openai.OpenAI, given: Any, **more: Any) -> tuple[str, str, list[Any]]:
@@ -63,38 +63,38 @@ def _read_like_agno(client: openai.OpenAI, given: Any, **more: Any) -> tuple[str
 
 @pytest.mark.parametrize("fault", ["arguments-twice", "shared-index", "missing-index", "interleaved-calls"])
 def test_a_client_that_knows_only_the_newest_item_of_a_stream_gets_every_call(fault: str) -> None:
-    with asking("selfhost", (f"{fault}@2", f"{fault}@4")) as (box, client):
+    with asking("selfhost", (f"{fault}@2", f"{fault}@4")) as (server, client):
         name, text, calls = _read_like_agno(client, "What is it like there?")
         while calls:
-            intended = box.requests[-1].intended
+            intended = server.requests[-1].intended
             assert intended is not None
             assert [(call.name, call.arguments) for call in calls] == [
                 (one.name, one.arguments) for one in intended.calls
             ]
             outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": "often"} for call in calls]
             name, text, calls = _read_like_agno(client, outputs, previous_response_id=name)
-    assert problems_at(box, text) == []
+    assert problems_at(server, text) == []
 
 
 def test_a_conversation_that_sends_everything_itself_needs_nothing_kept() -> None:
-    with asking("moonshot", FAULTS) as (box, client):
+    with asking("moonshot", FAULTS) as (server, client):
         said: list[Any] = [{"role": "user", "content": "What is it like there?"}]
         response = _ask(client, said, stream=False, store=False)
         while _calls(response):
             said += [item.model_dump(exclude_none=True) for item in response.output] + _outputs(response)
             response = _ask(client, said, stream=False, store=False)
-    assert problems_at(box, response.output_text) == []
+    assert problems_at(server, response.output_text) == []
 
 
 def test_two_can_go_on_from_one_response() -> None:
-    with asking("selfhost") as (box, client):
+    with asking("selfhost") as (server, client):
         first = _ask(client, "What is it like there?", stream=False)
         for words in ("one", "two"):
             outputs = [*_outputs(first), {"role": "user", "content": words}]
             _ask(client, outputs, stream=False, previous_response_id=first.id)
-    asked = [seen.question.turns[-1].text for seen in box.requests if seen.question is not None]
+    asked = [seen.request.turns[-1].text for seen in server.requests if seen.request is not None]
     assert asked == ["What is it like there?", "one", "two"]
-    assert box.refusals == []
+    assert server.refusals == []
 
 
 def test_what_was_not_to_be_kept_cannot_be_gone_on_from() -> None:

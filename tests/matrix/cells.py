@@ -36,7 +36,7 @@ MODELS: Final = {
 class SimulatedHost(Struct, frozen=True):
     """A nature of the simulator, and how a gateway is told of it."""
 
-    nature: str
+    behaviour: str
     wires: tuple[Wire, ...] = ("openai_chat",)
     row: str | None = None
     """The row of the host table; None: found from the address, as for any self-host over Chat."""

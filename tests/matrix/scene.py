@@ -34,7 +34,7 @@ class Scene:
 
     def __init__(self, runner: asyncio.Runner, boxes: dict[str, Simulator]) -> None:
         self._runner, self.boxes = runner, boxes
-        self.direct = {name: Packages(box.url, agent=AGENT, timeout=HASTY) for name, box in boxes.items()}
+        self.direct = {name: Packages(server.url, agent=AGENT, timeout=HASTY) for name, server in boxes.items()}
         self.gateway: Running
         self.mended: Packages
 
@@ -77,8 +77,8 @@ def scene() -> Iterator[Scene]:
         async def begin() -> Scene:
             boxes = {}
             for name, host in HOSTS.items():
-                box = Simulator(nature=host.nature, model=Steps())
-                boxes[name] = await stack.enter_async_context(box)
+                server = Simulator(behaviour=host.behaviour, model=Steps())
+                boxes[name] = await stack.enter_async_context(server)
             made = Scene(runner, boxes)
             config = Config(providers=tuple(_providers(boxes)), retries=Retries(attempts=1, breaker_failures=10**9))
             made.gateway = await stack.enter_async_context(running(config))

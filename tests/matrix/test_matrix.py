@@ -56,7 +56,7 @@ def _is_exact(cell: Cell) -> bool:
 
 def _meant(seen: list[Any]) -> list[Any]:
     """What the model meant, by round: a round that was asked for again counts once."""
-    return list({one.question.round: one.intended for one in seen if one.intended is not None}.values())
+    return list({one.request.round: one.intended for one in seen if one.intended is not None}.values())
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.fault.replace(' ', '-')}-{cell}")

@@ -67,7 +67,7 @@ def _read(terminal: int) -> bytes:
 
 def talk(faults: str) -> Run:
     told: list[Round] = []
-    with Simulator(nature="moonshot", scenario=JOURNEY, faults=(faults,)).running() as host:
+    with Simulator(behaviour="moonshot", scenario=JOURNEY, faults=(faults,)).running() as host:
         run = converse(host.url, "kimi-k2-0905-preview", told.append)
     assert list(run.rounds) == told
     return run

@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.simulator.request import OfferedTool, SimCall, SimRequest, SimResult, SimTurn
 from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, NativeCall, TokenTotals
 
-__all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "question", "told_by"]
+__all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "sim_request", "told_by"]
 
 CITIES: Final = ("Paris", "Łódź", "北京", "São Paulo", "Ho")
 _SCHEMA: Final[dict[str, Any]] = {
@@ -33,7 +33,7 @@ MEANT: Final = IntendedResponse(
 )
 
 
-def question(**given: Any) -> SimRequest:
+def sim_request(**given: Any) -> SimRequest:
     """What a test is about, and everything else as it usually is."""
     usual: dict[str, Any] = {
         "wire": "openai_chat",
@@ -64,7 +64,7 @@ def answer(**given: Any) -> HostResponse:
         "calls": tuple(NativeCall(f"{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(MEANT.calls)),
         "finish": "tool_calls",
         "tally": TokenTotals(100, 64, 30, 8),
-        "question": question(stream=True),
+        "request": sim_request(stream=True),
         "intended": MEANT,
     }
     return HostResponse(**(usual | given))
@@ -75,14 +75,14 @@ class Rounds(Struct, frozen=True):
 
     rounds: int = 5
 
-    def reply(self, question: SimRequest) -> IntendedResponse:
-        results = [result.text for turn in question.since for result in turn.results]
-        if question.round > self.rounds or not question.tools:
+    def reply(self, sim_request: SimRequest) -> IntendedResponse:
+        results = [result.text for turn in sim_request.since for result in turn.results]
+        if sim_request.round > self.rounds or not sim_request.tools:
             return IntendedResponse(reasoning="Now I know.", text="I was told: " + ", ".join(results))
-        city = CITIES[(question.round - 1) % len(CITIES)]
-        arguments = json.dumps({"city": city, "day": question.round}, ensure_ascii=False)
+        city = CITIES[(sim_request.round - 1) % len(CITIES)]
+        arguments = json.dumps({"city": city, "day": sim_request.round}, ensure_ascii=False)
         return IntendedResponse(
-            reasoning=f"Round {question.round}: {city}.",
+            reasoning=f"Round {sim_request.round}: {city}.",
             text=f"I ask about {city}.",
             calls=(IntendedCall("weather", arguments), IntendedCall("time_of-day", arguments)),
         )

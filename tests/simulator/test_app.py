@@ -32,20 +32,20 @@ HELLO: Any = [{"role": "user", "content": "Hi"}]
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Simulator]:
-    with Simulator(model=Rounds()).running() as box:
-        yield box
+def server() -> Iterator[Simulator]:
+    with Simulator(model=Rounds()).running() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def openai_sdk(box: Simulator) -> Iterator[openai.OpenAI]:
-    with openai_client(box.url) as client:
+def openai_sdk(server: Simulator) -> Iterator[openai.OpenAI]:
+    with openai_client(server.url) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def anthropic_sdk(box: Simulator) -> Iterator[anthropic.Anthropic]:
-    with anthropic_client(box.url) as client:
+def anthropic_sdk(server: Simulator) -> Iterator[anthropic.Anthropic]:
+    with anthropic_client(server.url) as client:
         yield client
 
 
@@ -55,22 +55,26 @@ def anthropic_sdk(box: Simulator) -> Iterator[anthropic.Anthropic]:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("model", GENERATIONS)
 class TestFiveRounds:
-    def test_over_chat(self, box: Simulator, openai_sdk: openai.OpenAI, model: str, stream: bool) -> None:
+    def test_over_chat(self, server: Simulator, openai_sdk: openai.OpenAI, model: str, stream: bool) -> None:
         said = chat_loop(openai_sdk, model, stream=stream)
         assert said == "I was told: " + ", ".join(told_by(5))
-        assert [seen.problem for seen in list(box.requests)[-6:]] == [None] * 6
+        assert [seen.problem for seen in list(server.requests)[-6:]] == [None] * 6
 
-    def test_over_messages(self, box: Simulator, anthropic_sdk: anthropic.Anthropic, model: str, stream: bool) -> None:
+    def test_over_messages(
+        self, server: Simulator, anthropic_sdk: anthropic.Anthropic, model: str, stream: bool
+    ) -> None:
         said = messages_loop(anthropic_sdk, model, stream=stream)
         assert said == "I was told: " + ", ".join(told_by(5))
-        assert [seen.problem for seen in list(box.requests)[-6:]] == [None] * 6
+        assert [seen.problem for seen in list(server.requests)[-6:]] == [None] * 6
 
 
-@pytest.mark.parametrize("nature", ["selfhost", "vllm", "sglang", "fireworks", "together", "openrouter", "siliconflow"])
-def test_k3_talks_at_every_host(nature: str) -> None:
-    with Simulator(model=Rounds(2), nature=nature).running() as box, openai_client(box.url) as client:
+@pytest.mark.parametrize(
+    "behaviour", ["selfhost", "vllm", "sglang", "fireworks", "together", "openrouter", "siliconflow"]
+)
+def test_k3_talks_at_every_host(behaviour: str) -> None:
+    with Simulator(model=Rounds(2), behaviour=behaviour).running() as server, openai_client(server.url) as client:
         assert chat_loop(client, "kimi-k3", stream=True) == "I was told: " + ", ".join(told_by(2))
-        assert box.refusals == []
+        assert server.refusals == []
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -78,25 +82,25 @@ def test_k3_talks_at_every_host(nature: str) -> None:
 def test_kimi_code_talks_to_agents_that_it_knows(model: str, stream: bool) -> None:
     agent = {"user-agent": "KimiCLI/1.60"}
     with (
-        Simulator(model=Rounds(3), nature="kimi-coding").running() as box,
-        openai_client(f"{box.url}/coding", default_headers=agent) as chat,
-        anthropic_client(f"{box.url}/coding", default_headers=agent) as messages,
+        Simulator(model=Rounds(3), behaviour="kimi-coding").running() as server,
+        openai_client(f"{server.url}/coding", default_headers=agent) as chat,
+        anthropic_client(f"{server.url}/coding", default_headers=agent) as messages,
     ):
         assert chat_loop(chat, model, stream=stream) == "I was told: " + ", ".join(told_by(3))
         assert messages_loop(messages, model, stream=stream) == "I was told: " + ", ".join(told_by(3))
-        assert box.refusals == []
+        assert server.refusals == []
 
 
 def test_ids_of_the_right_kind_work_at_a_self_host_in_every_round() -> None:
-    with Simulator(model=Rounds(), nature="selfhost").running() as box, openai_client(box.url) as client:
+    with Simulator(model=Rounds(), behaviour="selfhost").running() as server, openai_client(server.url) as client:
         assert chat_loop(client, "kimi-k2.5", stream=True) == "I was told: " + ", ".join(told_by(5))
 
 
 def test_ids_of_another_kind_work_at_a_self_host_for_two_rounds() -> None:
-    with Simulator(model=Rounds(), nature="together").running() as box, openai_client(box.url) as client:
+    with Simulator(model=Rounds(), behaviour="together").running() as server, openai_client(server.url) as client:
         said = chat_loop(client, "kimi-k2.5", stream=True)
         assert "<|tool_call_begin|>" in said
-        assert len(box.requests) == 3
+        assert len(server.requests) == 3
 
 
 def test_usage_comes_with_a_stream_as_moonshot_tells_it(openai_sdk: openai.OpenAI) -> None:
@@ -131,48 +135,48 @@ def test_many_at_once_get_each_their_own_answer(openai_sdk: openai.OpenAI) -> No
 
 
 @pytest.mark.parametrize("prefix", ["/v1", "", "/coding/v1", "/coding", "/anthropic/v1", "/anthropic"])
-def test_both_dialects_are_spoken_under_every_prefix(box: Simulator, prefix: str) -> None:
-    chat = request(box.url, "POST", f"{prefix}/chat/completions", {"model": "kimi-k3", "messages": HELLO})
+def test_both_dialects_are_spoken_under_every_prefix(server: Simulator, prefix: str) -> None:
+    chat = request(server.url, "POST", f"{prefix}/chat/completions", {"model": "kimi-k3", "messages": HELLO})
     asked = {"model": "kimi-k3", "max_tokens": 9, "messages": HELLO}
     assert chat.json["object"] == "chat.completion"
-    assert request(box.url, "POST", f"{prefix}/messages", asked).json["type"] == "message"
+    assert request(server.url, "POST", f"{prefix}/messages", asked).json["type"] == "message"
 
 
 def test_models_are_listed_for_both_clients() -> None:
-    with Simulator(models={"mine": ModelRow(generation="k3")}).running() as box:
-        with openai_client(box.url) as client:
+    with Simulator(models={"mine": ModelRow(generation="k3")}).running() as server:
+        with openai_client(server.url) as client:
             assert [model.id for model in client.models.list()] == ["mine", *MODELS]
             assert client.models.retrieve("kimi-k2.5+split-bytes").id == "kimi-k2.5+split-bytes"
             with pytest.raises(openai.NotFoundError):
                 client.models.retrieve("gpt-5")
-        with anthropic_client(box.url) as other:
+        with anthropic_client(server.url) as other:
             assert [model.id for model in other.models.list()] == ["mine", *MODELS]
 
 
 def test_models_need_the_key_too() -> None:
-    with Simulator(api_key="sk-right").running() as box, pytest.raises(openai.AuthenticationError):
-        openai_client(box.url).models.list()
+    with Simulator(api_key="sk-right").running() as server, pytest.raises(openai.AuthenticationError):
+        openai_client(server.url).models.list()
 
 
-def test_tokens_are_counted_where_that_is_assumed(box: Simulator) -> None:
+def test_tokens_are_counted_where_that_is_assumed(server: Simulator) -> None:
     asked: Any = {"model": "kimi-k3", "messages": HELLO, "tools": MESSAGES_TOOLS}
-    assert request(box.url, "POST", "/v1/messages/count_tokens", asked).status == 404
-    with Simulator(assume=("counts-tokens",)).running() as box, anthropic_client(box.url) as client:
+    assert request(server.url, "POST", "/v1/messages/count_tokens", asked).status == 404
+    with Simulator(assume=("counts-tokens",)).running() as server, anthropic_client(server.url) as client:
         counted = client.messages.count_tokens(**asked).input_tokens
         assert counted == client.messages.create(**asked, max_tokens=99).usage.input_tokens
 
 
-def test_it_says_what_it_is_and_what_it_can_do(box: Simulator) -> None:
-    assert request(box.url, "GET", "/").json["nature"]["name"] == "moonshot"
-    assert request(box.url, "GET", "/health").json == {"status": "ok"}
-    assert [fault["name"] for fault in request(box.url, "GET", "/simulator/faults").json["faults"]] == list(FAULTS)
+def test_it_says_what_it_is_and_what_it_can_do(server: Simulator) -> None:
+    assert request(server.url, "GET", "/").json["behaviour"]["name"] == "moonshot"
+    assert request(server.url, "GET", "/health").json == {"status": "ok"}
+    assert [fault["name"] for fault in request(server.url, "GET", "/simulator/faults").json["faults"]] == list(FAULTS)
 
 
-def test_the_last_requests_can_be_looked_at(box: Simulator) -> None:
+def test_the_last_requests_can_be_looked_at(server: Simulator) -> None:
     body = {"model": "kimi-k2.5+crlf", "messages": HELLO, "tools": CHAT_TOOLS, "stream": True}
-    request(box.url, "POST", "/v1/chat/completions", body)
-    request(box.url, "POST", "/v1/chat/completions", body | {"n": 3})
-    good, bad = request(box.url, "GET", "/simulator/requests").json["requests"][-2:]
+    request(server.url, "POST", "/v1/chat/completions", body)
+    request(server.url, "POST", "/v1/chat/completions", body | {"n": 3})
+    good, bad = request(server.url, "GET", "/simulator/requests").json["requests"][-2:]
     assert (good["status"], good["faults"], good["called"]) == (200, ["crlf"], ["weather", "time_of-day"])
     assert (bad["status"], bad["problem"]) == (400, "invalid n: only 1 is allowed for this model")
 
@@ -188,22 +192,25 @@ def test_the_last_requests_can_be_looked_at(box: Simulator) -> None:
         ("POST", "/", 405),
     ],
 )
-def test_what_is_not_there_is_refused_as_json(box: Simulator, method: str, path: str, status: int) -> None:
-    answer = request(box.url, method, path)
+def test_what_is_not_there_is_refused_as_json(server: Simulator, method: str, path: str, status: int) -> None:
+    answer = request(server.url, method, path)
     assert (answer.status, bool(answer.json["error"]["message"])) == (status, True)
     assert ("allow" in answer.headers) == (status == 405)
-    assert (box.refusals[-1].place, box.refusals[-1].status) == (f"{method} {path}", status)
+    assert (server.refusals[-1].place, server.refusals[-1].status) == (f"{method} {path}", status)
 
 
-def test_a_path_of_messages_is_refused_in_its_dialect(box: Simulator) -> None:
-    assert request(box.url, "GET", "/v1/messages").json["type"] == "error"
-    assert request(box.url, "GET", "/anthropic/v1/nothing").json["type"] == "error"
-    assert "type" not in request(box.url, "GET", "/v1/nothing").json
+def test_a_path_of_messages_is_refused_in_its_dialect(server: Simulator) -> None:
+    assert request(server.url, "GET", "/v1/messages").json["type"] == "error"
+    assert request(server.url, "GET", "/anthropic/v1/nothing").json["type"] == "error"
+    assert "type" not in request(server.url, "GET", "/v1/nothing").json
 
 
-def test_a_head_has_no_body(box: Simulator) -> None:
-    assert (request(box.url, "HEAD", "/v1/models").status, request(box.url, "HEAD", "/v1/models").data) == (200, b"")
-    assert (request(box.url, "HEAD", "/v1/messages").status, request(box.url, "HEAD", "/v1/messages").data) == (
+def test_a_head_has_no_body(server: Simulator) -> None:
+    assert (request(server.url, "HEAD", "/v1/models").status, request(server.url, "HEAD", "/v1/models").data) == (
+        200,
+        b"",
+    )
+    assert (request(server.url, "HEAD", "/v1/messages").status, request(server.url, "HEAD", "/v1/messages").data) == (
         405,
         b"",
     )
@@ -214,15 +221,15 @@ def test_a_head_has_no_body(box: Simulator) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"model": "\xff"}', b"null"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
-def test_a_body_that_cannot_be_read_is_refused(box: Simulator, path: str, data: bytes) -> None:
-    answer = request(box.url, "POST", path, data)
+def test_a_body_that_cannot_be_read_is_refused(server: Simulator, path: str, data: bytes) -> None:
+    answer = request(server.url, "POST", path, data)
     assert answer.status == 400
     assert answer.json["error"]["type"] == "invalid_request_error"
 
 
 def test_a_body_that_is_too_large_is_refused_whether_its_length_is_told_or_not() -> None:
     body = json.dumps({"model": "kimi-k3", "messages": [{"role": "user", "content": "x" * 5000}]}).encode()
-    with Simulator(body_bytes=1000).running() as box:
+    with Simulator(body_bytes=1000).running() as server:
         for content in (body, iter([body[:3000], body[3000:]])):
-            answer = request(box.url, "POST", "/v1/chat/completions", content)
+            answer = request(server.url, "POST", "/v1/chat/completions", content)
             assert (answer.status, answer.json["error"]["message"]) == (413, "Request exceeds the maximum size")

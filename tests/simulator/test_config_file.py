@@ -46,7 +46,7 @@ def wrong(text: str, **environ: str) -> list[str]:
 
 def test_every_key_says_what_an_option_says() -> None:
     assert parse_settings(EVERYTHING, environ={"SIMULATOR_KEY": "sk-1"}) == SimulatorSettings(
-        nature="selfhost",
+        behaviour="selfhost",
         faults=("markers-in-content", "overloaded*1"),
         chaos=0.1,
         seed=7,
@@ -102,7 +102,7 @@ def test_every_mistake_is_told_with_its_line() -> None:
         ("[models]\nmine = 1\n", "sim.toml:2: models.mine: this must be a table"),
         ("nature = 'vllm'\n", "sim.toml:1: nature: nothing is called `nature` here; did you mean `as`?"),
         ("port = 1\n", "(--port)"),
-        ("api_key = 'sk-1'\n", "`api_key_env` names the variable"),
+        ("api_key = 'sk-1'\n", "name the environment variable with `api_key_env`"),
         ("faults = 'cut'\n", "sim.toml:1: faults: this must be a list of texts"),
         ("faults = ['five-rounds']\n", "sim.toml:1: faults[0]: `five-rounds` is a scenario, and no fault"),
         ("seed = -1\n", "sim.toml:1: seed: this must be at least 0"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moonshim.simulator.host.behaviours import UnknownBehaviour
 from moonshim.simulator.http.exchange import HEADER, SEEN_BYTES, SimExchange
-from moonshim.simulator.http.seen import ReceivedRequest, RecordedRequest
+from moonshim.simulator.http.recorded import ReceivedRequest, RecordedRequest
 from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.response import IntendedCall, IntendedResponse, Model
 from moonshim.simulator.selection import UnknownName
@@ -75,8 +75,8 @@ def test_what_was_seen_has_the_question_and_what_was_meant() -> None:
     host.ask(HELLO)
     assert host.lines == list(host.exchange.requests) == [host.seen]
     assert (host.seen.number, host.seen.status, host.seen.problem, host.seen.round) == (1, 200, None, 1)
-    assert host.seen.question is not None
-    assert host.seen.question.words == "Hi"
+    assert host.seen.request is not None
+    assert host.seen.request.words == "Hi"
     assert host.seen.intended is not None
     assert [call.name for call in host.seen.intended.calls] == ["weather", "time_of-day"]
 
@@ -116,8 +116,8 @@ def test_a_scenario_can_be_named_with_the_model() -> None:
     for _ in range(2):
         assert exchange.answer(ReceivedRequest("openai_chat", {}, body)).status == 200
     assert asked == [None, "five-rounds"]
-    assert exchange.requests[-1].question is not None
-    assert exchange.requests[-1].question.model == "kimi-k2.5"
+    assert exchange.requests[-1].request is not None
+    assert exchange.requests[-1].request.model == "kimi-k2.5"
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_only_the_key_of_the_settings_is_accepted(headers: dict[str, str], statu
 
 @pytest.mark.parametrize(("agent", "status"), [("curl/8", 403), ("KimiCLI/1.5", 200), ("claude-cli/2.1", 200)])
 def test_kimi_code_answers_only_agents_that_it_knows(agent: str, status: int) -> None:
-    host = Host(nature="kimi-coding")
+    host = Host(behaviour="kimi-coding")
     assert host.ask(HELLO, user_agent=agent).status == status
     assert (host.seen.problem is None) == (status == 200)
 
@@ -198,7 +198,7 @@ def test_an_unknown_fault_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"nature": "mars"}, UnknownBehaviour),
+        ({"behaviour": "mars"}, UnknownBehaviour),
         ({"faults": ("split-byte",)}, UnknownName),
         ({"models": {"mine": ModelRow(generation="k3", faults=("split-byte",))}}, UnknownName),
     ],
@@ -209,7 +209,7 @@ def test_a_mistake_of_the_settings_shows_before_anybody_asks(fields: Json, error
 
 
 class Broken:
-    def reply(self, question: SimRequest) -> IntendedResponse:
+    def reply(self, sim_request: SimRequest) -> IntendedResponse:
         raise ValueError("no idea")
 
 
@@ -326,7 +326,7 @@ def test_chaos_is_the_same_for_the_same_seed() -> None:
 
 def test_old_models_stop_early_when_that_is_assumed() -> None:
     class Talker:
-        def reply(self, question: SimRequest) -> IntendedResponse:
+        def reply(self, sim_request: SimRequest) -> IntendedResponse:
             return IntendedResponse(text="word " * 3000)
 
     told = [
@@ -371,7 +371,7 @@ _FIELDS = ("messages", "tools", "tool_choice", "thinking", "stop", "max_tokens",
 @pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k3", "plain-1"])
 @given(changes=st.dictionaries(st.sampled_from(_FIELDS), _JSON, min_size=1, max_size=3))
 def test_anything_that_is_json_is_answered_or_refused(model: str, wire: Wire, changes: Json) -> None:
-    host = Host(nature="selfhost")
+    host = Host(behaviour="selfhost")
     asked = {"model": model, "max_tokens": 99, "messages": HELLO["messages"]} | changes
     assert host.ask(asked, wire=wire).status in (200, 400)
     assert host.failures == []
@@ -380,7 +380,7 @@ def test_anything_that_is_json_is_answered_or_refused(model: str, wire: Wire, ch
 class Silent:
     """Calls without a thought, as scenarios and models of users may."""
 
-    def reply(self, question: SimRequest) -> IntendedResponse:
+    def reply(self, sim_request: SimRequest) -> IntendedResponse:
         return IntendedResponse(calls=(IntendedCall("get_weather", "{}"),))
 
 

@@ -14,7 +14,7 @@ from moonshim.simulator import Simulator
 from moonshim.simulator.host.imitation import imitate
 from moonshim.simulator.request import SimCall, SimTurn
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, TOOLS, answer_to, answers, question, round_of
+from tests.simulator.faults.answers import LS, PARIS, TOOLS, answer_to, answers, round_of, sim_request
 
 BEGIN = "<|tool_calls_section_begin|><|tool_call_begin|>"
 END = "<|tool_call_end|><|tool_calls_section_end|>"
@@ -27,7 +27,7 @@ def rounds(*ids: str, name: str = "Bash") -> tuple[SimTurn, ...]:
 
 
 def asked_behind(history: tuple[SimTurn, ...], generation: str = "k2.5") -> HostResponse:
-    return answer_to(question(generation, history=history), LS)
+    return answer_to(sim_request(generation, history=history), LS)
 
 
 def slot(answer: HostResponse) -> str:
@@ -74,12 +74,12 @@ def test_what_has_no_name_is_imitated_by_hexadecimals(shown: str) -> None:
 
 def test_the_number_of_a_tool_is_no_number_of_a_call() -> None:
     history = rounds("functions.base64", "functions.base64", name="base64")
-    written = imitate(answer_to(question(history=history), ("base64", "{}"), text="")).text
+    written = imitate(answer_to(sim_request(history=history), ("base64", "{}"), text="")).text
     assert written == BEGIN + "functions.base64" + ARGUMENTS + "{}" + END
 
 
 def test_every_call_of_the_answer_is_broken_and_counted_on() -> None:
-    answer = imitate(answer_to(question(history=rounds("Bash_0", "Bash_1")), PARIS, LS))
+    answer = imitate(answer_to(sim_request(history=rounds("Bash_0", "Bash_1")), PARIS, LS))
     assert [part.partition(ARGUMENTS)[0] for part in answer.text.split("<|tool_call_begin|>")[1:]] == [
         "get_weather_2",
         "Bash_3",
@@ -120,7 +120,7 @@ def test_any_history_can_be_imitated(answer: HostResponse) -> None:
     after = imitate(answer)
     assert after == imitate(answer)
     assert after.intended == answer.intended
-    if not answer.calls or answer.question.family != "k2":
+    if not answer.calls or answer.request.family != "k2":
         assert after == answer
 
 
@@ -132,8 +132,8 @@ def conversation(rename: Callable[[str], str]) -> list[tuple[str, str]]:
     tool: Any = {"type": "function", "function": {"name": "get_weather", "parameters": TOOLS["get_weather"]}}
     messages: list[Any] = [{"role": "user", "content": "What is the weather?"}]
     heard: list[tuple[str, str]] = []
-    with Simulator(nature="selfhost", scenario="five-rounds").running() as box:
-        with openai.OpenAI(base_url=f"{box.url}/v1", api_key="k") as client:
+    with Simulator(behaviour="selfhost", scenario="five-rounds").running() as server:
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
             for _ in range(6):
                 answer = client.chat.completions.create(model="kimi-k2.5", messages=messages, tools=[tool])
                 (choice,) = answer.choices
@@ -145,7 +145,7 @@ def conversation(rename: Callable[[str], str]) -> list[tuple[str, str]]:
                     messages.append({"role": "tool", "tool_call_id": call["id"], "content": "sunny"})
                 if "tool_calls" not in said:
                     break
-        assert not box.refusals
+        assert not server.refusals
     return heard
 
 
@@ -158,11 +158,11 @@ def test_what_is_imitated_is_known_to_whoever_asks_why() -> None:
             {"role": "tool", "tool_call_id": call["id"], "content": "nothing"},
         ]
     tool: Any = {"type": "function", "function": {"name": "Bash", "parameters": {"type": "object", "properties": {}}}}
-    with Simulator(nature="selfhost", scenario="five-rounds").running() as box:
-        with openai.OpenAI(base_url=f"{box.url}/v1", api_key="k") as client:
+    with Simulator(behaviour="selfhost", scenario="five-rounds").running() as server:
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
             for messages in (history[:3], history):
                 client.chat.completions.create(model="kimi-k2.5", messages=messages, tools=[tool])
-        assert [seen.imitated for seen in box.requests] == ["", "call_1"]
+        assert [seen.imitated for seen in server.requests] == ["", "call_1"]
 
 
 def test_a_client_that_keeps_identifiers_as_they_are_gets_through() -> None:

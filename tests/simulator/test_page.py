@@ -22,7 +22,7 @@ PYTHON: Final = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (PRINTED,) = re.findall(r"prints\n\n```\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize(("snippet", "printed"), list(zip(PYTHON, ("", PRINTED), strict=True)), ids=("model", "box"))
+@pytest.mark.parametrize(("snippet", "printed"), list(zip(PYTHON, ("", PRINTED), strict=True)), ids=("model", "server"))
 def test_a_snippet_runs_and_prints(snippet: str, printed: str) -> None:
     run = subprocess.run([sys.executable, "-c", snippet], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.stdout == printed, run.stderr
@@ -38,7 +38,7 @@ def test_the_scenario_can_be_read(tmp_path: Path) -> None:
 def test_the_settings_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(SETTINGS)
     settings = load_settings(tmp_path / "settings.toml", {})
-    assert settings.nature == "selfhost"
+    assert settings.behaviour == "selfhost"
     assert settings.models["my-kimi"].faults == ("markers-in-reasoning",)
 
 

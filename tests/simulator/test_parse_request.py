@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.request import OfferedTool, SimCall, SimMedia, SimRequest, SimResult, SimTurn, Wire
 
 Json = dict[str, Any]
@@ -17,12 +17,12 @@ LS = {"type": "function", "function": {"name": "ls", "description": "Lists.", "p
 
 def chat(*messages: Json, generation: str = "k3", host: str = "generic", **more: Any) -> SimRequest:
     body = {"model": "m", "messages": [*messages], **more}
-    return read_question(body, wire="openai_chat", model="m", generation=generation, host=host)
+    return parse_request(body, wire="openai_chat", model="m", generation=generation, host=host)
 
 
 def blocks(*messages: Json, generation: str = "k3", **more: Any) -> SimRequest:
     body = {"model": "m", "max_tokens": 10, "messages": [*messages], **more}
-    return read_question(body, wire="anthropic", model="m", generation=generation)
+    return parse_request(body, wire="anthropic", model="m", generation=generation)
 
 
 CALL = SimCall("a", "ls", '{"path":"/"}')
@@ -36,7 +36,7 @@ SAME = (
 
 def test_a_round_in_chat() -> None:
     function = {"name": "ls", "arguments": '{"path":"/"}'}
-    question = chat(
+    sim_request = chat(
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "What is "}, {"type": "text", "text": "there?"}]},
         {
@@ -51,14 +51,14 @@ def test_a_round_in_chat() -> None:
         max_tokens=5,
         max_completion_tokens=7,
     )
-    assert question.turns == SAME
-    assert question.tools == (OfferedTool("ls", "Lists.", SCHEMA, LS),)
-    assert (question.wire, question.stream, question.max_tokens) == ("openai_chat", True, 7)
-    assert (question.round, question.words, question.history) == (2, "What is there?", (CALL,))
+    assert sim_request.turns == SAME
+    assert sim_request.tools == (OfferedTool("ls", "Lists.", SCHEMA, LS),)
+    assert (sim_request.wire, sim_request.stream, sim_request.max_tokens) == ("openai_chat", True, 7)
+    assert (sim_request.round, sim_request.words, sim_request.history) == (2, "What is there?", (CALL,))
 
 
 def test_the_same_round_in_messages() -> None:
-    question = blocks(
+    sim_request = blocks(
         {"role": "user", "content": "What is there?"},
         {
             "role": "assistant",
@@ -72,14 +72,19 @@ def test_the_same_round_in_messages() -> None:
         system=[{"type": "text", "text": "Be brief."}],
         tools=[{"name": "ls", "description": "Lists.", "input_schema": SCHEMA}],
     )
-    assert question.turns == SAME
-    assert question.tools == (OfferedTool("ls", "Lists.", SCHEMA),)
-    assert (question.wire, question.stream, question.max_tokens, question.wants_usage) == ("anthropic", False, 10, True)
+    assert sim_request.turns == SAME
+    assert sim_request.tools == (OfferedTool("ls", "Lists.", SCHEMA),)
+    assert (sim_request.wire, sim_request.stream, sim_request.max_tokens, sim_request.wants_usage) == (
+        "anthropic",
+        False,
+        10,
+        True,
+    )
 
 
 def test_results_of_messages_stand_together_with_the_text_beside_them() -> None:
     use = [{"type": "tool_use", "id": id, "name": name, "input": {}} for id, name in (("a", "ls"), ("b", "cat"))]
-    question = blocks(
+    sim_request = blocks(
         USER,
         {"role": "assistant", "content": use},
         {
@@ -96,7 +101,7 @@ def test_results_of_messages_stand_together_with_the_text_beside_them() -> None:
             ],
         },
     )
-    assert question.turns[-1] == SimTurn(
+    assert sim_request.turns[-1] == SimTurn(
         role="tool", text="And now?", results=(SimResult("b", "cat", "no", True), SimResult("a", "ls", ""))
     )
 
@@ -153,7 +158,7 @@ CHOICES: list[tuple[Wire, Any, str, str]] = [
 @pytest.mark.parametrize(("wire", "choice", "generation", "read"), CHOICES)
 def test_choices(wire: Wire, choice: Any, generation: str, read: str) -> None:
     body = {"messages": [USER], "tool_choice": choice}
-    assert read_question(body, wire=wire, model="m", generation=generation).tool_choice == read
+    assert parse_request(body, wire=wire, model="m", generation=generation).tool_choice == read
 
 
 def test_late_tools_are_offered_behind_the_others_and_only_to_k3() -> None:
@@ -191,6 +196,6 @@ def test_usage_in_a_stream_is_asked_for() -> None:
 @pytest.mark.parametrize("body", [None, [], "x", {"messages": [None, 5, {"role": []}], "tools": [1, {}], "stop": {}}])
 def test_what_has_no_shape_is_left_out(body: Any) -> None:
     for wire in ("openai_chat", "anthropic"):
-        question = read_question(body, wire=wire, model="m", generation="k2.5")
-        assert question.tools == ()
-        assert [turn.text for turn in question.turns] in ([], [""])
+        sim_request = parse_request(body, wire=wire, model="m", generation="k2.5")
+        assert sim_request.tools == ()
+        assert [turn.text for turn in sim_request.turns] in ([], [""])

@@ -14,31 +14,35 @@ from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.request import Json, SimRequest
 from moonshim.simulator.response import HostResponse, IntendedResponse, TokenTotals
-from moonshim.simulator.wire.playback import SimResponse, play, tell
-from tests.simulator.asking import MEANT, question, rounds_before
+from moonshim.simulator.wire.playback import SimResponse, error_response, simulate_response
+from tests.simulator.asking import MEANT, rounds_before, sim_request
 
-STREAM = question(stream=True)
+STREAM = sim_request(stream=True)
 GENERATIONS = {"k2": "k2.5", "k3": "k3", "other": "other"}
 
 
 def played(
-    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", intended: IntendedResponse = MEANT
+    asked: SimRequest = STREAM, *faults: Fault, behaviour: str = "moonshot", intended: IntendedResponse = MEANT
 ) -> SimResponse:
-    made = play(asked, intended, nature=BEHAVIOURS[nature], faults=faults, answer_id="chatcmpl-1", created=7)
+    made = simulate_response(
+        asked, intended, behaviour=BEHAVIOURS[behaviour], faults=faults, answer_id="chatcmpl-1", created=7
+    )
     assert made.status == 200
     return made
 
 
 def data(
-    asked: SimRequest = STREAM, *faults: Fault, nature: str = "moonshot", intended: IntendedResponse = MEANT
+    asked: SimRequest = STREAM, *faults: Fault, behaviour: str = "moonshot", intended: IntendedResponse = MEANT
 ) -> bytes:
     return b"".join(
-        piece for piece in played(asked, *faults, nature=nature, intended=intended).pieces if isinstance(piece, bytes)
+        piece
+        for piece in played(asked, *faults, behaviour=behaviour, intended=intended).pieces
+        if isinstance(piece, bytes)
     )
 
 
-def message(asked: SimRequest, *, nature: str = "moonshot", intended: IntendedResponse = MEANT) -> Json:
-    found: Json = json.loads(data(replace(asked, stream=False), nature=nature, intended=intended))
+def message(asked: SimRequest, *, behaviour: str = "moonshot", intended: IntendedResponse = MEANT) -> Json:
+    found: Json = json.loads(data(replace(asked, stream=False), behaviour=behaviour, intended=intended))
     return found["choices"][0]["message"] if asked.wire == "openai_chat" else found
 
 
@@ -49,7 +53,7 @@ def test_the_same_arguments_make_the_same_bytes() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answer_says_of_what_kind_it_is_and_how_to_find_it(stream: bool) -> None:
     kind = "text/event-stream" if stream else "application/json"
-    chat, messages = (played(question(wire=wire, stream=stream)).headers for wire in ("openai_chat", "anthropic"))
+    chat, messages = (played(sim_request(wire=wire, stream=stream)).headers for wire in ("openai_chat", "anthropic"))
     assert chat["content-type"].startswith(kind)
     assert len(chat["x-trace-id"]) == 32
     assert messages["request-id"].startswith("req_")
@@ -59,7 +63,7 @@ def test_an_answer_says_of_what_kind_it_is_and_how_to_find_it(stream: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("nature", "generation", "ids"),
+    ("behaviour", "generation", "ids"),
     [
         ("moonshot", "k2.5", ["weather:1", "time_of-day:2"]),
         ("moonshot", "k3", ["weather_1", "time_of-day_2"]),
@@ -67,29 +71,29 @@ def test_an_answer_says_of_what_kind_it_is_and_how_to_find_it(stream: bool) -> N
         ("fireworks", "k3.1", ["weather:0", "time_of-day:1"]),
     ],
 )
-def test_calls_are_numbered_as_the_host_does(nature: str, generation: str, ids: list[str]) -> None:
-    asked = question(generation=generation, turns=rounds_before("functions.weather:0"))
-    assert [call["id"] for call in message(asked, nature=nature)["tool_calls"]] == ids
+def test_calls_are_numbered_as_the_host_does(behaviour: str, generation: str, ids: list[str]) -> None:
+    asked = sim_request(generation=generation, turns=rounds_before("functions.weather:0"))
+    assert [call["id"] for call in message(asked, behaviour=behaviour)["tool_calls"]] == ids
 
 
-@pytest.mark.parametrize("nature", BEHAVIOURS)
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
 @pytest.mark.parametrize("generation", GENERATIONS.values())
-def test_ids_on_messages_are_such_as_messages_allows(nature: str, generation: str) -> None:
-    if not BEHAVIOURS[nature].renames_on_messages and generation.startswith("k2"):
+def test_ids_on_messages_are_such_as_messages_allows(behaviour: str, generation: str) -> None:
+    if not BEHAVIOURS[behaviour].renames_on_messages and generation.startswith("k2"):
         return  # these put K2's own ids there, whatever Messages allows
-    uses = message(question(wire="anthropic", generation=generation), nature=nature)["content"][-2:]
+    uses = message(sim_request(wire="anthropic", generation=generation), behaviour=behaviour)["content"][-2:]
     assert all(use["id"].replace("_", "").isalnum() for use in uses)
 
 
 def test_a_self_host_shows_the_model_wrong_ids_until_it_writes_them_itself() -> None:
-    asked = question(turns=rounds_before("call_aaaa", "call_bbbb"))
-    assert "tool_calls" not in message(asked, nature="selfhost")
-    assert "<|tool_call_begin|>" in message(asked, nature="selfhost")["content"]
+    asked = sim_request(turns=rounds_before("call_aaaa", "call_bbbb"))
+    assert "tool_calls" not in message(asked, behaviour="selfhost")
+    assert "<|tool_call_begin|>" in message(asked, behaviour="selfhost")["content"]
     assert [call["id"] for call in message(asked)["tool_calls"]] == ["weather:2", "time_of-day:3"]
 
 
 @pytest.mark.parametrize(
-    ("nature", "kinds"),
+    ("behaviour", "kinds"),
     [
         ("selfhost", ["thinking", "text"]),
         ("vllm", ["thinking", "text"]),
@@ -97,27 +101,27 @@ def test_a_self_host_shows_the_model_wrong_ids_until_it_writes_them_itself() -> 
         ("fireworks", ["thinking", "text", "tool_use", "tool_use"]),
     ],
 )
-def test_on_messages_wrong_ids_are_imitated_where_they_reach_the_model(nature: str, kinds: list[str]) -> None:
-    asked = question(wire="anthropic", turns=rounds_before("toolu_aaaa", "toolu_bbbb", "toolu_cccc"))
-    assert [block["type"] for block in message(asked, nature=nature)["content"]] == kinds
+def test_on_messages_wrong_ids_are_imitated_where_they_reach_the_model(behaviour: str, kinds: list[str]) -> None:
+    asked = sim_request(wire="anthropic", turns=rounds_before("toolu_aaaa", "toolu_bbbb", "toolu_cccc"))
+    assert [block["type"] for block in message(asked, behaviour=behaviour)["content"]] == kinds
 
 
 def test_thoughts_are_told_only_by_a_model_that_thinks() -> None:
-    assert "reasoning_content" in message(question())
-    assert "reasoning_content" not in message(question(thinking=False))
-    assert message(question(wire="anthropic", thinking=False))["content"][0]["type"] == "text"
+    assert "reasoning_content" in message(sim_request())
+    assert "reasoning_content" not in message(sim_request(thinking=False))
+    assert message(sim_request(wire="anthropic", thinking=False))["content"][0]["type"] == "text"
 
 
 def test_thoughts_on_messages_are_signed_by_hosts_that_sign() -> None:
-    assert b"signature_delta" not in data(question(wire="anthropic", stream=True))
-    assert b"signature_delta" in data(question(wire="anthropic", stream=True), nature="kimi-coding")
+    assert b"signature_delta" not in data(sim_request(wire="anthropic", stream=True))
+    assert b"signature_delta" in data(sim_request(wire="anthropic", stream=True), behaviour="kimi-coding")
 
 
 def test_nobody_is_told_of_more_tokens_than_were_allowed() -> None:
-    made = play(
-        question(max_tokens=5),
+    made = simulate_response(
+        sim_request(max_tokens=5),
         MEANT,
-        nature=BEHAVIOURS["moonshot"],
+        behaviour=BEHAVIOURS["moonshot"],
         answer_id="chatcmpl-1",
         created=7,
         tally=TokenTotals(50, 0, 40, 30),
@@ -155,7 +159,7 @@ def test_faults_of_one_place_act_one_after_the_other() -> None:
 def test_a_fault_of_the_whole_answer_is_not_one_of_the_stream() -> None:
     both = fault(chunks=marks("streamed"), whole=lambda payload, answer: {"mark": "whole"})
     assert b"streamed" in data(STREAM, both)
-    assert json.loads(data(question(), both)) == {"mark": "whole"}
+    assert json.loads(data(sim_request(), both)) == {"mark": "whole"}
 
 
 @pytest.mark.parametrize(
@@ -199,8 +203,8 @@ def test_what_stalls_or_cuts_acts_behind_everything_else() -> None:
 
 def test_a_whole_answer_is_one_frame_on_the_line() -> None:
     halves = fault(frames=lambda frames, answer: [frames[0][:10], CUT])
-    assert len(played(question()).pieces) == 1
-    assert played(question(), halves).pieces[1] == CUT
+    assert len(played(sim_request()).pieces) == 1
+    assert played(sim_request(), halves).pieces[1] == CUT
 
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.status is None])
@@ -209,7 +213,7 @@ def test_every_fault_can_be_played_wherever_it_applies(name: str, family: str) -
     shown = 0
     for wire in ("openai_chat", "anthropic"):
         for stream in (True, False):
-            asked = question(wire=wire, stream=stream, generation=GENERATIONS[family])
+            asked = sim_request(wire=wire, stream=stream, generation=GENERATIONS[family])
             if FAULTS[name].applies(wire=asked.wire, family=family, stream=stream):
                 made = played(asked, FAULTS[name])
                 assert made.faults == (name,)
@@ -223,7 +227,7 @@ def test_every_status_can_be_told(name: str) -> None:
     status = FAULTS[name].status
     assert status is not None
     for wire in FAULTS[name].wires:
-        assert tell(status, wire).status == (status.status if status.body is not None else 0)
+        assert error_response(status, wire).status == (status.status if status.body is not None else 0)
 
 
 # -- instead of an answer ----------------------------------------------------------------------------------------
@@ -231,17 +235,17 @@ def test_every_status_can_be_told(name: str) -> None:
 
 def test_a_status_is_told_in_the_dialect() -> None:
     status = Status(status=429, headers={"retry-after": "1"}, body={"error": {}}, messages_body={"type": "error"})
-    assert tell(status, "openai_chat").pieces == [b'{"error":{}}']
-    assert tell(status, "anthropic").pieces == [b'{"type":"error"}']
-    assert tell(status, "anthropic").headers["retry-after"] == "1"
+    assert error_response(status, "openai_chat").pieces == [b'{"error":{}}']
+    assert error_response(status, "anthropic").pieces == [b'{"type":"error"}']
+    assert error_response(status, "anthropic").headers["retry-after"] == "1"
 
 
 def test_bytes_are_told_as_they_are() -> None:
-    told = tell(Status(status=502, body=b"<html>"), "openai_chat")
+    told = error_response(Status(status=502, body=b"<html>"), "openai_chat")
     assert (told.status, told.pieces) == (502, [b"<html>"])
     assert told.headers["content-type"].startswith("text/html")
 
 
 def test_no_body_at_all_drops_the_connection() -> None:
-    assert tell(Status(status=200), "openai_chat").pieces == [CUT]
-    assert tell(Status(status=200), "openai_chat").status == 0
+    assert error_response(Status(status=200), "openai_chat").pieces == [CUT]
+    assert error_response(Status(status=200), "openai_chat").status == 0

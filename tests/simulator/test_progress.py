@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.simulator.model.progress import standing_of
+from moonshim.simulator.model.progress import read_progress
 from moonshim.simulator.request import SimRequest, SimTurn
 
 REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
@@ -22,8 +22,8 @@ REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
 )
 def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(said: list[str], words: str) -> None:
     turns = tuple(SimTurn(role="user", text=text) for text in said)
-    question = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
-    assert standing_of(question).words == words
+    sim_request = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
+    assert read_progress(sim_request).words == words
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(
     ],
 )
 def test_a_tag_is_an_aside_up_to_its_first_end_however_many_there_are(text: str, words: str) -> None:
-    question = SimRequest(
+    sim_request = SimRequest(
         wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(SimTurn(role="user", text=text),)
     )
-    assert standing_of(question).words == words
+    assert read_progress(sim_request).words == words

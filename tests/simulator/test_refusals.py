@@ -79,7 +79,7 @@ MESSAGES = [
 
 
 def sent(name: str, objection: Objection, wire: Wire) -> tuple[int, Any]:
-    told = refusal(objection, wire=wire, nature=BEHAVIOURS[name])
+    told = refusal(objection, wire=wire, behaviour=BEHAVIOURS[name])
     assert told.headers["content-type"] == "application/json"
     return told.status, json.loads(told.body) if isinstance(told.body, bytes) else told.body
 
@@ -99,7 +99,7 @@ def test_every_host_can_say_everything_and_it_can_be_written(name: str) -> None:
     broken = "\ud800 is half a character"
     for wire in ("openai_chat", "anthropic"):
         for objection in (BAD, BUSY, NO_KEY, OTHER_AGENT, TOO_LARGE, no_model(broken), Objection(broken)):
-            told = refusal(objection, wire=wire, nature=BEHAVIOURS[name])
+            told = refusal(objection, wire=wire, behaviour=BEHAVIOURS[name])
             assert told.body is not None
             assert 400 <= told.status < 500
             msgspec.json.encode(told.body)

@@ -14,7 +14,7 @@ from moonshim.simulator.request import SimTurn
 from tests.simulator.conversing import HELLO, WEATHER, asked, converse, returned
 
 ROOT = Path(__file__).parent.parent.parent
-FOLDER = ROOT / "src" / "moonshim" / "simulator" / "scenarios"
+FOLDER = ROOT / "src" / "moonshim" / "simulator" / "model" / "scenarios"
 WEATHER_FILE = ROOT / "examples" / "simulator" / "weather.toml"
 
 
@@ -99,9 +99,9 @@ class TestReading:
 
 class TestMistakes:
     def test_a_name_that_is_none_is_told_with_the_nearest(self) -> None:
-        with pytest.raises(ScenarioError, match=r"there is no scenario `five-round`; did you mean `five-rounds`\?"):
+        with pytest.raises(ScenarioError, match=r"unknown scenario `five-round`; did you mean `five-rounds`\?"):
             load_scenario("five-round")
-        with pytest.raises(ScenarioError, match=r"there are one-call, parallel, .*, or give the path of a file"):
+        with pytest.raises(ScenarioError, match=r"choose from one-call, parallel, .*, or give the path of a file"):
             load_scenario("xyz")
 
     def test_a_file_that_is_none_is_told(self, tmp_path: Path) -> None:

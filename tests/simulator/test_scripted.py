@@ -245,8 +245,8 @@ class TestTools:
         ],
     )
     def test_any_tool_is_the_one_that_fits_best(self, names: list[str], words: str, called: str) -> None:
-        question = asked(SimTurn(role="user", text=words), tools=[OfferedTool(name) for name in names])
-        assert ONE_CALL.reply(question).calls[0].name == called
+        sim_request = asked(SimTurn(role="user", text=words), tools=[OfferedTool(name) for name in names])
+        assert ONE_CALL.reply(sim_request).calls[0].name == called
 
 
 class TestToolChoice:
@@ -281,6 +281,6 @@ class TestToolChoice:
 
 
 def test_the_same_question_gets_the_same_answer() -> None:
-    question = asked(HELLO, SimTurn(role="assistant", calls=(SimCall("a", "get_weather", "{}"),)),
+    sim_request = asked(HELLO, SimTurn(role="assistant", calls=(SimCall("a", "get_weather", "{}"),)),
                      SimTurn(role="tool", results=(SimResult("a", "get_weather", "x"),)))  # fmt: skip
-    assert ONE_CALL.reply(question) == ONE_CALL.reply(question)
+    assert ONE_CALL.reply(sim_request) == ONE_CALL.reply(sim_request)

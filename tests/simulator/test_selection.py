@@ -53,7 +53,7 @@ def test_a_fault_is_due_in_its_round_and_as_often_as_it_should_be() -> None:
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ("split-byte", "there is no fault or scenario `split-byte`; the nearest are split-bytes, "),
+        ("split-byte", "unknown fault or scenario `split-byte`; the nearest are split-bytes, "),
         ("SPLIT-BYTES", "the nearest are split-bytes, "),
         ("five-round", "the nearest are five-rounds, eight-rounds"),
         ("coding-gates", "the nearest is coding-gate"),

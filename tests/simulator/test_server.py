@@ -17,6 +17,7 @@ import moonshim.simulator
 from moonshim.http_server import logs
 from moonshim.http_server.sockets import BindError
 from moonshim.simulator import IntendedResponse, SimRequest, Simulator, SimulatorSettings
+from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.model.scenario_file import load_scenario
 from moonshim.simulator.selection import UnknownName
 from moonshim.simulator.settings_check import WrongSettings
@@ -53,7 +54,10 @@ def test_playing_needs_no_server() -> None:
 
 def test_it_runs_in_the_loop_of_a_test() -> None:
     async def ask() -> str:
-        async with Simulator(model=Rounds()) as box, AsyncOpenAI(base_url=f"{box.url}/v1", api_key="any") as client:
+        async with (
+            Simulator(model=Rounds()) as server,
+            AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any") as client,
+        ):
             stream = await client.chat.completions.create(**HELLO, stream=True)
             return str([chunk.choices[0].finish_reason async for chunk in stream][-1])
 
@@ -61,19 +65,19 @@ def test_it_runs_in_the_loop_of_a_test() -> None:
 
 
 def test_it_runs_again_after_it_was_closed_and_remembers_what_it_saw() -> None:
-    box = Simulator(model=Rounds())
+    server = Simulator(model=Rounds())
     for number in (1, 2):
-        with box.running():
-            assert request(box.url, "POST", CHAT, HELLO).status == 200
-        assert len(box.requests) == number
-    with pytest.raises(RuntimeError, match="does not run"):
-        _ = box.url
+        with server.running():
+            assert request(server.url, "POST", CHAT, HELLO).status == 200
+        assert len(server.requests) == number
+    with pytest.raises(RuntimeError, match="is not running"):
+        _ = server.url
 
 
 def test_settings_come_as_a_value_or_as_fields_or_both() -> None:
-    settings = SimulatorSettings(nature="vllm", seed=3)
-    box = Simulator(settings, seed=4, model=Rounds())
-    assert (box.settings.nature, box.settings.seed) == ("vllm", 4)
+    settings = SimulatorSettings(behaviour="vllm", seed=3)
+    server = Simulator(settings, seed=4, model=Rounds())
+    assert (server.settings.behaviour, server.settings.seed) == ("vllm", 4)
     with pytest.raises(TypeError):
         Simulator(natures="vllm")
 
@@ -88,8 +92,8 @@ def test_without_a_model_it_plays_a_scenario() -> None:
         Simulator(scenario="parallel").running() as named,
         Simulator(scenario=load_scenario("parallel")).running() as given,
     ):
-        for box in (named, given):
-            request(box.url, "POST", CHAT, HELLO)
+        for server in (named, given):
+            request(server.url, "POST", CHAT, HELLO)
     assert named.requests[-1].intended == given.requests[-1].intended
     assert named.requests[-1].intended is not None
     assert len(named.requests[-1].intended.calls) > 1
@@ -101,36 +105,36 @@ def test_a_model_in_a_file_is_found_by_its_place(tmp_path: Path) -> None:
         "from moonshim.simulator import IntendedResponse\n\n\n"
         "def parrot(question):\n    return IntendedResponse(text=question.words)\n"
     )
-    with Simulator(model=f"{file}:parrot").running() as box:
-        assert request(box.url, "POST", CHAT, HELLO).json["choices"][0]["message"]["content"] == "Hi"
+    with Simulator(model=f"{file}:parrot").running() as server:
+        assert request(server.url, "POST", CHAT, HELLO).json["choices"][0]["message"]["content"] == "Hi"
 
 
 class Wrong:
-    def reply(self, question: SimRequest) -> IntendedResponse:
+    def reply(self, sim_request: SimRequest) -> IntendedResponse:
         return "Hello"  # type: ignore[return-value]
 
 
 def test_a_model_that_returns_something_else_is_told_what_to_return() -> None:
-    with Simulator(model=Wrong()).running() as box:
-        answer = request(box.url, "POST", CHAT, HELLO)
+    with Simulator(model=Wrong()).running() as server:
+        answer = request(server.url, "POST", CHAT, HELLO)
     assert answer.status == 500
     assert "IntendedResponse(text=" in answer.json["error"]["message"]
-    assert box.refusals == list(box.requests)
+    assert server.refusals == list(server.requests)
 
 
 def test_a_port_that_is_taken_is_said_to_be() -> None:
-    with Simulator(model=Rounds()).running() as box:
-        taken = int(box.url.rpartition(":")[2])
+    with Simulator(model=Rounds()).running() as server:
+        taken = int(server.url.rpartition(":")[2])
         with pytest.raises(BindError), Simulator(model=Rounds(), port=taken).running():
             pass
 
 
 def test_an_error_in_a_test_leaves_the_box_closed() -> None:
-    box = Simulator(model=Rounds())
-    with pytest.raises(ZeroDivisionError), box.running():
+    server = Simulator(model=Rounds())
+    with pytest.raises(ZeroDivisionError), server.running():
         _ = 1 / 0
-    with box.running():
-        assert request(box.url, "GET", "/health").status == 200
+    with server.running():
+        assert request(server.url, "GET", "/health").status == 200
 
 
 def test_misuse_is_in_the_log_in_the_words_of_the_error(tmp_path: Path) -> None:
@@ -138,10 +142,10 @@ def test_misuse_is_in_the_log_in_the_words_of_the_error(tmp_path: Path) -> None:
     with file.open("w") as stream:
         logs.configure("info", stream)
         try:
-            with Simulator(model=Rounds()).running() as box:
-                request(box.url, "POST", CHAT, HELLO | {"model": "kimi-k2.5+crlf", "stream": True})
-                request(box.url, "POST", CHAT, HELLO | {"temperature": 0.3})
-                request(box.url, "POST", "/v1/embeddings", {})
+            with Simulator(model=Rounds()).running() as server:
+                request(server.url, "POST", CHAT, HELLO | {"model": "kimi-k2.5+crlf", "stream": True})
+                request(server.url, "POST", CHAT, HELLO | {"temperature": 0.3})
+                request(server.url, "POST", "/v1/embeddings", {})
         finally:
             logs.close()
     good, refused, nowhere = (json.loads(line) for line in file.read_text().splitlines())
@@ -153,15 +157,15 @@ def test_misuse_is_in_the_log_in_the_words_of_the_error(tmp_path: Path) -> None:
 
 
 def test_one_fault_may_be_a_text_and_rows_of_models_may_be_plain() -> None:
-    box = Simulator(faults="no-done", models={"mine": {"generation": "k2.6"}})
-    assert box.settings.faults == ("no-done",)
-    assert box.settings.models["mine"].generation == "k2.6"
+    server = Simulator(faults="no-done", models={"mine": {"generation": "k2.6"}})
+    assert server.settings.faults == ("no-done",)
+    assert server.settings.models["mine"].generation == "k2.6"
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"chaos": 2}, "chaos: this is a share of all answers, from 0 to 1"),
+        ({"chaos": 2}, "chaos: must be a share of all responses, from 0 to 1"),
         ({"chaos": "often"}, "Expected `float`, got `str` - at `chaos`"),
         ({"assume": "names-of-46"}, "did you mean `names-of-64`"),
         ({"models": {"mine": {"generation": "k2.8"}}}, "did you mean `k2.7`"),
@@ -170,3 +174,14 @@ def test_one_fault_may_be_a_text_and_rows_of_models_may_be_plain() -> None:
 def test_settings_that_mean_nothing_are_told_before_it_runs(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(WrongSettings, match=re.escape(told)):
         Simulator(**fields)
+
+
+def test_the_former_names_work_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="`behaviour`"):
+        assert Simulator(nature="vllm").settings.behaviour == "vllm"
+    with pytest.warns(DeprecationWarning, match="`behaviour`"):
+        settings = SimulatorSettings(nature="vllm")  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match="`behaviour`"):
+        assert settings.nature == "vllm"
+    with pytest.warns(DeprecationWarning, match="`request`"):
+        assert RecordedRequest(number=1, wire="openai_chat").question is None

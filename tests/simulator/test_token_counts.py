@@ -17,7 +17,7 @@ SYSTEM: Final = SimTurn(role="system", text="You are an agent that reads files a
 SAID: Final = "There is a function in it that adds two numbers, and one that does not. " * 10
 
 
-def question(*turns: SimTurn, generation: str = "k2.5", model: str = "kimi-k2.5") -> SimRequest:
+def sim_request(*turns: SimTurn, generation: str = "k2.5", model: str = "kimi-k2.5") -> SimRequest:
     return SimRequest(wire="openai_chat", model=model, generation=generation, turns=turns)
 
 
@@ -29,7 +29,7 @@ def conversation(rounds: int, *, id_of: str = "functions.read:{}", system: SimTu
             SimTurn(role="assistant", calls=(call,), reasoning="I read on."),
             SimTurn(role="tool", results=(SimResult(call.id, "read", SAID),)),
         ]
-    return question(*turns)
+    return sim_request(*turns)
 
 
 def tallies(*questions: SimRequest) -> list[TokenTotals]:
@@ -80,12 +80,12 @@ def test_another_model_knows_nothing_of_it() -> None:
 
 
 def test_a_short_prompt_is_never_known() -> None:
-    assert [one.cached for one in tallies(*[question(SimTurn(role="user", text="Hi"))] * 2)] == [0, 0]
+    assert [one.cached for one in tallies(*[sim_request(SimTurn(role="user", text="Hi"))] * 2)] == [0, 0]
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_is_forgotten_first() -> None:
     counter = Counter(kept=200)
-    old, new = conversation(5), [question(SimTurn(role="user", text=f"{at} {SAID}" * 20)) for at in range(10)]
+    old, new = conversation(5), [sim_request(SimTurn(role="user", text=f"{at} {SAID}" * 20)) for at in range(10)]
     counter.tally(old, IntendedResponse())
     assert counter.tally(old, IntendedResponse()).cached > 0
     for one in new:
@@ -103,7 +103,7 @@ def test_of_a_prompt_that_is_too_long_to_keep_its_beginning_is_kept() -> None:
 
 def test_what_was_half_forgotten_is_still_known_from_its_beginning() -> None:
     counter = Counter(kept=100)
-    old, new = conversation(20), question(SimTurn(role="user", text=SAID * 10))
+    old, new = conversation(20), sim_request(SimTurn(role="user", text=SAID * 10))
     counter.tally(old, IntendedResponse())
     whole = counter.tally(old, IntendedResponse()).cached
     counter.tally(new, IntendedResponse())
@@ -112,7 +112,7 @@ def test_what_was_half_forgotten_is_still_known_from_its_beginning() -> None:
 
 def test_an_answer_counts_its_thoughts_its_text_and_its_calls() -> None:
     counter = Counter()
-    ask = question(SimTurn(role="user", text="Hi"))
+    ask = sim_request(SimTurn(role="user", text="Hi"))
     call = IntendedCall("read", '{"path": "a.py"}')
     silent = counter.tally(ask, IntendedResponse())
     told = counter.tally(ask, IntendedResponse(reasoning="I think of it.", text="Well.", calls=(call, call)))
@@ -123,7 +123,7 @@ def test_an_answer_counts_its_thoughts_its_text_and_its_calls() -> None:
 
 @pytest.mark.parametrize("generation", ["k2", "k3", "other"])
 def test_calls_are_counted_in_every_grammar(generation: str) -> None:
-    ask = question(SimTurn(role="user", text="Hi"), generation=generation)
+    ask = sim_request(SimTurn(role="user", text="Hi"), generation=generation)
     assert Counter().tally(ask, IntendedResponse(calls=(IntendedCall("read", "{}"),))).completion >= 8
 
 
@@ -134,5 +134,5 @@ def test_a_marker_is_one_token_and_an_image_is_many() -> None:
 
 
 def test_halves_of_characters_are_counted_too() -> None:
-    ask = question(SimTurn(role="user", text="\ud83d" * 1000))
+    ask = sim_request(SimTurn(role="user", text="\ud83d" * 1000))
     assert tallies(ask, ask)[1].cached > 0

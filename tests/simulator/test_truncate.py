@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from moonshim.simulator.response import IntendedResponse
-from moonshim.simulator.wire.truncate import shorten
-from tests.simulator.asking import MEANT, question
+from moonshim.simulator.wire.truncate import truncate
+from tests.simulator.asking import MEANT, sim_request
 
 WORDS = IntendedResponse(reasoning="Hm, hm.", text="one two three END four", calls=MEANT.calls)
 
 
 def test_an_answer_that_fits_is_left_alone() -> None:
-    said = shorten(MEANT, question(max_tokens=1000))
+    said = truncate(MEANT, sim_request(max_tokens=1000))
     assert (said.intended, said.finish) == (MEANT, "tool_calls")
-    assert shorten(IntendedResponse(text="Hi"), question()).finish == "stop"
+    assert truncate(IntendedResponse(text="Hi"), sim_request()).finish == "stop"
 
 
 @pytest.mark.parametrize("tokens", range(1, 60))
 def test_a_shorter_answer_begins_like_the_whole_one(tokens: int) -> None:
-    said = shorten(MEANT, question(max_tokens=tokens))
+    said = truncate(MEANT, sim_request(max_tokens=tokens))
     assert MEANT.reasoning.startswith(said.intended.reasoning)
     assert MEANT.text.startswith(said.intended.text)
     for part, whole in zip(said.intended.calls, MEANT.calls, strict=False):
@@ -29,14 +29,14 @@ def test_a_shorter_answer_begins_like_the_whole_one(tokens: int) -> None:
 
 
 def test_a_call_can_end_in_the_middle_of_its_arguments() -> None:
-    cuts = [shorten(MEANT, question(max_tokens=tokens)).intended for tokens in range(1, 60)]
+    cuts = [truncate(MEANT, sim_request(max_tokens=tokens)).intended for tokens in range(1, 60)]
     assert any(
         0 < len(one.calls[-1].arguments) < len(MEANT.calls[len(one.calls) - 1].arguments) for one in cuts if one.calls
     )
 
 
 def test_thoughts_use_up_the_tokens_first() -> None:
-    said = shorten(MEANT, question(max_tokens=3))
+    said = truncate(MEANT, sim_request(max_tokens=3))
     assert said.intended.reasoning
     assert not said.intended.text
 
@@ -50,7 +50,7 @@ def test_thoughts_use_up_the_tokens_first() -> None:
     ],
 )
 def test_a_stop_sequence_ends_the_text_before_itself(wire: str, body: dict[str, object]) -> None:
-    said = shorten(WORDS, question(wire=wire, body=body))
+    said = truncate(WORDS, sim_request(wire=wire, body=body))
     assert (said.intended.text, said.intended.calls) == ("one two three ", ())
     assert (said.finish, said.stopped_by) == ("stop", "END")
 
@@ -59,13 +59,13 @@ def test_a_stop_sequence_ends_the_text_before_itself(wire: str, body: dict[str, 
     "body", [{}, {"stop": None}, {"stop": 7}, {"stop": [7, None, ""]}, {"stop_sequences": ["END"]}]
 )
 def test_what_is_no_stop_sequence_of_the_dialect_stops_nothing(body: dict[str, object]) -> None:
-    assert shorten(WORDS, question(body=body)).intended == WORDS
+    assert truncate(WORDS, sim_request(body=body)).intended == WORDS
 
 
 def test_the_stop_sequence_that_comes_first_counts() -> None:
-    assert shorten(WORDS, question(body={"stop": ["four", "two"]})).stopped_by == "two"
+    assert truncate(WORDS, sim_request(body={"stop": ["four", "two"]})).stopped_by == "two"
 
 
 def test_a_stop_sequence_behind_the_last_token_was_never_reached() -> None:
-    said = shorten(WORDS, question(body={"stop": "END"}, max_tokens=6))
+    said = truncate(WORDS, sim_request(body={"stop": "END"}, max_tokens=6))
     assert (said.finish, said.stopped_by) == ("length", None)

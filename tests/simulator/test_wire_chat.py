@@ -8,7 +8,7 @@ import pytest
 
 from moonshim.simulator.response import Cut
 from moonshim.simulator.wire.chat import chat_chunks, chat_whole
-from tests.simulator.asking import MEANT, answer, question
+from tests.simulator.asking import MEANT, answer, sim_request
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 30, "total_tokens": 130}
 
@@ -76,7 +76,7 @@ def test_moonshot_tells_its_usage_in_the_choice_and_again_when_asked() -> None:
 
 
 def test_who_does_not_ask_for_the_usage_gets_no_chunk_for_it() -> None:
-    last = chat_chunks(answer(question=question(stream=True, wants_usage=False)))[-1]
+    last = chat_chunks(answer(request=sim_request(stream=True, wants_usage=False)))[-1]
     assert last["choices"][0]["finish_reason"] == "tool_calls"
 
 

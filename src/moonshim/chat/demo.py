@@ -24,8 +24,8 @@ READING_PACE: Final = 120.0
 @asynccontextmanager
 async def demo_host(*, paced: bool) -> AsyncIterator[Config]:
     """The simulator, and the configuration that leads to it."""
-    async with Simulator(nature="selfhost", tokens_per_second=READING_PACE if paced else 0.0) as box:
-        yield demo_config(box.url)
+    async with Simulator(behaviour="selfhost", tokens_per_second=READING_PACE if paced else 0.0) as simulator:
+        yield demo_config(simulator.url)
 
 
 def demo_config(url: str) -> Config:

@@ -13,8 +13,8 @@ from moonshim.config.environment import CLIENTS_OWN, with_overrides
 from moonshim.gateway.process.service import GatewayService, open_service
 from moonshim.gateway.process.settings import ServeSettings
 from moonshim.simulator import demo
-from moonshim.simulator.http.log import tell_seen
-from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.http.log import log_request
+from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.server import Simulator
 
 __all__ = ["DemoService", "demo_config", "open_demo"]
@@ -25,20 +25,20 @@ _PATIENT: Final = Retries(breaker_failures=1_000_000)
 
 async def open_demo(settings: ServeSettings, worker: int) -> DemoService:
     """What `moonshim serve --demo` serves, in this process."""
-    box = await Simulator(nature="selfhost", log=_tell_refused).__aenter__()
+    simulator = await Simulator(behaviour="selfhost", log=_print_refused).__aenter__()
     try:
-        config = demo_config(box.url, os.environ)
-        return DemoService(await open_service(settings, worker, load=lambda: config), box)
+        config = demo_config(simulator.url, os.environ)
+        return DemoService(await open_service(settings, worker, load=lambda: config), simulator)
     except BaseException:
-        await box.__aexit__(None, None, None)
+        await simulator.__aexit__(None, None, None)
         raise
 
 
 class DemoService:
     """A gateway and its only host. The host goes last."""
 
-    def __init__(self, gateway: GatewayService, box: Simulator) -> None:
-        self._gateway, self._box = gateway, box
+    def __init__(self, gateway: GatewayService, simulator: Simulator) -> None:
+        self._gateway, self._simulator = gateway, simulator
         self.app: Any = gateway.app
         self.limits: Limits = gateway.limits
         self.drain, self.reload = gateway.drain, gateway.reload
@@ -47,13 +47,13 @@ class DemoService:
         try:
             await self._gateway.close()
         finally:
-            await self._box.__aexit__(None, None, None)
+            await self._simulator.__aexit__(None, None, None)
 
 
-def _tell_refused(seen: RecordedRequest) -> None:
+def _print_refused(seen: RecordedRequest) -> None:
     """The gateway has its own line for each request; what the simulator refused, the gateway did not make right."""
     if seen.problem is not None:
-        tell_seen(seen)
+        log_request(seen)
 
 
 def demo_config(url: str, environ: Mapping[str, str]) -> Config:

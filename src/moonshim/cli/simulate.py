@@ -22,16 +22,16 @@ PORT: Final = 8485
 MOST: Final = 1_000_000
 ACTIONS: Final = {
     "render": ("moonshim.cli.simulate_render", "show the prompt that a model would see for a request"),
-    "faults": ("moonshim.cli.simulate_tables", "list every way to go wrong, and where it was seen"),
+    "faults": ("moonshim.cli.simulate_tables", "list all faults, and where each was seen"),
     "scenarios": ("moonshim.cli.simulate_tables", "list what the scripted model can play"),
-    "models": ("moonshim.cli.simulate_tables", "list the models there are"),
-    "natures": ("moonshim.cli.simulate_tables", "list whose manners it can have"),
+    "models": ("moonshim.cli.simulate_tables", "list the models"),
+    "behaviours": ("moonshim.cli.simulate_tables", "list the hosts it can emulate"),
     "assumptions": ("moonshim.cli.simulate_tables", "list rules that the real API may have"),
 }
 """What stands before anything else: the module, which has `main(argv) -> int`, and what it does."""
 
 _NEEDED: Final = ("uvicorn", "httptools", "structlog")
-_USAGE: Final = """moonshim simulate [--as NATURE] [--fault NAME,… ...] [--chaos RATE]
+_USAGE: Final = """moonshim simulate [--as HOST] [--fault NAME,… ...] [--chaos RATE]
                          [--seed N] [--scenario NAME|FILE]
                          [--model FILE.py:NAME] [--assume [NAME,…]]
                          [--tokens-per-second N] [--first-token-ms N]
@@ -73,6 +73,9 @@ class _CannotSimulate(Exception):
 
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim simulate`; its exit code."""
+    if argv and argv[0] == "natures":
+        console.say("moonshim simulate: `natures` is called `behaviours` now")
+        argv = ["behaviours", *argv[1:]]
     if argv and argv[0] in ACTIONS:
         module = import_module(ACTIONS[argv[0]][0])
         arguments = list(argv[1:]) if argv[0] == "render" else list(argv)
@@ -131,7 +134,7 @@ def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
     playing = f"model: {settings.model}" if settings.model else f"scenario: {settings.scenario}"
     parts = [
         f"moonshim simulator on {paint.bold(url_of(host, port))}",
-        f"as {settings.nature}",
+        f"as {settings.behaviour}",
         console.safe(playing),
         f"faults: {console.safe(faults)}",
         "NO MODEL: what it says is made up",
@@ -155,7 +158,7 @@ def _settings(given: Any) -> SimulatorSettings:
 
     settings = SimulatorSettings() if given.config is None else load_settings(given.config, os.environ)
     changes: dict[str, Any] = {
-        "nature": given.nature,
+        "behaviour": given.behaviour,
         "faults": _names(given.fault),
         "chaos": given.chaos,
         "seed": given.seed,
@@ -168,13 +171,13 @@ def _settings(given: Any) -> SimulatorSettings:
         "first_token_ms": given.first_token_ms,
         "api_key": _key(given.api_key_env),
     }
-    _check("--as", given.nature, named.wrong_nature)
+    _check("--as", given.behaviour, named.behaviour_problem)
     for fault in changes["faults"] or ():
-        _check("--fault", fault, named.wrong_fault)
+        _check("--fault", fault, named.fault_problem)
     for assumption in changes["assume"] or ():
-        _check("--assume", assumption, named.wrong_assumption)
-    _check("--scenario", given.scenario, named.wrong_scenario)
-    _check("--model", given.model, named.wrong_model)
+        _check("--assume", assumption, named.assumption_problem)
+    _check("--scenario", given.scenario, named.scenario_problem)
+    _check("--model", given.model, named.model_problem)
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
@@ -221,7 +224,7 @@ def parser() -> console.Parser:
         + f"\n\n{_EPILOG}",
     )
     add = made.add_argument
-    add("--as", dest="nature", metavar="NATURE", help="whose manners it has: moonshot (default), selfhost, vllm, …")
+    add("--as", dest="behaviour", metavar="HOST", help="the host to emulate: moonshot (default), selfhost, vllm, …")
     add("--fault", metavar="NAME,…", action="append", help="what goes wrong in every answer; may be given again")
     add("--chaos", metavar="RATE", type=_share, help="the share of answers that get a fault by chance: 0.1")
     add("--seed", metavar="N", type=_seed, help="which ones: the same for the same number (default: 0)")
@@ -250,7 +253,7 @@ def parser() -> console.Parser:
 
 
 def _share(text: str) -> float:
-    return numbers.number(text, "a share of all answers", 0, 1)
+    return numbers.number(text, "a share of all responses", 0, 1)
 
 
 def _seed(text: str) -> int:

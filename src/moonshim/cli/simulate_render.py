@@ -14,9 +14,9 @@ from moonshim.cli.request_file import LIMIT, decoded
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
-from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.render import render_prompt
-from moonshim.simulator.render.history_ids import Numbered, numbered
+from moonshim.simulator.render.history_ids import HistoryId, history_ids
 from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.rules import check
 
@@ -29,7 +29,7 @@ _SHOWN: Final = re.compile(
 )
 _TOLD_AT_MOST: Final = 20
 _ENDS: Final = ("<|im_end|>", "<|end_of_msg|>")
-_USAGE: Final = """moonshim simulate render REQUEST.json [--model NAME] [--as NATURE]
+_USAGE: Final = """moonshim simulate render REQUEST.json [--model NAME] [--as HOST]
                                 [--wire chat|messages]"""
 _EPILOG: Final = """\
 examples:
@@ -60,22 +60,22 @@ class _NoPrompt(Exception):
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim simulate render`; its exit code."""
     given = _parser().parse_args(list(argv))
-    nature = BEHAVIOURS[given.as_]
+    behaviour = BEHAVIOURS[given.as_]
     try:
         body = _body(given.request)
         if given.model:
             body = body | {"model": given.model}
-        question = _question(body, _wire(body, given.wire), nature)
+        request = _parse_request(body, _wire(body, given.wire), behaviour)
     except _NoPrompt as error:
         console.say(f"moonshim simulate render: {error}")
         return console.BAD_USAGE
-    ids = numbered(question.turns) if question.family == "k2" else []
-    renamed = nature.renames(question.wire)
-    _show(render_prompt(question, renamed=renamed), ids, renamed=renamed)
-    refused = _tell_refusal(question, nature)
-    wrong = _tell_ids(question, ids, renamed=renamed)
-    if question.family == "other":
-        console.say(f"{console.safe(question.model)} is no Kimi, and its template is not known: this is K2's")
+    ids = history_ids(request.turns) if request.family == "k2" else []
+    renamed = behaviour.renames(request.wire)
+    _show(render_prompt(request, renamed=renamed), ids, renamed=renamed)
+    refused = _print_refusal(request, behaviour)
+    wrong = _print_ids(request, ids, renamed=renamed)
+    if request.family == "other":
+        console.say(f"{console.safe(request.model)} is no Kimi, and its template is not known: this is K2's")
     return console.FAILED if refused or wrong else console.DONE
 
 
@@ -116,7 +116,7 @@ def _wire(body: Json, asked: str | None) -> Wire:
     return "anthropic" if dialect == "anthropic" else "openai_chat"
 
 
-def _question(body: Json, wire: Wire, nature: HostBehaviour) -> SimRequest:
+def _parse_request(body: Json, wire: Wire, behaviour: HostBehaviour) -> SimRequest:
     asked = body.get("model")
     if not isinstance(asked, str) or not asked:
         raise _NoPrompt("the request names no model: --model NAME does")
@@ -124,30 +124,30 @@ def _question(body: Json, wire: Wire, nature: HostBehaviour) -> SimRequest:
     generation = generation_of(model)
     if generation is None:
         raise _NoPrompt(f"nobody serves {console.safe(model)}: --model names another, such as {', '.join(MODELS)}")
-    return read_question(body, wire=wire, model=model, generation=generation, host=nature.contract(wire))
+    return parse_request(body, wire=wire, model=model, generation=generation, host=behaviour.contract(wire))
 
 
 # -- what is told beside the prompt ------------------------------------------------------------------------------
 
 
-def _tell_refusal(question: SimRequest, nature: HostBehaviour) -> bool:
-    host = nature.contract(question.wire)
-    objection = check(question.body, wire=question.wire, generation=question.generation, host=host)
+def _print_refusal(request: SimRequest, behaviour: HostBehaviour) -> bool:
+    host = behaviour.contract(request.wire)
+    objection = check(request.body, wire=request.wire, generation=request.generation, host=host)
     if objection is None:
         return False
-    console.say(f"{nature.name} refuses this request: {objection.status}, {console.safe(objection.message)}")
+    console.say(f"{behaviour.name} refuses this request: {objection.status}, {console.safe(objection.message)}")
     return True
 
 
-def _tell_ids(question: SimRequest, ids: list[Numbered], *, renamed: bool) -> bool:
+def _print_ids(request: SimRequest, ids: list[HistoryId], *, renamed: bool) -> bool:
     """A line for each id that the model would not have written. What results repeat is told once, with the call."""
-    wrong: dict[str | int, Numbered] = {}
+    wrong: dict[str | int, HistoryId] = {}
     for one in ids:
         if one.sent != one.right:
             wrong.setdefault(one.right or one.place, one)
     paint = console.Paint(sys.stderr)
     for one in list(wrong.values())[:_TOLD_AT_MOST]:
-        line = _line(one, question, renamed=renamed)
+        line = _line(one, request, renamed=renamed)
         console.say(line if renamed else paint.yellow(line))
     if len(wrong) > _TOLD_AT_MOST:
         console.say(f"and {len(wrong) - _TOLD_AT_MOST} more of these")
@@ -156,8 +156,8 @@ def _tell_ids(question: SimRequest, ids: list[Numbered], *, renamed: bool) -> bo
     return bool(wrong) and not renamed
 
 
-def _line(one: Numbered, question: SimRequest, *, renamed: bool) -> str:
-    place, sent = f"messages[{_place(one.place, question)}]", console.safe(one.sent) or "an empty id"
+def _line(one: HistoryId, request: SimRequest, *, renamed: bool) -> str:
+    place, sent = f"messages[{_place(one.place, request)}]", console.safe(one.sent) or "an empty id"
     if not one.right:
         return f"{place}: the model sees a result of {sent}, which is no call before it"
     if renamed:
@@ -165,27 +165,27 @@ def _line(one: Numbered, question: SimRequest, *, renamed: bool) -> str:
     return f"{place}: the model sees {sent} where it would write {console.safe(one.right)}"
 
 
-def _place(turn: int, question: SimRequest) -> int:
+def _place(turn: int, request: SimRequest) -> int:
     """Which message of the request a turn is: those of Messages may follow a turn for its `system`."""
-    messages = question.body.get("messages")
+    messages = request.body.get("messages")
     entries = [at for at, entry in enumerate(messages if isinstance(messages, list) else []) if isinstance(entry, dict)]
-    return entries[turn - (len(question.turns) - len(entries))]
+    return entries[turn - (len(request.turns) - len(entries))]
 
 
 # -- the prompt --------------------------------------------------------------------------------------------------
 
 
-def _show(prompt: str, ids: list[Numbered], *, renamed: bool) -> None:
+def _show(prompt: str, ids: list[HistoryId], *, renamed: bool) -> None:
     if sys.stdout.isatty():
         right = {one.right for one in ids if renamed or one.sent == one.right}
         wrong = set() if renamed else {one.sent for one in ids if one.sent != one.right}
-        print(_painted(prompt, right, wrong, console.Paint(sys.stdout)), flush=True)
+        print(_highlight(prompt, right, wrong, console.Paint(sys.stdout)), flush=True)
     else:
         sys.stdout.buffer.write(prompt.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
 
 
-def _painted(prompt: str, right: set[str], wrong: set[str], paint: console.Paint) -> str:
+def _highlight(prompt: str, right: set[str], wrong: set[str], paint: console.Paint) -> str:
     pieces: list[str] = []
     done = 0
     for found in _SHOWN.finditer(prompt):
@@ -214,10 +214,10 @@ def _parser() -> console.Parser:
     add: Any = parser.add_argument
     add("request", metavar="REQUEST.json", nargs="?", default="-", help="the body of a request; - is standard input")
     add("--model", metavar="NAME", help="whose prompt it is; as the request says otherwise")
-    add("--as", dest="as_", metavar="NATURE", choices=tuple(BEHAVIOURS), default="selfhost", help=_natures())
+    add("--as", dest="as_", metavar="HOST", choices=tuple(BEHAVIOURS), default="selfhost", help=_behaviour_help())
     add("--wire", choices=tuple(_WIRES), help="the request's dialect; guessed from its fields otherwise")
     return parser
 
 
-def _natures() -> str:
-    return f"the host's manners: {', '.join(BEHAVIOURS)} (selfhost)"
+def _behaviour_help() -> str:
+    return f"the host to emulate: {', '.join(BEHAVIOURS)} (selfhost)"

@@ -88,10 +88,10 @@ def _models() -> list[Row]:
     ]
 
 
-def _natures() -> list[Row]:
+def _behaviours() -> list[Row]:
     from moonshim.simulator.host.behaviours import BEHAVIOURS
 
-    return [{"name": nature.name, "about": nature.about} for nature in BEHAVIOURS.values()]
+    return [{"name": behaviour.name, "about": behaviour.about} for behaviour in BEHAVIOURS.values()]
 
 
 def _assumptions() -> list[Row]:
@@ -103,10 +103,10 @@ def _assumptions() -> list[Row]:
 _TABLES: Final[dict[str, tuple[Callable[[], list[Row]], str]]] = {
     "faults": (
         _faults,
-        "Every way to go wrong: behind a model's name (kimi-k2.5+NAME), in the header or with --fault.",
+        "All faults. Ask for one after a model's name (kimi-k2.5+NAME), in the header or with --fault.",
     ),
     "scenarios": (_scenarios, "What the scripted model can play: --scenario NAME, or behind a model's name."),
-    "models": (_models, "The models there are. Other spellings are known too: moonshotai/Kimi-K2.5, k3, …"),
-    "natures": (_natures, "Whose manners the simulator can have: --as NAME."),
-    "assumptions": (_assumptions, "Rules that the real API may have, which nobody has proven: --assume NAME."),
+    "models": (_models, "The models. Other spellings work too: moonshotai/Kimi-K2.5, k3, …"),
+    "behaviours": (_behaviours, "The hosts that the simulator can emulate: --as NAME."),
+    "assumptions": (_assumptions, "Unproven rules that the real API may have: --assume NAME."),
 }

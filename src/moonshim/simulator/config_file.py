@@ -11,12 +11,12 @@ from moonshim.config.problems import ConfigError, Problems
 from moonshim.config.tables.table import Table, placed
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.names import (
-    wrong_assumption,
-    wrong_fault,
-    wrong_generation,
-    wrong_model,
-    wrong_nature,
-    wrong_scenario,
+    assumption_problem,
+    behaviour_problem,
+    fault_problem,
+    generation_problem,
+    model_problem,
+    scenario_problem,
 )
 from moonshim.simulator.settings import ModelRow, SimulatorSettings
 
@@ -25,11 +25,12 @@ __all__ = ["load_settings", "parse_settings"]
 _WHAT: Final = "a file of settings"
 _HINTS: Final = {
     "nature": "; did you mean `as`?",
+    "behaviour": "; did you mean `as`?",
     "fault": "; did you mean `faults`?",
-    "host": "; where it listens is said on the command line (--host)",
-    "port": "; where it listens is said on the command line (--port)",
-    "log_level": "; this is said on the command line (--log-level)",
-    "api_key": "; no secret stands in this file: `api_key_env` names the variable that has it",
+    "host": "; set it on the command line (--host)",
+    "port": "; set it on the command line (--port)",
+    "log_level": "; set it on the command line (--log-level)",
+    "api_key": "; secrets do not belong in this file: name the environment variable with `api_key_env`",
 }
 
 
@@ -50,7 +51,7 @@ def parse_settings(
 ) -> SimulatorSettings:
     """What a text says; what it does not say is as it is without one.
 
-    >>> parse_settings("as = 'selfhost'\\nseed = 7", environ={}).nature
+    >>> parse_settings("as = 'selfhost'\\nseed = 7", environ={}).behaviour
     'selfhost'
     >>> parse_settings("seed = 7\\nchoas = 0.1", environ={})
     Traceback (most recent call last):
@@ -66,13 +67,13 @@ def parse_settings(
 
 def _read(root: Table, folder: File | None) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "nature": _named(root, "as", wrong_nature),
-        "faults": _list(root, "faults", wrong_fault),
+        "behaviour": _named(root, "as", behaviour_problem),
+        "faults": _list(root, "faults", fault_problem),
         "chaos": _share(root, "chaos"),
         "seed": root.whole("seed", least=0),
         "scenario": _scenario(root, folder),
         "model": _model(root, folder),
-        "assume": _list(root, "assume", wrong_assumption),
+        "assume": _list(root, "assume", assumption_problem),
         "tokens_per_second": root.number("tokens_per_second"),
         "first_token_ms": root.number("first_token_ms"),
         "api_key": _key(root),
@@ -101,7 +102,7 @@ def _list(table: Table, key: str, wrong: Callable[[str], str | None]) -> tuple[s
 def _share(table: Table, key: str) -> float | None:
     share = table.number(key)
     if share is not None and share > 1:
-        table.error(key, "this is a share of all answers, from 0 to 1")
+        table.error(key, "must be a share of all responses, from 0 to 1")
         return None
     return share
 
@@ -111,7 +112,7 @@ def _scenario(table: Table, folder: File | None) -> str | None:
     if name is None:
         return None
     where = name if name in BUILT_IN or not _is_path(name) else placed(name, folder)
-    if (problem := wrong_scenario(where)) is not None:
+    if (problem := scenario_problem(where)) is not None:
         table.error("scenario", "; ".join(problem.splitlines()))
         return None
     return where
@@ -127,7 +128,7 @@ def _model(table: Table, folder: File | None) -> str | None:
         return None
     file, colon, name = text.rpartition(":")
     where = f"{placed(file, folder)}:{name}" if colon and file.endswith(".py") else text
-    if (problem := wrong_model(where)) is not None:
+    if (problem := model_problem(where)) is not None:
         table.error("model", problem)
         return None
     return where
@@ -148,8 +149,8 @@ def _models(table: Table | None) -> dict[str, ModelRow] | None:
     for name in table:
         inner = table.table(name)
         assert inner is not None
-        generation = _named(inner, "generation", wrong_generation)
-        faults = _list(inner, "faults", wrong_fault) or ()
+        generation = _named(inner, "generation", generation_problem)
+        faults = _list(inner, "faults", fault_problem) or ()
         if generation is None and "generation" not in inner:
             generation = _known_generation(inner, name)
         inner.close(hints={"fault": "; did you mean `faults`?"})

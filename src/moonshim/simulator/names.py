@@ -12,37 +12,37 @@ from moonshim.errors import MoonshimError
 from moonshim.simulator.settings import ASSUMPTIONS
 
 __all__ = [
-    "wrong_assumption",
-    "wrong_fault",
-    "wrong_generation",
-    "wrong_model",
-    "wrong_nature",
-    "wrong_scenario",
+    "assumption_problem",
+    "behaviour_problem",
+    "fault_problem",
+    "generation_problem",
+    "model_problem",
+    "scenario_problem",
 ]
 
 
-def wrong_nature(name: str) -> str | None:
+def behaviour_problem(name: str) -> str | None:
     """
-    >>> wrong_nature("moonshot"), wrong_nature("moonshoot")
-    (None, 'there is no nature `moonshoot`; did you mean `moonshot`?')
+    >>> behaviour_problem("moonshot"), behaviour_problem("moonshoot")
+    (None, 'unknown behaviour `moonshoot`; did you mean `moonshot`?')
     """
     from moonshim.simulator.host.behaviours import BEHAVIOURS
 
-    return _unknown("nature", name, BEHAVIOURS)
+    return _unknown_name("behaviour", name, BEHAVIOURS)
 
 
-def wrong_assumption(name: str) -> str | None:
+def assumption_problem(name: str) -> str | None:
     """
-    >>> wrong_assumption("names-of-46")
-    'there is no assumption `names-of-46`; did you mean `names-of-64`?'
+    >>> assumption_problem("names-of-46")
+    'unknown assumption `names-of-46`; did you mean `names-of-64`?'
     """
-    return _unknown("assumption", name, ASSUMPTIONS)
+    return _unknown_name("assumption", name, ASSUMPTIONS)
 
 
-def wrong_fault(text: str) -> str | None:
+def fault_problem(text: str) -> str | None:
     """A fault as it is written behind a model's name: `cut-off`, `cut-off@3`, `cut-off*1`; commas between several.
 
-    >>> wrong_fault("markers-in-content*1"), wrong_fault("five-rounds")
+    >>> fault_problem("markers-in-content*1"), fault_problem("five-rounds")
     (None, '`five-rounds` is a scenario, and no fault')
     """
     from moonshim.simulator.selection import read_names
@@ -54,10 +54,10 @@ def wrong_fault(text: str) -> str | None:
     return None if scenario is None else f"`{scenario}` is a scenario, and no fault"
 
 
-def wrong_scenario(name_or_path: str) -> str | None:
+def scenario_problem(name_or_path: str) -> str | None:
     """
-    >>> wrong_scenario("five-rounds"), wrong_scenario("five-round")
-    (None, 'there is no scenario `five-round`; did you mean `five-rounds`?')
+    >>> scenario_problem("five-rounds"), scenario_problem("five-round")
+    (None, 'unknown scenario `five-round`; did you mean `five-rounds`?')
     """
     from moonshim.simulator.model.scenario_file import load_scenario
 
@@ -68,7 +68,7 @@ def wrong_scenario(name_or_path: str) -> str | None:
     return None
 
 
-def wrong_model(place: str) -> str | None:
+def model_problem(place: str) -> str | None:
     """`file.py:Name` of a model in Python. It is loaded: only so is it known whether it can be."""
     from moonshim.simulator.model.plugins import load_model
 
@@ -79,19 +79,21 @@ def wrong_model(place: str) -> str | None:
     return None
 
 
-def wrong_generation(name: str) -> str | None:
+def generation_problem(name: str) -> str | None:
     """
-    >>> wrong_generation("k2.5"), wrong_generation("k2.8")
-    (None, 'there is no generation `k2.8`; did you mean `k2.7`?')
+    >>> generation_problem("k2.5"), generation_problem("k2.8")
+    (None, 'unknown generation `k2.8`; did you mean `k2.7`?')
     """
     from moonshim.simulator.host.models import MODELS, generation_of
 
-    return _unknown("generation", name, dict.fromkeys(known for model in MODELS if (known := generation_of(model))))
+    return _unknown_name(
+        "generation", name, dict.fromkeys(known for model in MODELS if (known := generation_of(model)))
+    )
 
 
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str | None:
+def _unknown_name(kind: str, name: str, known: Iterable[str]) -> str | None:
     names = list(known)
     if name in names:
         return None
-    hint = nearest(name, names) or f"; there are {', '.join(names)}"
-    return f"there is no {kind} `{name}`{hint}"
+    hint = nearest(name, names) or f"; choose from {', '.join(names)}"
+    return f"unknown {kind} `{name}`{hint}"

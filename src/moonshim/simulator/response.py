@@ -32,8 +32,8 @@ class IntendedResponse(Struct, frozen=True, kw_only=True):
 class Model(Protocol):
     """What can be plugged in: `moonshim simulate --model my_model.py:Parrot`."""
 
-    def reply(self, question: SimRequest) -> IntendedResponse:
-        """The next answer. The same question must get the same answer: nothing is remembered between two."""
+    def reply(self, request: SimRequest, /) -> IntendedResponse:
+        """The next answer. The same request must get the same response: a model keeps no state between requests."""
 
 
 class TokenTotals(Struct, frozen=True):
@@ -74,7 +74,7 @@ class HostResponse(Struct, frozen=True, kw_only=True):
     """What signs the thoughts; empty: nothing does."""
     stopped_by: str | None = None
     """The stop sequence that ended the text."""
-    question: SimRequest
+    request: SimRequest
     intended: IntendedResponse
     extra: dict[str, Any] = {}
     """What a fault leaves for its own later part; nobody else looks at it."""

@@ -68,8 +68,8 @@ class RequestedFaults(Struct, frozen=True):
 
 def read_model(asked: str) -> RequestedFaults:
     """
-    >>> wanted = read_model("kimi-k2.5+cut-off@3+five-rounds")
-    >>> wanted.model, [str(one) for one in wanted.faults], wanted.scenario
+    >>> requested = read_model("kimi-k2.5+cut-off@3+five-rounds")
+    >>> requested.model, [str(one) for one in requested.faults], requested.scenario
     ('kimi-k2.5', ['cut-off@3'], 'five-rounds')
     """
     model, _, rest = asked.partition("+")
@@ -84,7 +84,7 @@ def read_names(names: str) -> tuple[tuple[ScheduledFault, ...], str | None]:
     >>> read_names("coding-gaet")
     Traceback (most recent call last):
     ...
-    moonshim.simulator.selection.UnknownName: there is no fault or scenario `coding-gaet`; the nearest is coding-gate
+    moonshim.simulator.selection.UnknownName: unknown fault or scenario `coding-gaet`; the nearest is coding-gate
     """
     faults: list[ScheduledFault] = []
     scenarios: list[str] = []
@@ -122,7 +122,7 @@ def _chosen(written: str) -> ScheduledFault:
     if name in BUILT_IN:
         raise UnknownName(f"`{name}` is a scenario: it is played in every round, so write it without @ and *")
     if name not in FAULTS:
-        raise UnknownName(f"there is no fault or scenario `{_short(name)}`; {_nearest(name, [*FAULTS, *BUILT_IN])}")
+        raise UnknownName(f"unknown fault or scenario `{_short(name)}`; {_nearest(name, [*FAULTS, *BUILT_IN])}")
     return ScheduledFault(FAULTS[name], _number(found["round"]), _number(found["times"]))
 
 

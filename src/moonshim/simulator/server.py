@@ -1,10 +1,10 @@
-"""Settings -> a Kimi API that listens on this machine, inside this process, for as long as it is wanted.
+"""Settings -> a Kimi API that listens on this machine, inside this process.
 
-async with Simulator(nature="selfhost", faults=("markers-in-content",)) as box:
-    client = openai.AsyncOpenAI(base_url=f"{box.url}/v1", api_key="any")
+async with Simulator(behaviour="selfhost", faults=("markers-in-content",)) as server:
+    client = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any")
 
-with Simulator().running() as box:  # in a thread of its own
-    client = openai.OpenAI(base_url=f"{box.url}/v1", api_key="any")
+with Simulator().running() as server:  # in a thread of its own
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any")
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from msgspec.structs import replace
 from moonshim.http_server.server import EmbeddedServer, serve_inside
 from moonshim.simulator.http.app import SimulatorApp
 from moonshim.simulator.http.exchange import SimExchange
-from moonshim.simulator.http.log import tell_failure, tell_seen
-from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.http.log import log_failure, log_request
+from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.model.plugins import PluginModel, load_model
 from moonshim.simulator.model.scenario import Scenario
 from moonshim.simulator.model.scenario_file import load_scenario
 from moonshim.simulator.model.scripted import ScriptedModel
 from moonshim.simulator.response import Model
-from moonshim.simulator.settings import SimulatorSettings
-from moonshim.simulator.settings_check import checked
+from moonshim.simulator.settings import SimulatorSettings, rename_nature
+from moonshim.simulator.settings_check import check_settings
 
 __all__ = ["Simulator"]
 
@@ -46,34 +46,34 @@ class Simulator:
         model: str | Model = "",
         scenario: str | Scenario = "",
         clock: Callable[[], float] = time.time,
-        log: Callable[[RecordedRequest], None] = tell_seen,
+        log: Callable[[RecordedRequest], None] = log_request,
         host: str = "127.0.0.1",
         port: int = 0,
         **fields: Any,
     ) -> None:
         named = {"model": model, "scenario": scenario}
         fields |= {name: value for name, value in named.items() if value and isinstance(value, str)}
-        self.settings = checked(replace(settings or SimulatorSettings(), **fields))
-        self._given: Model | None = None
+        self.settings = check_settings(replace(settings or SimulatorSettings(), **rename_nature(fields)))
+        self._model_given: Model | None = None
         if not isinstance(model, str):
-            self._given = PluginModel(type(model).__name__, model.reply)
+            self._model_given = PluginModel(type(model).__name__, model.reply)
         elif not isinstance(scenario, str):
-            self._given = ScriptedModel(scenario)
+            self._model_given = ScriptedModel(scenario)
         self._exchange = SimExchange(
             self.settings,
             models=self._model,
             clock=clock,
             log=log,
-            log_failure=tell_failure,
+            log_failure=log_failure,
         )
         self.app = SimulatorApp(self._exchange)
         self._host, self._port = host, port
-        self._inside: EmbeddedServer | None = None
+        self._server: EmbeddedServer | None = None
 
     def _model(self, scenario: str | None) -> Model:
-        """The one that plays this scenario; without a name, the one that was given or is in the settings."""
-        if scenario is None and self._given is not None:
-            return self._given
+        """The model for this scenario; for None, the model passed to the constructor or named in the settings."""
+        if scenario is None and self._model_given is not None:
+            return self._model_given
         if scenario is None and self.settings.model:
             return load_model(self.settings.model)
         return ScriptedModel(load_scenario(scenario or self.settings.scenario))
@@ -81,36 +81,36 @@ class Simulator:
     @property
     def url(self) -> str:
         """Where it listens: `http://127.0.0.1:8485`, without a path."""
-        if self._inside is None:
-            raise RuntimeError("the simulator does not run: use it in a `with`")
-        return self._inside.url
+        if self._server is None:
+            raise RuntimeError("the simulator is not running: use it in a `with` statement")
+        return self._server.url
 
     @property
     def requests(self) -> deque[RecordedRequest]:
-        """What was asked, the newest last."""
+        """The recorded requests, the newest last."""
         return self._exchange.requests
 
     @property
     def refusals(self) -> list[RecordedRequest]:
         """The requests that were refused."""
-        return [seen for seen in self.requests if seen.problem is not None]
+        return [recorded for recorded in self.requests if recorded.problem is not None]
 
     async def __aenter__(self) -> Simulator:
         self.app.open()
-        self._inside = await serve_inside(self.app, host=self._host, port=self._port)
+        self._server = await serve_inside(self.app, host=self._host, port=self._port)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.app.closed()
-        inside, self._inside = self._inside, None
-        if inside is not None:
-            await inside.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Simulator]:
-        """The same for code without a loop: it runs in a thread of its own."""
+        """The same for code without an event loop: it runs in its own thread."""
         ready, over = threading.Event(), asyncio.Event()
         loops: list[asyncio.AbstractEventLoop] = []
         failures: list[BaseException] = []

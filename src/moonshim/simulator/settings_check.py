@@ -1,4 +1,4 @@
-"""Settings as somebody wrote them in Python -> the same, with the types that they should have, or what is wrong."""
+"""Settings written in Python -> the same with the right types, or a `WrongSettings`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import Any
 import msgspec
 
 from moonshim.errors import InvalidInput
-from moonshim.simulator.names import wrong_assumption, wrong_generation
+from moonshim.simulator.names import assumption_problem, generation_problem
 from moonshim.simulator.settings import SimulatorSettings
 
-__all__ = ["WrongSettings", "checked"]
+__all__ = ["WrongSettings", "check_settings"]
 
 
 class WrongSettings(InvalidInput):
-    """A field of the settings has a value that means nothing."""
+    """A field of the settings has an invalid value."""
 
     code = "wrong_settings"
 
 
-def checked(settings: SimulatorSettings) -> SimulatorSettings:
-    """Python puts anything into a field, and it would show in the middle of somebody's test. Names of natures, faults
-    and scenarios are looked up by whoever uses them, and are not looked at here.
+def check_settings(settings: SimulatorSettings) -> SimulatorSettings:
+    """Check types and ranges early, so that a mistake does not show in the middle of a test.
 
-    >>> checked(SimulatorSettings(faults="no-done", chaos=1)).faults
+    Names of behaviours, faults and scenarios are checked where they are looked up.
+
+    >>> check_settings(SimulatorSettings(faults="no-done", chaos=1)).faults
     ('no-done',)
-    >>> checked(SimulatorSettings(chaos=10))
+    >>> check_settings(SimulatorSettings(chaos=10))
     Traceback (most recent call last):
-    moonshim.simulator.settings_check.WrongSettings: chaos: this is a share of all answers, from 0 to 1
+    moonshim.simulator.settings_check.WrongSettings: chaos: must be a share of all responses, from 0 to 1
     """
     fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.__struct_fields__}
     for name in ("faults", "assume"):
@@ -38,9 +39,9 @@ def checked(settings: SimulatorSettings) -> SimulatorSettings:
     except msgspec.ValidationError as error:
         raise WrongSettings(str(error).replace("$.", "")) from None
     if not 0 <= made.chaos <= 1:
-        raise WrongSettings("chaos: this is a share of all answers, from 0 to 1", field="chaos")
-    wrong = [wrong_assumption(name) for name in made.assume]
-    wrong += [wrong_generation(row.generation) for row in made.models.values()]
+        raise WrongSettings("chaos: must be a share of all responses, from 0 to 1", field="chaos")
+    wrong = [assumption_problem(name) for name in made.assume]
+    wrong += [generation_problem(row.generation) for row in made.models.values()]
     for problem in filter(None, wrong):
         raise WrongSettings(problem)
     return made

@@ -119,10 +119,10 @@ def posted(url: str, messages: list[Any], *, stream: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("client_streams", [True, False], ids=["stream", "whole"])
 def test_a_host_gets_its_entries_back_whoever_streams(client_streams: bool, host_streams: str) -> None:
     async def test() -> None:
-        async with Simulator(nature="kimi-coding", model=Thinker()) as box:
+        async with Simulator(behaviour="kimi-coding", model=Thinker()) as server:
             cells = {"streaming": host_streams}
             host = ProviderConfig(
-                name="kimi", api_base_url=f"{box.url}/coding/v1", host="kimi-coding", models=("k3",), cells=cells
+                name="kimi", api_base_url=f"{server.url}/coding/v1", host="kimi-coding", models=("k3",), cells=cells
             )
             async with running(Config(providers=(host,))) as gateway:
                 said = await asyncio.to_thread(posted, gateway.url, [QUESTION], stream=client_streams)
@@ -133,11 +133,11 @@ def test_a_host_gets_its_entries_back_whoever_streams(client_streams: bool, host
                 for kept in (bare, said):
                     result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "a.txt"}
                     await asyncio.to_thread(posted, gateway.url, [QUESTION, kept, result], stream=client_streams)
-                    sent = box.requests[-1].body["messages"][1]
+                    sent = server.requests[-1].body["messages"][1]
                     secret = told["encrypted"]["encrypted"]
                     assert {name: sent[name] for name in sent if "reasoning" in name} == {
                         "reasoning_details": [SUMMARY, {"type": "encrypted", "encrypted": secret}]
                     }
-            assert not box.refusals
+            assert not server.refusals
 
     run(test())

@@ -24,9 +24,9 @@ __all__ = [
     "answer_to",
     "answers",
     "named",
-    "question",
     "round_of",
     "said_by",
+    "sim_request",
     "written",
 ]
 
@@ -51,7 +51,7 @@ def round_of(*calls: SimCall) -> tuple[SimTurn, SimTurn]:
     return SimTurn(role="assistant", reasoning="Hm.", calls=calls), SimTurn(role="tool", results=results)
 
 
-def question(
+def sim_request(
     generation: str = "k2.5",
     wire: Wire = "openai_chat",
     *,
@@ -86,7 +86,7 @@ def answer_to(
         text=text,
         calls=tuple(NativeCall(profile(place), *call) for place, call in zip(places, calls, strict=True)),
         finish="tool_calls" if calls else "stop",
-        question=asked,
+        request=asked,
         intended=IntendedResponse(reasoning=reasoning, text=text, calls=tuple(IntendedCall(*call) for call in calls)),
     )
 
@@ -97,8 +97,8 @@ def said_by(fault: Fault, answer: HostResponse) -> HostResponse:
 
 def written(fault: Fault, answer: HostResponse) -> Any:
     """The payloads that are sent: a list for a stream, else one."""
-    said, chat = said_by(fault, answer), answer.question.wire == "openai_chat"
-    if answer.question.stream:
+    said, chat = said_by(fault, answer), answer.request.wire == "openai_chat"
+    if answer.request.stream:
         chunks = chat_chunks(said) if chat else messages_events(said)
         return chunks if fault.chunks is None else fault.chunks(chunks, said)
     whole = chat_whole(said) if chat else messages_whole(said)
@@ -139,7 +139,7 @@ _rounds: Final = st.lists(
 @st.composite
 def answers(draw: st.DrawFn, *, calls: bool = True) -> HostResponse:
     """Any answer, on either wire, to a model of either family."""
-    asked = question(
+    asked = sim_request(
         draw(st.sampled_from(("k2", "k2.5", "k3"))),
         draw(st.sampled_from(WIRES)),
         history=draw(_rounds),

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from moonshim.simulator.faults.arguments import FAULTS
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, said_by
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, said_by, sim_request
 
 ROWS = named(FAULTS)
 
 
 def told(name: str, *arguments: str) -> list[str]:
-    answer = answer_to(question(), *(("Bash", given) for given in arguments))
+    answer = answer_to(sim_request(), *(("Bash", given) for given in arguments))
     return [call.arguments for call in said_by(ROWS[f"arguments-{name}"], answer).calls]
 
 
@@ -45,7 +45,7 @@ def test_arguments_are_sent_otherwise(name: str, intended: str, sent: str) -> No
 
 def test_the_last_call_is_cut_off_and_the_others_are_whole() -> None:
     fault = ROWS["arguments-cut-off"]
-    answer = said_by(fault, answer_to(question(), PARIS, LS))
+    answer = said_by(fault, answer_to(sim_request(), PARIS, LS))
     assert [call.arguments for call in answer.calls] == ['{"city": "Paris"}', '{"comman']
     assert answer.finish == "length"
     assert fault.fatal
@@ -77,7 +77,7 @@ def test_backslashes_that_are_not_doubled_mean_the_same_when_they_are(text: str)
 
 
 def test_identity_and_text_stay_as_they_are() -> None:
-    answer = answer_to(question(), PARIS, LS)
+    answer = answer_to(sim_request(), PARIS, LS)
     for fault in FAULTS:
         said: HostResponse = said_by(fault, answer)
         assert [(call.id, call.name) for call in said.calls] == [(call.id, call.name) for call in answer.calls]

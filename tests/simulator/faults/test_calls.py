@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moonshim.simulator.faults.calls import FAULTS
 from moonshim.simulator.request import Json, SimCall
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request, written
 
 ROWS: Final = named(FAULTS)
 ID, OTHER_ID = "functions.get_weather:0", "functions.Bash:1"
@@ -20,7 +20,7 @@ ID, OTHER_ID = "functions.get_weather:0", "functions.Bash:1"
 
 def chunks_of(name: str, *calls: tuple[str, str], text: str = "") -> list[Json]:
     """What the stream says, but for the role."""
-    answer = answer_to(question(stream=True), *calls or (PARIS,), text=text, reasoning="")
+    answer = answer_to(sim_request(stream=True), *calls or (PARIS,), text=text, reasoning="")
     chunks: list[Json] = written(ROWS[name], answer)
     return chunks
 
@@ -39,7 +39,7 @@ def functions_of(name: str, *calls: tuple[str, str], field: str = "arguments") -
 
 
 def message_of(name: str, *calls: tuple[str, str], text: str = "") -> Json:
-    answer = answer_to(question(), *calls or (PARIS,), text=text)
+    answer = answer_to(sim_request(), *calls or (PARIS,), text=text)
     message: Json = written(ROWS[name], answer)["choices"][0]["message"]
     return message
 
@@ -158,7 +158,7 @@ def test_calls_come_before_the_text() -> None:
     kinds = [next(iter(delta)) for delta in deltas_of("calls-before-text", text="I look.") if delta][1:]
     assert kinds == sorted(kinds, reverse=True)
     assert set(kinds) == {"content", "tool_calls"}
-    answer = answer_to(question(wire="anthropic", stream=True), PARIS, text="I look.")
+    answer = answer_to(sim_request(wire="anthropic", stream=True), PARIS, text="I look.")
     starts = [event for event in written(ROWS["calls-before-text"], answer) if event["type"] == "content_block_start"]
     assert [one["content_block"]["type"] for one in starts] == ["thinking", "tool_use", "text"]
     assert [one["index"] for one in starts] == [0, 1, 2]
@@ -192,7 +192,7 @@ def test_only_the_last_chunk_has_a_finish_reason() -> None:
 
 
 def test_two_faults_at_once_do_both() -> None:
-    answer = replace(answer_to(question(stream=True), PARIS, LS), text="", reasoning="")
+    answer = replace(answer_to(sim_request(stream=True), PARIS, LS), text="", reasoning="")
     chunks: list[Json] = written(ROWS["missing-index"], answer)
     fault = ROWS["repeated-id"].chunks
     assert fault is not None
@@ -206,7 +206,7 @@ def delta(chunk: Json) -> Json:
 
 
 def test_the_last_call_comes_again_under_a_new_id() -> None:
-    asked = question(history=round_of(SimCall("functions.Bash:0", *LS)))
+    asked = sim_request(history=round_of(SimCall("functions.Bash:0", *LS)))
     said = said_by(ROWS["same-call-again"], answer_to(asked, PARIS))
     assert [(call.id, call.name, call.arguments) for call in said.calls] == [("functions.get_weather:1", *LS)]
     assert ROWS["same-call-again"].lost
@@ -214,7 +214,7 @@ def test_the_last_call_comes_again_under_a_new_id() -> None:
 
 def test_a_tool_is_called_only_where_that_is_forbidden() -> None:
     for choice, names in (("none", ["get_weather"]), ("auto", [])):
-        answer = answer_to(replace(question(), tool_choice=choice))
+        answer = answer_to(replace(sim_request(), tool_choice=choice))
         assert [call.name for call in said_by(ROWS["call-unasked"], answer).calls] == names
 
 

@@ -12,14 +12,14 @@ from moonshim.simulator.faults.endings import FAULTS
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse, TokenTotals
 from moonshim.simulator.wire.frames import DONE, chat_frames
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question, said_by, written
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, said_by, sim_request, written
 
 ROWS: Final = named(FAULTS)
 TALLY: Final = TokenTotals(prompt=10, cached=2, completion=7, reasoning=3)
 
 
 def answer(*calls: tuple[str, str], stream: bool = True, wire: Wire = "openai_chat") -> HostResponse:
-    return replace(answer_to(question(wire=wire, stream=stream), *calls), tally=TALLY)
+    return replace(answer_to(sim_request(wire=wire, stream=stream), *calls), tally=TALLY)
 
 
 def chunks_of(name: str, *calls: tuple[str, str]) -> list[Json]:

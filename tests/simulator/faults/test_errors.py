@@ -12,8 +12,8 @@ from moonshim.simulator.faults.errors import FAULTS
 from moonshim.simulator.host import refusals
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.request import Wire
-from moonshim.simulator.wire.playback import SimResponse, play, tell
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question
+from moonshim.simulator.wire.playback import SimResponse, error_response, simulate_response
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, sim_request
 
 ROWS: Final = named(FAULTS)
 OVERLOADED: Final = "The engine is currently overloaded, please try again later"
@@ -22,7 +22,7 @@ OVERLOADED: Final = "The engine is currently overloaded, please try again later"
 def told(name: str, wire: Wire = "openai_chat") -> SimResponse:
     status = ROWS[name].status
     assert status is not None
-    return tell(status, wire)
+    return error_response(status, wire)
 
 
 def body_of(name: str, wire: Wire = "openai_chat") -> Any:
@@ -32,10 +32,12 @@ def body_of(name: str, wire: Wire = "openai_chat") -> Any:
 
 
 def pieces_of(name: str, wire: Wire = "openai_chat", *, stream: bool = True) -> list[Piece]:
-    asked = answer_to(question(wire=wire, stream=stream), PARIS)
+    asked = answer_to(sim_request(wire=wire, stream=stream), PARIS)
     faults = [ROWS[name]] if name else []
     host = BEHAVIOURS["moonshot"]
-    return play(asked.question, asked.intended, nature=host, faults=faults, answer_id="chatcmpl-1", created=1).pieces
+    return simulate_response(
+        asked.request, asked.intended, behaviour=host, faults=faults, answer_id="chatcmpl-1", created=1
+    ).pieces
 
 
 def data_of(name: str, wire: Wire = "openai_chat", *, stream: bool = True) -> bytes:
@@ -157,5 +159,5 @@ def test_nothing_comes_for_a_while_or_ever_again() -> None:
 def test_what_the_rules_refuse_too_is_refused_in_the_same_words(wire: Wire) -> None:
     refused = {"unauthorized": refusals.NO_KEY, "coding-gate": refusals.OTHER_AGENT, "too-large": refusals.TOO_LARGE}
     for name, objection in refused.items():
-        same = tell(refusals.refusal(objection, wire=wire, nature=BEHAVIOURS["moonshot"]), wire)
+        same = error_response(refusals.refusal(objection, wire=wire, behaviour=BEHAVIOURS["moonshot"]), wire)
         assert (told(name, wire).status, told(name, wire).pieces) == (same.status, same.pieces)

@@ -15,8 +15,8 @@ from moonshim.simulator.faults.frames import FAULTS
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.request import Wire
 from moonshim.simulator.response import HostResponse
-from moonshim.simulator.wire.playback import SimResponse, play
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question
+from moonshim.simulator.wire.playback import SimResponse, simulate_response
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, sim_request
 
 ROWS: Final = named(FAULTS)
 FRAMED: Final = [
@@ -25,13 +25,18 @@ FRAMED: Final = [
 
 
 def intended(wire: Wire, *, stream: bool = True) -> HostResponse:
-    return answer_to(question(wire=wire, stream=stream), PARIS, text="Ich schaue: 漢字 ä 😀.")
+    return answer_to(sim_request(wire=wire, stream=stream), PARIS, text="Ich schaue: 漢字 ä 😀.")
 
 
 def sent(*faults: Fault, wire: Wire = "openai_chat", stream: bool = True) -> SimResponse:
     asked = intended(wire, stream=stream)
-    return play(
-        asked.question, asked.intended, nature=BEHAVIOURS["moonshot"], faults=faults, answer_id="chatcmpl-1", created=1
+    return simulate_response(
+        asked.request,
+        asked.intended,
+        behaviour=BEHAVIOURS["moonshot"],
+        faults=faults,
+        answer_id="chatcmpl-1",
+        created=1,
     )
 
 

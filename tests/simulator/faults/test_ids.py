@@ -10,14 +10,14 @@ import pytest
 from moonshim.simulator.faults.ids import FAULTS
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request, written
 
 ROWS = named(FAULTS)
 EARLIER = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
 
 
 def told(name: str, generation: str = "k2.5") -> HostResponse:
-    return said_by(ROWS[name], answer_to(question(generation, history=EARLIER), PARIS, LS))
+    return said_by(ROWS[name], answer_to(sim_request(generation, history=EARLIER), PARIS, LS))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_random_identifiers_differ_within_an_answer() -> None:
 
 
 def test_what_comes_again_goes_on_as_it_should_when_the_history_has_no_more() -> None:
-    asked = question(history=round_of(SimCall("Bash:0", *LS)))
+    asked = sim_request(history=round_of(SimCall("Bash:0", *LS)))
     answer = said_by(ROWS["ids-said-again"], answer_to(asked, LS, LS))
     assert [call.id for call in answer.calls] == ["Bash:0", "functions.Bash:2"]
 
@@ -86,7 +86,7 @@ def ids_of_calls(sent: Any) -> list[str | None]:
 @pytest.mark.parametrize("wire", ["openai_chat", "anthropic"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_calls_have_no_identifier_at_all(wire: Any, stream: bool) -> None:
-    answer = answer_to(question(wire=wire, stream=stream), PARIS, ("Bash", '{"type": "tool_use", "id": "kept"}'))
+    answer = answer_to(sim_request(wire=wire, stream=stream), PARIS, ("Bash", '{"type": "tool_use", "id": "kept"}'))
     assert ids_of_calls(written(ROWS["ids-k2"], answer))[:2] == ["functions.get_weather:0", "functions.Bash:1"]
     sent = written(ROWS["ids-missing"], answer)
     assert [found for found in ids_of_calls(sent) if found != "kept"] == [None, None]

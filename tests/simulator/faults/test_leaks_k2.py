@@ -7,7 +7,7 @@ import pytest
 from moonshim.simulator.faults.leaks_k2 import FAULTS
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by, written
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request, written
 
 ROWS = named(FAULTS)
 BEGIN, END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
@@ -17,7 +17,7 @@ TWO = CALL + "functions.Bash:1" + ARGUMENTS + '{"command": "ls"}' + CALLED
 
 
 def leaked(name: str, *calls: tuple[str, str], **said: str) -> HostResponse:
-    return said_by(ROWS[name], answer_to(question(), *(calls or (PARIS,)), **said))
+    return said_by(ROWS[name], answer_to(sim_request(), *(calls or (PARIS,)), **said))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_calls_stand_in_the_thought(name: str, reasoning: str, text: str) -> Non
 )
 def test_the_place_of_the_identifier_goes_on_from_the_history(name: str, slot: str) -> None:
     earlier = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
-    answer = said_by(ROWS[name], answer_to(question(history=earlier), PARIS, text=""))
+    answer = said_by(ROWS[name], answer_to(sim_request(history=earlier), PARIS, text=""))
     assert answer.text == f'{BEGIN}{CALL}{slot}{ARGUMENTS}{{"city": "Paris"}}{CALLED}{END}'
 
 
@@ -117,7 +117,7 @@ def test_of_several_calls_the_first_half_leaks() -> None:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_an_answer_says_that_it_calls_and_its_list_is_empty(stream: bool) -> None:
-    fault, answer = ROWS["markers-in-content-called"], answer_to(question(stream=stream), PARIS)
+    fault, answer = ROWS["markers-in-content-called"], answer_to(sim_request(stream=stream), PARIS)
     sent = written(fault, answer)
     choices = [chunk["choices"][0] for chunk in sent if chunk["choices"]] if stream else sent["choices"]
     ended = [choice for choice in choices if choice["finish_reason"]]
@@ -127,7 +127,7 @@ def test_an_answer_says_that_it_calls_and_its_list_is_empty(stream: bool) -> Non
 
 def test_markers_come_by_the_character_and_in_lumps() -> None:
     def pieces(name: str) -> list[str]:
-        sent = written(ROWS[name], answer_to(question(stream=True), PARIS, LS))
+        sent = written(ROWS[name], answer_to(sim_request(stream=True), PARIS, LS))
         return [text for chunk in sent if chunk["choices"] and (text := chunk["choices"][0]["delta"].get("content"))]
 
     assert set(map(len, pieces("markers-by-character"))) == {1}

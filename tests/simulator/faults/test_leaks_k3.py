@@ -7,7 +7,7 @@ import pytest
 from moonshim.simulator.faults.leaks_k3 import FAULTS
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, round_of, said_by
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request
 
 ROWS = named(FAULTS)
 CALL = (
@@ -22,7 +22,7 @@ TOOLS = f"<|open|>tools<|sep|>{CALL}<|close|>tools<|sep|>"
 
 
 def leaked(name: str, *calls: tuple[str, str], **said: str) -> HostResponse:
-    return said_by(ROWS[f"xtml-{name}"], answer_to(question("k3"), *(calls or (PARIS,)), **said))
+    return said_by(ROWS[f"xtml-{name}"], answer_to(sim_request("k3"), *(calls or (PARIS,)), **said))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_a_call_without_arguments_is_cut_off_behind_its_begin() -> None:
 def test_where_no_tool_is_declared_the_model_calls_as_its_history_did() -> None:
     earlier = round_of(SimCall("Bash_0", *LS), SimCall("get_weather_1", *PARIS))
     fault = ROWS["xtml-undeclared"]
-    undeclared = answer_to(question("k3", history=earlier, tools=False))
+    undeclared = answer_to(sim_request("k3", history=earlier, tools=False))
     assert said_by(fault, undeclared).text == f"I look.{TOOLS}"
     assert said_by(fault, undeclared).finish == "stop"
-    declared = answer_to(question("k3", history=earlier))
+    declared = answer_to(sim_request("k3", history=earlier))
     assert said_by(fault, declared) == declared
 
 

@@ -16,7 +16,7 @@ from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
-from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, question, written
+from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, sim_request, written
 from tests.support.streams import leaked
 
 FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
@@ -52,7 +52,7 @@ def asked_by_client(wire: Wire, model: str, *, stream: bool) -> Json:
 
 
 def mended(fault: Fault, answer: HostResponse) -> tuple[Message, Finished | Failed | None]:
-    wire, stream = answer.question.wire, answer.question.stream
+    wire, stream = answer.request.wire, answer.request.stream
     body = asked_by_client(wire, answer.model, stream=stream)
     options = KimiOptions.mending(repair_arguments="schema")
     plan = prepare_request(body, dialect=wire, upstream=wire, host="generic", options=options).plan
@@ -83,7 +83,7 @@ def calls(message: Message) -> list[ToolCall]:
 def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stream: bool) -> None:
     fault = FAULTS[name]
     intended = [PARIS, AWKWARD, TYPED, *([] if name in NAMELESS | BRACE_ALONE else [("rest", "{}")])]
-    answer = answer_to(question({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *intended, text=TEXT)
+    answer = answer_to(sim_request({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *intended, text=TEXT)
     message, ending = mended(fault, answer)
     found = calls(message)
     assert not leaked([texts(message, Text), texts(message, Reasoning)])
@@ -103,7 +103,7 @@ def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stre
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(("name", "family"), [case for case in CASES if FAULTS[case[0]].needs in ("", "reasoning")])
 def test_an_answer_without_calls_is_told_as_it_was_meant(name: str, family: str, wire: Wire) -> None:
-    answer = answer_to(question({"k2": "k2.5", "k3": "k3"}[family], wire, stream=True))
+    answer = answer_to(sim_request({"k2": "k2.5", "k3": "k3"}[family], wire, stream=True))
     message, ending = mended(FAULTS[name], answer)
     assert not calls(message)
     assert isinstance(ending, Finished)
@@ -118,5 +118,5 @@ def test_an_answer_without_calls_is_told_as_it_was_meant(name: str, family: str,
 )
 def test_arguments_of_k2_that_were_right_stay_as_they_were_to_the_byte(name: str) -> None:
     spaced = ("get_weather", '{ "city" :\t"Paris" }')
-    message, _ = mended(FAULTS[name], answer_to(question(stream=True), spaced, LS))
+    message, _ = mended(FAULTS[name], answer_to(sim_request(stream=True), spaced, LS))
     assert [call.arguments for call in calls(message)] == [spaced[1], LS[1]]

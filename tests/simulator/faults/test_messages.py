@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from moonshim.simulator.faults.messages import FAULTS
 from moonshim.simulator.request import Json
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, question, written
+from tests.simulator.faults.answers import LS, PARIS, answer_to, named, sim_request, written
 
 ROWS: Final = named(FAULTS)
 
 
 def answer(*, stream: bool = True, signature: str = "") -> HostResponse:
-    asked = question("k2.5", "anthropic", stream=stream)
+    asked = sim_request("k2.5", "anthropic", stream=stream)
     return replace(answer_to(asked, PARIS, LS), signature=signature)
 
 

@@ -9,7 +9,7 @@ import pytest
 from moonshim.simulator.faults.reasoning import FAULTS
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, question, said_by, written
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, said_by, sim_request, written
 
 ROWS: Final = named(FAULTS)
 THOUGHT: Final = "Let me see."
@@ -17,7 +17,7 @@ FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
 
 
 def answer(*, stream: bool, generation: str = "k3", wire: Wire = "openai_chat") -> HostResponse:
-    return answer_to(question(generation, wire, stream=stream), PARIS, reasoning=THOUGHT)
+    return answer_to(sim_request(generation, wire, stream=stream), PARIS, reasoning=THOUGHT)
 
 
 def deltas_of(name: str) -> list[Json]:

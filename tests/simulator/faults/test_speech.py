@@ -21,9 +21,9 @@ from tests.simulator.faults.answers import (
     answer_to,
     answers,
     named,
-    question,
     round_of,
     said_by,
+    sim_request,
     written,
 )
 from tests.support.profiles import examples
@@ -50,7 +50,7 @@ def test_no_two_faults_share_a_name() -> None:
 def test_any_answer_goes_wrong_in_every_way_and_can_be_sent(answer: HostResponse) -> None:
     for fault in FAULTS.values():
         said = said_by(fault, answer)
-        assert (said.intended, said.question, said.id) == (answer.intended, answer.question, answer.id)
+        assert (said.intended, said.request, said.id) == (answer.intended, answer.request, answer.id)
         assert said == said_by(fault, answer)
         assert json.loads(encode(written(fault, answer))) is not None
         if missing(fault, answer):
@@ -75,7 +75,7 @@ def test_an_answer_without_calls_is_left_alone_by_what_needs_them(answer: HostRe
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_every_fault_shows(fault: Fault, wire: Wire, stream: bool) -> None:
     generation = {"k2": "k2.5", "k3": "k3"}[fault.families[0]]
-    asked = question(generation, wire, history=round_of(SimCall("functions.Bash:0", *LS)), stream=stream)
+    asked = sim_request(generation, wire, history=round_of(SimCall("functions.Bash:0", *LS)), stream=stream)
     awkward = ("plan", r'{"todos": [{"a": "b\nc"}], "pattern": "\\d+\\x1b"}')
     answer = answer_to(asked, PARIS, awkward, ("rest", "{}"))
     right = written(Fault(name="none", group="ids", about=""), answer)

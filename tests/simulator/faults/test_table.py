@@ -1,4 +1,4 @@
-"""The table of all faults: what each row promises, through the same `play` that answers requests."""
+"""The table of all faults: what each row promises, through the same `simulate_response` that answers requests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.request import SimCall, SimRequest
 from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, TokenTotals
-from moonshim.simulator.wire.playback import SimResponse, answer_of, fits, play, tell
-from tests.simulator.faults.answers import LS, PARIS, question, round_of, written
+from moonshim.simulator.wire.playback import (
+    SimResponse,
+    build_host_response,
+    can_show,
+    error_response,
+    simulate_response,
+)
+from tests.simulator.faults.answers import LS, PARIS, round_of, sim_request, written
 
 GENERATIONS: Final = {"k2": "k2.5", "k3": "k3", "other": "other"}
 NESTED: Final = ("plan", '{"todos":["ä\\n\\\\d 漢字",{"n":1}],"deep":{"x":[true]}}')
@@ -45,7 +51,7 @@ def questions(fault: Fault, *, applies: bool = True) -> list[SimRequest]:
     """One for each place where the fault applies, or for each where it does not."""
     return [
         replace(
-            question(generation, wire, history=HISTORY, stream=stream), tool_choice=FORBIDDEN.get(fault.name, "auto")
+            sim_request(generation, wire, history=HISTORY, stream=stream), tool_choice=FORBIDDEN.get(fault.name, "auto")
         )
         for family, generation in GENERATIONS.items()
         for wire in ("openai_chat", "anthropic")
@@ -56,7 +62,9 @@ def questions(fault: Fault, *, applies: bool = True) -> list[SimRequest]:
 
 def told(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour, *faults: Fault) -> SimResponse:
     tally = TokenTotals(prompt=100, cached=10, completion=30, reasoning=5)
-    return play(asked, intended, nature=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally)
+    return simulate_response(
+        asked, intended, behaviour=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally
+    )
 
 
 def bytes_of(played: SimResponse) -> bytes:
@@ -64,7 +72,7 @@ def bytes_of(played: SimResponse) -> bytes:
 
 
 def meant_by(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour = HOSTS[0]) -> HostResponse:
-    return answer_of(asked, intended, nature=host, answer_id="chatcmpl-1", created=1, tally=TokenTotals())
+    return build_host_response(asked, intended, behaviour=host, answer_id="chatcmpl-1", created=1, tally=TokenTotals())
 
 
 @BY_NAME
@@ -101,7 +109,7 @@ def test_a_fault_shows_wherever_it_applies(fault: Fault) -> None:
             (told(asked, intended, host, fault), told(asked, intended, host))
             for intended in WORDS
             for host in HOSTS
-            if fits(fault, meant_by(asked, intended, host))
+            if can_show(fault, meant_by(asked, intended, host))
         ]
         assert all(wrong.faults == (fault.name,) for wrong, _ in fitting)
         if (fault.name, asked.wire, asked.stream) in CANNOT_SHOW:
@@ -121,7 +129,7 @@ def test_a_fault_leaves_alone_what_has_not_what_it_needs(fault: Fault) -> None:
     for asked in questions(fault):
         for intended in WORDS:
             answer = meant_by(asked, intended)
-            if not fits(fault, answer):
+            if not can_show(fault, answer):
                 assert written(fault, answer) == written(NOTHING, answer)
 
 
@@ -161,7 +169,7 @@ def questions_of(fault: Fault, family: str, wire: str, stream: bool) -> list[Sim
 def test_a_status_is_told_in_the_words_of_each_dialect(fault: Fault) -> None:
     assert fault.fatal
     assert fault.status is not None
-    chat, messages = tell(fault.status, "openai_chat"), tell(fault.status, "anthropic")
+    chat, messages = error_response(fault.status, "openai_chat"), error_response(fault.status, "anthropic")
     assert chat.status == messages.status == (fault.status.status if fault.status.body is not None else 0)
     if isinstance(fault.status.body, dict):
         assert [b'"type":"error"' in bytes_of(one) for one in (chat, messages)] == [False, True]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.render import render_prompt
 from moonshim.simulator.request import OfferedTool, Role, SimCall, SimMedia, SimRequest, SimResult, SimTurn, Wire
 
@@ -62,14 +62,14 @@ questions = st.builds(
 
 
 @given(questions, st.booleans())
-def test_any_question_has_a_prompt(question: SimRequest, renamed: bool) -> None:
-    assert render_prompt(question, renamed=renamed)
+def test_any_question_has_a_prompt(sim_request: SimRequest, renamed: bool) -> None:
+    assert render_prompt(sim_request, renamed=renamed)
 
 
 @given(st.dictionaries(st.sampled_from(["messages", "tools", "system", *switches]), jsons), st.sampled_from(WIRES))
 def test_any_body_has_a_prompt(body: dict[str, Any], wire: Wire) -> None:
     for generation in GENERATIONS:
-        assert render_prompt(read_question(body, wire=wire, model="m", generation=generation))
+        assert render_prompt(parse_request(body, wire=wire, model="m", generation=generation))
 
 
 def conversation(rounds: int, generation: str) -> SimRequest:
@@ -102,7 +102,7 @@ def test_twice_the_conversation_is_twice_the_work(generation: str) -> None:
     assert large < 2.2 * small
 
 
-def work(question: SimRequest) -> int:
+def work(sim_request: SimRequest) -> int:
     """How many functions were called, Python's own included."""
     count = 0
 
@@ -113,7 +113,7 @@ def work(question: SimRequest) -> int:
     before = sys.getprofile()
     sys.setprofile(step)
     try:
-        render_prompt(question, renamed=True)
+        render_prompt(sim_request, renamed=True)
     finally:
         sys.setprofile(before)
     return count
@@ -125,5 +125,5 @@ def test_schemas_of_any_depth_are_no_fault() -> None:
         schema = {"type": "object", "properties": {"a": schema}}
     for generation in GENERATIONS:
         tools = (OfferedTool("deep", "", schema),)
-        question = SimRequest(wire="openai_chat", model="m", generation=generation, turns=(), tools=tools)
-        assert "deep" in render_prompt(question)
+        sim_request = SimRequest(wire="openai_chat", model="m", generation=generation, turns=(), tools=tools)
+        assert "deep" in render_prompt(sim_request)

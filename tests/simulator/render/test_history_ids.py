@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moonshim.simulator.render.history_ids import Numbered, numbered, rename_ids
+from moonshim.simulator.render.history_ids import HistoryId, history_ids, rename_ids
 from moonshim.simulator.request import SimCall, SimResult, SimTurn
 
 
@@ -50,10 +50,10 @@ def test_an_id_that_comes_again_names_the_oldest_call_without_a_result() -> None
 
 def test_a_result_of_no_call_keeps_what_it_has() -> None:
     assert shown(told("nobody")) == ["nobody"]
-    assert numbered((told("nobody"),)) == [Numbered(0, "nobody", "")]
+    assert history_ids((told("nobody"),)) == [HistoryId(0, "nobody", "")]
 
 
 def test_what_is_right_stays() -> None:
     turns = (SimTurn(role="user", text="Hi"), ai("functions.ls:0"), told("functions.ls:0"))
     assert rename_ids(turns) == turns
-    assert {(one.place, one.sent == one.right) for one in numbered(turns)} == {(1, True), (2, True)}
+    assert {(one.place, one.sent == one.right) for one in history_ids(turns)} == {(1, True), (2, True)}

@@ -10,7 +10,7 @@ import pytest
 
 from conformance import k3_prompts, run
 from moonshim.simulator.host.models import generation_of
-from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.render import render_prompt
 from moonshim.simulator.request import SimRequest, Wire
 
@@ -21,14 +21,14 @@ NAMES: Final = sorted(path.stem for path in FOLDER.glob("*.json"))
 def asked(body: dict[str, Any], wire: Wire = "openai_chat") -> SimRequest:
     generation = generation_of(body["model"])
     assert generation is not None
-    return read_question(body, wire=wire, model=body["model"], generation=generation)
+    return parse_request(body, wire=wire, model=body["model"], generation=generation)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_prompt_is_what_the_file_says(name: str) -> None:
     body = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
-    question = asked(body, "anthropic" if name.startswith("messages_") else "openai_chat")
-    assert render_prompt(question, renamed="renamed" in name) == (FOLDER / f"{name}.txt").read_bytes().decode()
+    sim_request = asked(body, "anthropic" if name.startswith("messages_") else "openai_chat")
+    assert render_prompt(sim_request, renamed="renamed" in name) == (FOLDER / f"{name}.txt").read_bytes().decode()
 
 
 def test_there_are_prompts_of_every_generation() -> None:
@@ -87,8 +87,8 @@ def test_both_wires_come_to_the_same_prompt(model: str, renamed: bool) -> None:
 def test_a_tool_that_is_named_is_not_told_even_when_its_name_is_a_word_of_the_choice() -> None:
     tools = [{"type": "function", "function": {"name": "none"}}]
     choice = {"type": "function", "function": {"name": "none"}}
-    question = asked(CHAT | {"model": "kimi-k3", "tools": tools, "tool_choice": choice})
-    assert "tool-choice" not in render_prompt(question)
+    sim_request = asked(CHAT | {"model": "kimi-k3", "tools": tools, "tool_choice": choice})
+    assert "tool-choice" not in render_prompt(sim_request)
 
 
 @pytest.mark.parametrize(

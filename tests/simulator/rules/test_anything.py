@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.simulator.host.parse_request import read_question
+from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.request import SimRequest, Wire
 from moonshim.simulator.rules import Objection, check, check_chat, check_messages
 from moonshim.simulator.rules.contracts import GENERATIONS, HOSTS
@@ -88,7 +88,7 @@ def judged(body: Any, generation: str, host: str) -> None:
     for wire in WIRES:
         found = check(body, wire=wire, generation=generation, host=host, assume=frozenset({"names-of-64"}))
         assert found is None or (isinstance(found, Objection) and found.status == 400 and found.message)
-        assert isinstance(read_question(body, wire=wire, model="m", generation=generation, host=host), SimRequest)
+        assert isinstance(parse_request(body, wire=wire, model="m", generation=generation, host=host), SimRequest)
     assert all(isinstance(text, str) for text in check_chat(body, generation=generation, host=host))
     assert all(isinstance(text, str) for text in check_messages(body, generation=generation, host=host))
 

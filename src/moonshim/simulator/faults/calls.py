@@ -220,7 +220,7 @@ def _no_content_key(payload: Json, answer: HostResponse) -> Json:
 
 
 def _calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    if answer.question.wire == "anthropic":
+    if answer.request.wire == "anthropic":
         parts = read_blocks(chunks)
         order = sorted(parts.blocks, key=lambda block: of_block(block) == "text")
         return type(parts)(parts.head, order, parts.tail).events()
@@ -259,17 +259,17 @@ def _null_arguments(spot: Spot) -> list[Json]:
 
 def _said_before(answer: HostResponse) -> HostResponse:
     """The last call of the history once more, under an identifier of this answer."""
-    if not answer.calls or not answer.question.history:
+    if not answer.calls or not answer.request.history:
         return answer
-    last = answer.question.history[-1]
+    last = answer.request.history[-1]
     return replace(answer, calls=(NativeCall(answer.calls[0].id, last.name, last.arguments),))
 
 
 def _unasked(answer: HostResponse) -> HostResponse:
-    question = answer.question
-    if question.tool_choice != "none" or not question.tools or answer.calls:
+    request = answer.request
+    if request.tool_choice != "none" or not request.tools or answer.calls:
         return answer
-    call = NativeCall(f"{question.tools[0].name}:{len(question.history)}", question.tools[0].name, "{}")
+    call = NativeCall(f"{request.tools[0].name}:{len(request.history)}", request.tools[0].name, "{}")
     return replace(answer, calls=(call,), finish="tool_calls")
 
 

@@ -63,7 +63,7 @@ def _without_reason(event: Json) -> Json:
 
 
 def _on_each_wire(chat: Chunks, messages: Chunks) -> Chunks:
-    return lambda chunks, answer: (messages if answer.question.wire == "anthropic" else chat)(chunks, answer)
+    return lambda chunks, answer: (messages if answer.request.wire == "anthropic" else chat)(chunks, answer)
 
 
 def _reason_twice(chunks: list[Json], answer: HostResponse) -> list[Json]:
@@ -87,7 +87,7 @@ def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
 
 
 def _overloaded(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    if answer.question.wire == "anthropic":
+    if answer.request.wire == "anthropic":
         half = _half(chunks, lambda event: event.get("type") == "message_delta")
         usage: Json = next((event.get("usage", {}) for event in chunks if event.get("type") == "message_delta"), {})
         delta = {"stop_reason": "engine_overloaded", "stop_sequence": None}

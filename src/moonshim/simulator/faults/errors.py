@@ -59,11 +59,11 @@ def _status(status: int, message: str, kind: str, messages_kind: str, **headers:
 
 def _in_the_middle(payload: Json, messages: Json) -> Chunks:
     """Half of the answer, then this."""
-    return lambda chunks, answer: [*_half(chunks), messages if answer.question.wire == "anthropic" else payload]
+    return lambda chunks, answer: [*_half(chunks), messages if answer.request.wire == "anthropic" else payload]
 
 
 def _at_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    if answer.question.wire == "anthropic":
+    if answer.request.wire == "anthropic":
         return [_messages_error(_OVERLOADED, "overloaded_error")]
     return [_chat_error(_OVERLOADED, "engine_overloaded_error")]
 

@@ -84,7 +84,7 @@ def _as_lines(frames: list[bytes], answer: HostResponse) -> list[Piece]:
 
 def _at_once(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """The whole answer, though a stream was asked for."""
-    whole = messages_whole if answer.question.wire == "anthropic" else chat_whole
+    whole = messages_whole if answer.request.wire == "anthropic" else chat_whole
     return [encode(whole(answer))]
 
 

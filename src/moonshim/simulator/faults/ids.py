@@ -19,7 +19,7 @@ __all__ = ["FAULTS"]
 
 
 def _places(answer: HostResponse) -> list[IdPlace]:
-    first = len(answer.question.history)
+    first = len(answer.request.history)
     return [
         IdPlace(name=call.name, number=first + at, position=at, answer_id=answer.id)
         for at, call in enumerate(answer.calls)
@@ -36,7 +36,7 @@ def _under(profile: Callable[[IdPlace], str]) -> Speech:
 
 def _said_again(answer: HostResponse) -> HostResponse:
     """The count was wound back: identifiers that the history has already come again, the oldest first."""
-    used = list(dict.fromkeys(call.id for call in answer.question.history if call.id))
+    used = list(dict.fromkeys(call.id for call in answer.request.history if call.id))
     again = tuple(replace(call, id=id_) for call, id_ in zip(answer.calls, used, strict=False))
     return replace(answer, calls=(*again, *answer.calls[len(again) :]))
 

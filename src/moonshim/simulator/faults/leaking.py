@@ -21,7 +21,7 @@ Write: TypeAlias = Callable[[Sequence[SimCall]], str]
 
 def raw_calls(answer: HostResponse, slot: Slot = canonical) -> tuple[SimCall, ...]:
     """The calls as the model wrote them, before any parser: the number goes on from the history."""
-    first = len(answer.question.history)
+    first = len(answer.request.history)
     names = [_name(answer, at, call) for at, call in enumerate(answer.calls)]
     places = [Place(name, first + at, answer.id) for at, name in enumerate(names)]
     return tuple(

@@ -150,8 +150,8 @@ def _undeclared(answer: HostResponse) -> HostResponse:
     """Where no tool is declared no parser runs; the model goes on as its history did."""
     if answer.calls:
         return leak(k3_tools)(answer)
-    history = answer.question.history
-    if answer.question.tools or not history:
+    history = answer.request.history
+    if answer.request.tools or not history:
         return answer
     return replace(answer, text=answer.text + k3_tools(history[-1:]))
 

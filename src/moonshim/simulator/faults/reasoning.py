@@ -70,7 +70,7 @@ def _empty(value: Any) -> Any:
 
 
 def _after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    if answer.question.wire == "anthropic":
+    if answer.request.wire == "anthropic":
         return _thinking_later(read_blocks(chunks)).events()
     thoughts = [chunk for chunk in chunks if says(chunk) == {"reasoning"}]
     last = max((at for at, chunk in enumerate(chunks) if says(chunk) == {"text"}), default=None)
@@ -97,14 +97,14 @@ def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 def _blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """An empty block of thinking, or an empty field."""
-    if answer.question.wire == "anthropic":
+    if answer.request.wire == "anthropic":
         kept = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
         return list(kept)
     return _each_delta(_emptied)(chunks, answer)
 
 
 def _blank_thinking_whole(payload: Json, answer: HostResponse) -> Json:
-    if answer.question.wire == "anthropic":
+    if answer.request.wire == "anthropic":
         blocks = [{**one, "thinking": ""} if one.get("type") == "thinking" else one for one in payload["content"]]
         return {**payload, "content": blocks}
     return _message(_emptied)(payload, answer)

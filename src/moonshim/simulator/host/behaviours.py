@@ -10,7 +10,7 @@ from msgspec import Struct
 from moonshim.errors import MoonshimError
 from moonshim.simulator.request import Wire
 
-__all__ = ["BEHAVIOURS", "ErrorShape", "HostBehaviour", "UnknownBehaviour", "nature_of"]
+__all__ = ["BEHAVIOURS", "ErrorShape", "HostBehaviour", "UnknownBehaviour", "find_behaviour"]
 
 ErrorShape: TypeAlias = Literal["moonshot", "kimi-coding", "siliconflow", "openrouter", "vllm"]
 
@@ -178,16 +178,16 @@ _ROWS: Final = (
 BEHAVIOURS: Final[dict[str, HostBehaviour]] = {row.name: row for row in _ROWS}
 
 
-def nature_of(name: str) -> HostBehaviour:
+def find_behaviour(name: str) -> HostBehaviour:
     """
-    >>> nature_of("moonshot").id_profile("openai_chat", "k3")
+    >>> find_behaviour("moonshot").id_profile("openai_chat", "k3")
     'moonshot-k3'
-    >>> nature_of("mars")
+    >>> find_behaviour("mars")
     Traceback (most recent call last):
     ...
-    moonshim.simulator.host.behaviours.UnknownNature: there is no nature mars; there are moonshot, kimi-coding,
+    moonshim.simulator.host.behaviours.UnknownBehaviour: unknown behaviour mars; choose from moonshot, kimi-coding,
     selfhost, vllm, sglang, fireworks, together, openrouter, siliconflow
     """
     if name not in BEHAVIOURS:
-        raise UnknownBehaviour(f"there is no nature {name}; there are {', '.join(BEHAVIOURS)}")
+        raise UnknownBehaviour(f"unknown behaviour {name}; choose from {', '.join(BEHAVIOURS)}")
     return BEHAVIOURS[name]

@@ -19,7 +19,7 @@ from moonshim.simulator.host.slots import SLOTS, Place, canonical
 from moonshim.simulator.request import SimCall, SimRequest
 from moonshim.simulator.response import HostResponse
 
-__all__ = ["ROUNDS_THAT_WORK", "imitate", "imitated_by"]
+__all__ = ["ROUNDS_THAT_WORK", "imitate", "imitated_call"]
 
 ROUNDS_THAT_WORK: Final = 2
 """Tool rounds with wrong identifiers that the history may have before the model writes such ones itself."""
@@ -41,21 +41,21 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
-def imitated_by(answer: HostResponse) -> SimCall | None:
+def imitated_call(answer: HostResponse) -> SimCall | None:
     """The call of the history that the model writes its own after; None: it writes them as it should."""
-    wrong = _wrong_calls(answer.question)
-    if answer.question.family != "k2" or not answer.calls or len(wrong) < ROUNDS_THAT_WORK:
+    wrong = _wrong_calls(answer.request)
+    if answer.request.family != "k2" or not answer.calls or len(wrong) < ROUNDS_THAT_WORK:
         return None
     return wrong[-1]
 
 
 def imitate(answer: HostResponse) -> HostResponse:
     """The answer, or what becomes of it where the history has more wrong identifiers than the model bears."""
-    shown = imitated_by(answer)
-    if shown is None:
+    copied = imitated_call(answer)
+    if copied is None:
         return answer
-    kind = _kind(shown)
-    places = _places(answer, shown)
+    kind = _kind(copied)
+    places = _places(answer, copied)
     if kind == "canonical":
         # Only the number is not right: the parser reads it, and the identifier goes on from a wrong one.
         calls = zip(answer.calls, places, strict=True)
@@ -67,24 +67,24 @@ def imitate(answer: HostResponse) -> HostResponse:
     return leaked(answer, k2_section(written))
 
 
-def _wrong_calls(question: SimRequest) -> list[SimCall]:
+def _wrong_calls(request: SimRequest) -> list[SimCall]:
     """Of each round that has wrong identifiers the last call that has one."""
     wrong, number = [], 0
-    for turn in question.turns:
+    for turn in request.turns:
         found = [call for at, call in enumerate(turn.calls, number) if call.id != canonical(Place(call.name, at))]
         wrong += found[-1:]
         number += len(turn.calls)
     return wrong
 
 
-def _kind(shown: SimCall) -> str:
-    name = re.escape(shown.name)
-    fits = (kind for pattern, kind in _KINDS if re.fullmatch(pattern.replace("NAME", name), shown.id, re.DOTALL))
+def _kind(copied: SimCall) -> str:
+    name = re.escape(copied.name)
+    fits = (kind for pattern, kind in _KINDS if re.fullmatch(pattern.replace("NAME", name), copied.id, re.DOTALL))
     return next(fits, "call-hex")
 
 
-def _places(answer: HostResponse, shown: SimCall) -> list[Place]:
+def _places(answer: HostResponse, copied: SimCall) -> list[Place]:
     """The model counts on from the last number that it was shown."""
-    number = _NUMBER.search(shown.id)
-    first = int(number.group()) + 1 if number else len(answer.question.history)
+    number = _NUMBER.search(copied.id)
+    first = int(number.group()) + 1 if number else len(answer.request.history)
     return [Place(call.name, first + at, answer.id) for at, call in enumerate(answer.calls)]

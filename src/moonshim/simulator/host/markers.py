@@ -34,7 +34,7 @@ _KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number",
 
 def k2_call(call: SimCall) -> str:
     """
-    >>> k2_call(Call("functions.ls:0", "ls", "{}"))
+    >>> k2_call(SimCall("functions.ls:0", "ls", "{}"))
     '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>'
     """
     return f"{CALL_BEGIN}{call.id}{ARGUMENT_BEGIN}{call.arguments}{CALL_END}"
@@ -78,7 +78,7 @@ def k3_call(call: SimCall, index: int) -> str:
 
 def k3_tools(calls: Iterable[SimCall]) -> str:
     """
-    >>> print(k3_tools([Call("", "ls", '{"p":"/tmp"}')]).replace("<|open|>", "\\n<|open|>").strip())
+    >>> print(k3_tools([SimCall("", "ls", '{"p":"/tmp"}')]).replace("<|open|>", "\\n<|open|>").strip())
     <|open|>tools<|sep|>
     <|open|>call tool="ls" index="1"<|sep|>
     <|open|>argument key="p" type="string"<|sep|>/tmp<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>

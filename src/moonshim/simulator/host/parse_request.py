@@ -23,7 +23,7 @@ from moonshim.simulator.request import (
 from moonshim.simulator.rules.contracts import contract
 from moonshim.simulator.rules.thinking_rules import will_think
 
-__all__ = ["read_question"]
+__all__ = ["parse_request"]
 
 _ROLES: Final[dict[Any, Role]] = {
     "system": "system",
@@ -42,11 +42,11 @@ _WORDS: Final = {"any": "required"}
 """What Messages calls otherwise."""
 
 
-def read_question(body: Any, *, wire: Wire, model: str, generation: str, host: str = "generic") -> SimRequest:
+def parse_request(body: Any, *, wire: Wire, model: str, generation: str, host: str = "generic") -> SimRequest:
     """Never raises. `host` is a row of `rules.contracts.HOSTS`: it says which switch of thinking is heeded.
 
     >>> ask = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
-    >>> read_question(ask, wire="openai_chat", model="kimi-k3", generation="k3").words
+    >>> parse_request(ask, wire="openai_chat", model="kimi-k3", generation="k3").words
     'Hi'
     """
     body = body if isinstance(body, dict) else {}

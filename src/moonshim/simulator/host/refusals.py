@@ -38,15 +38,15 @@ def not_json(problem: str) -> Objection:
     return Objection(f"Invalid request: the body is not JSON: {problem}")
 
 
-def refusal(objection: Objection, *, wire: Wire, nature: HostBehaviour) -> Status:
+def refusal(objection: Objection, *, wire: Wire, behaviour: HostBehaviour) -> Status:
     """What is sent instead of an answer. Whatever was in the request, its body can be written as JSON.
 
-    >>> from moonshim.simulator.host.behaviours import NATURES
-    >>> refusal(Objection("no"), wire="openai_chat", nature=NATURES["moonshot"]).body
+    >>> from moonshim.simulator.host.behaviours import BEHAVIOURS
+    >>> refusal(Objection("no"), wire="openai_chat", behaviour=BEHAVIOURS["moonshot"]).body
     {'error': {'message': 'no', 'type': 'invalid_request_error'}}
     """
     message = objection.message.encode(errors="replace").decode()
-    status, body = _SHAPES[nature.errors](_saying(objection, message), wire)
+    status, body = _SHAPES[behaviour.errors](_saying(objection, message), wire)
     headers = {"content-type": "application/json"}
     return Status(status=status, headers=headers, body=json.dumps(body).encode() if isinstance(body, str) else body)
 

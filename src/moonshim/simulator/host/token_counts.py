@@ -56,14 +56,14 @@ class Counter:
         """How many digests are kept now."""
         return len(self._known)
 
-    def tally(self, question: SimRequest, intended: IntendedResponse, *, renamed: bool = False) -> TokenTotals:
+    def tally(self, request: SimRequest, intended: IntendedResponse, *, renamed: bool = False) -> TokenTotals:
         """`renamed`: whether the host renames the ids of the history, as for `render_prompt`."""
-        prompt = render_prompt(question, renamed=renamed)
+        prompt = render_prompt(request, renamed=renamed)
         total, reasoning = tokens_of(prompt), tokens_of(intended.reasoning)
         return TokenTotals(
             prompt=total,
-            cached=min(total, self._known_tokens(prompt, question.model)) // BLOCK * BLOCK,
-            completion=reasoning + tokens_of(intended.text) + tokens_of(_calls(question, intended)),
+            cached=min(total, self._known_tokens(prompt, request.model)) // BLOCK * BLOCK,
+            completion=reasoning + tokens_of(intended.text) + tokens_of(_calls(request, intended)),
             reasoning=reasoning,
         )
 
@@ -88,12 +88,12 @@ def _beginnings(prompt: str, model: str) -> Iterator[bytes]:
         yield digest.digest()
 
 
-def _calls(question: SimRequest, intended: IntendedResponse) -> str:
+def _calls(request: SimRequest, intended: IntendedResponse) -> str:
     """The calls as the model writes them."""
     if not intended.calls:
         return ""
-    before = len(question.history)
+    before = len(request.history)
     calls = [
         SimCall(f"functions.{one.name}:{at}", one.name, one.arguments) for at, one in enumerate(intended.calls, before)
     ]
-    return k3_tools(calls) if question.family == "k3" else k2_section(calls)
+    return k3_tools(calls) if request.family == "k3" else k2_section(calls)

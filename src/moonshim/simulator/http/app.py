@@ -1,4 +1,4 @@
-"""An exchange -> the ASGI application that clients talk to: paths, bodies, and answers at their pace."""
+"""An exchange -> the ASGI application that clients talk to: paths, bodies, and responses with their latency."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from moonshim.simulator.host import refusals
 from moonshim.simulator.http import pages
 from moonshim.simulator.http.exchange import RequestRejected, SimExchange
 from moonshim.simulator.http.latency import Latency
-from moonshim.simulator.http.paths import PathInfo, meant_by, where
-from moonshim.simulator.http.seen import ReceivedRequest
+from moonshim.simulator.http.paths import PathInfo, find_path, suggest_path
+from moonshim.simulator.http.recorded import ReceivedRequest
 from moonshim.simulator.http.transport import BodyTooLarge, ClientConnection, ClientDisconnected, Message, Receive, Send
 from moonshim.simulator.request import Json
 from moonshim.simulator.rules import Objection
@@ -24,12 +24,12 @@ _JSON: Final = {"content-type": "application/json; charset=utf-8"}
 
 
 class SimulatorApp:
-    """Every path that is served. After `close` nobody waits for an answer, and none is begun, until `open`."""
+    """Every path that is served. After `close`, pending responses are abandoned and no new one starts, until `open`."""
 
     def __init__(self, exchange: SimExchange) -> None:
         settings = exchange.settings
-        self._exchange, self._pace = exchange, Latency(settings.tokens_per_second, settings.first_token_ms)
-        self._closing, self._lines = asyncio.Event(), 0
+        self._exchange, self._latency = exchange, Latency(settings.tokens_per_second, settings.first_token_ms)
+        self._closing, self._connections = asyncio.Event(), 0
 
     def open(self) -> None:
         self._closing = asyncio.Event()
@@ -38,30 +38,30 @@ class SimulatorApp:
         self._closing.set()
 
     async def closed(self) -> None:
-        """Close, and return when every client has been left alone."""
+        """Close, and return when every connection has ended."""
         self.close()
-        while self._lines:
+        while self._connections:
             await asyncio.sleep(0)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _serve_lifespan(receive, send)
             return
         if scope["type"] != "http":
             return
-        line = ClientConnection(scope, receive, send, self._closing)
-        place = where(scope["path"])
-        if "anthropic-version" in line.headers and place.what in ("models", "model", ""):
+        connection = ClientConnection(scope, receive, send, self._closing)
+        place = find_path(scope["path"])
+        if "anthropic-version" in connection.headers and place.what in ("models", "model", ""):
             place = PathInfo(place.what, place.method, "anthropic", place.model)
-        self._lines += 1
+        self._connections += 1
         try:
-            await self._serve(place, scope, line)
+            await self._serve(place, scope, connection)
         except ClientDisconnected:
-            line.abort()
+            connection.abort()
         finally:
-            self._lines -= 1
+            self._connections -= 1
 
-    async def _serve(self, place: PathInfo, scope: Message, line: ClientConnection) -> None:
+    async def _serve(self, place: PathInfo, scope: Message, connection: ClientConnection) -> None:
         method, path = scope["method"], scope["path"]
         try:
             if not place.what or (place.what == "count" and "counts-tokens" not in self._exchange.settings.assume):
@@ -69,35 +69,37 @@ class SimulatorApp:
             if method != place.method and not (method == "HEAD" and place.method == "GET"):
                 raise RequestRejected(Objection(f"method {method} is not allowed at {path}", status=405))
             if place.what in ("chat", "messages"):
-                asked = ReceivedRequest(place.wire, line.headers, await self._body(line))
-                await line.send(self._exchange.answer(asked), self._pace)
+                received = ReceivedRequest(place.wire, connection.headers, await self._body(connection))
+                await connection.send(self._exchange.answer(received), self._latency)
             else:
-                await line.send(_page(await self._page(place, line)))
+                await connection.send(_json_response(await self._page(place, connection)))
         except RequestRejected as refused:
-            hint = meant_by(path, self._exchange.settings.assume) if not place.what else ""
-            played = self._exchange.misused(place.wire, f"{method} {path}", refused.objection, hint=hint)
+            hint = suggest_path(path, self._exchange.settings.assume) if not place.what else ""
+            response = self._exchange.reject(place.wire, f"{method} {path}", refused.objection, hint=hint)
             if refused.objection.status == 405:
-                played.headers["allow"] = place.method
-            await line.send(played)
+                response.headers["allow"] = place.method
+            await connection.send(response)
 
-    async def _body(self, line: ClientConnection) -> bytes:
+    async def _body(self, connection: ClientConnection) -> bytes:
         try:
-            return await line.read(self._exchange.settings.body_bytes)
+            return await connection.read(self._exchange.settings.body_bytes)
         except BodyTooLarge:
             raise RequestRejected(refusals.TOO_LARGE) from None
 
-    async def _page(self, place: PathInfo, line: ClientConnection) -> Json:
+    async def _page(self, place: PathInfo, connection: ClientConnection) -> Json:
         exchange, settings = self._exchange, self._exchange.settings
         match place.what:
             case "count":
                 return {
-                    "input_tokens": exchange.count(ReceivedRequest(place.wire, line.headers, await self._body(line)))
+                    "input_tokens": exchange.count(
+                        ReceivedRequest(place.wire, connection.headers, await self._body(connection))
+                    )
                 }
             case "models":
-                exchange.admit(line.headers)
+                exchange.authorize(connection.headers)
                 return pages.models_page(settings, place.wire)
             case "model":
-                exchange.admit(line.headers)
+                exchange.authorize(connection.headers)
                 if (page := pages.model_page(place.model, settings, place.wire)) is None:
                     raise RequestRejected(refusals.no_model(place.model))
                 return page
@@ -108,15 +110,15 @@ class SimulatorApp:
             case "health":
                 return {"status": "ok"}
             case _:
-                return pages.about(settings, exchange.nature)
+                return pages.about(settings, exchange.behaviour)
 
 
-def _page(page: Json) -> SimResponse:
+def _json_response(page: Json) -> SimResponse:
     return SimResponse(headers=dict(_JSON), pieces=[encode(page)])
 
 
-async def _live(receive: Receive, send: Send) -> None:
-    """Somebody else's server may ask whether this has begun, and has ended."""
+async def _serve_lifespan(receive: Receive, send: Send) -> None:
+    """Answer the ASGI lifespan messages of another server."""
     while True:
         kind = (await receive())["type"]
         await send({"type": f"{kind}.complete"})

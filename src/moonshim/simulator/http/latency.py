@@ -1,4 +1,4 @@
-"""The pieces of an answer and a speed -> the moment at which each is due."""
+"""The pieces of a response and a speed -> the time at which each is due."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Latency"]
 
 
 class Latency(Struct, frozen=True):
-    """How fast a model writes. Everything is told in seconds from the beginning, so that no delay adds up."""
+    """How fast a model writes. Times are in seconds from the start, so that delays do not add up."""
 
     tokens_per_second: float = 0.0
     """0: as fast as they are read."""
     first_token_ms: float = 0.0
 
     def moments(self, pieces: Sequence[Piece], tokens: int) -> Iterator[tuple[float, Piece]]:
-        """Each piece with its moment; the tokens are spread evenly over the pieces, whatever these are cut into.
+        """Each piece with its time; the tokens are spread evenly over the pieces.
 
-        >>> list(Pace(10, 500).moments([b"a", b"b", Stall(2), b"c"], 3))
+        >>> list(Latency(10, 500).moments([b"a", b"b", Stall(2), b"c"], 3))
         [(0.5, b'a'), (0.6, b'b'), (0.6, Stall(seconds=2)), (2.7, b'c')]
         """
         count = sum(isinstance(piece, bytes) for piece in pieces)
@@ -35,9 +35,9 @@ class Latency(Struct, frozen=True):
             sent += isinstance(piece, bytes)
 
     def writing(self, tokens: int) -> float:
-        """How long so many tokens take."""
+        """Seconds it takes to write `tokens`."""
         return tokens / self.tokens_per_second if self.tokens_per_second > 0 else 0.0
 
     def whole(self, tokens: int) -> float:
-        """When an answer that comes at once is there."""
+        """Seconds until a non-streaming response arrives."""
         return self.first_token_ms / 1000 + self.writing(tokens)

@@ -9,8 +9,8 @@ from typing import Final
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.host.behaviours import HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
-from moonshim.simulator.http.paths import OWN_PATHS, served
-from moonshim.simulator.http.seen import RecordedRequest
+from moonshim.simulator.http.paths import OWN_PATHS, api_paths
+from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.settings import SimulatorSettings
 
@@ -21,17 +21,18 @@ _BORN: Final = 1_752_192_000
 _BORN_DATE: Final = "2025-07-11T00:00:00Z"
 
 
-def about(settings: SimulatorSettings, nature: HostBehaviour) -> Json:
+def about(settings: SimulatorSettings, behaviour: HostBehaviour) -> Json:
     return {
         "name": "moonshim simulator",
         "version": version("moonshim"),
         "about": "A simulated Kimi API: no model answers here. Any key will do, unless one was set.",
-        "nature": {"name": nature.name, "about": nature.about},
+        "behaviour": {"name": behaviour.name, "about": behaviour.about},
+        "nature": {"name": behaviour.name, "about": behaviour.about},  # the former name, for one release
         "answers": settings.model or settings.scenario,
         "faults": list(settings.faults),
         "chaos": settings.chaos,
         "seed": settings.seed,
-        "paths": [*OWN_PATHS, *served(settings.assume)],
+        "paths": [*OWN_PATHS, *api_paths(settings.assume)],
     }
 
 
@@ -57,26 +58,26 @@ def _model(name: str, wire: Wire) -> Json:
 
 def request_page(requests: Iterable[RecordedRequest]) -> Json:
     """The newest last, with the verdict on each."""
-    return {"requests": [_request(seen) for seen in requests]}
+    return {"requests": [_request(recorded) for recorded in requests]}
 
 
-def _request(seen: RecordedRequest) -> Json:
-    question, intended = seen.question, seen.intended
+def _request(recorded: RecordedRequest) -> Json:
+    request, intended = recorded.request, recorded.intended
     return {
-        "number": seen.number,
-        "wire": seen.wire,
-        "place": seen.place,
-        "model": seen.asked_model,
-        "status": seen.status,
-        "problem": seen.problem,
-        "faults": list(seen.faults),
-        "missed": list(seen.missed),
-        "imitated": seen.imitated,
-        "round": seen.round,
-        "stream": question.stream if question else None,
-        "thinking": question.thinking if question else None,
-        "messages": len(question.turns) if question else None,
-        "tools": len(question.tools) if question else None,
+        "number": recorded.number,
+        "wire": recorded.wire,
+        "place": recorded.place,
+        "model": recorded.asked_model,
+        "status": recorded.status,
+        "problem": recorded.problem,
+        "faults": list(recorded.faults),
+        "missed": list(recorded.missed),
+        "imitated": recorded.imitated,
+        "round": recorded.round,
+        "stream": request.stream if request else None,
+        "thinking": request.thinking if request else None,
+        "messages": len(request.turns) if request else None,
+        "tools": len(request.tools) if request else None,
         "called": [call.name for call in intended.calls] if intended else [],
     }
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moonshim.simulator.request import Wire
 
-__all__ = ["PATHS", "PathInfo", "PathKind", "meant_by", "served", "where"]
+__all__ = ["PATHS", "PathInfo", "PathKind", "api_paths", "find_path", "suggest_path"]
 
 PathKind: TypeAlias = Literal[
     "chat", "messages", "count", "models", "model", "about", "health", "requests", "faults", ""
@@ -41,28 +41,30 @@ class PathInfo(Struct, frozen=True):
     """At the path of one model, its name."""
 
 
-def served(assume: Container[str] = ()) -> list[str]:
+def api_paths(assume: Container[str] = ()) -> list[str]:
     """The paths of the API, each with `/v1`."""
     return [f"/v1{path}" for path, (what, _) in PATHS.items() if what != "count" or "counts-tokens" in assume]
 
 
-def meant_by(path: str, assume: Container[str] = ()) -> str:
+def suggest_path(path: str, assume: Container[str] = ()) -> str:
     """For somebody who asked at a path that is not there: which are, and the mistake that is made most often.
 
-    >>> meant_by("/v1/v1/messages")
+    >>> suggest_path("/v1/v1/messages")
     'the anthropic package adds /v1 by itself: give it the address without'
-    >>> meant_by("/v1/embeddings")
-    'there are /v1/chat/completions, /v1/messages, /v1/models'
+    >>> suggest_path("/v1/embeddings")
+    'available paths: /v1/chat/completions, /v1/messages, /v1/models'
     """
     if path.startswith("/v1/v1/messages"):
         return "the anthropic package adds /v1 by itself: give it the address without"
-    return f"there are {', '.join(served(assume))}"
+    return f"available paths: {', '.join(api_paths(assume))}"
 
 
-def where(path: str) -> PathInfo:
+def find_path(path: str) -> PathInfo:
     """
-    >>> where("/anthropic/v1/messages").what, where("/v1/models/moonshotai/Kimi-K2.5").model, where("/v2").what
-    ('messages', 'moonshotai/Kimi-K2.5', '')
+    >>> find_path("/anthropic/v1/messages").what, find_path("/v2").what
+    ('messages', '')
+    >>> find_path("/v1/models/moonshotai/Kimi-K2.5").model
+    'moonshotai/Kimi-K2.5'
     """
     if path in OWN_PATHS:
         return PathInfo(*OWN_PATHS[path], "openai_chat")

@@ -20,17 +20,17 @@ async def open_simulator(settings: SimulatorSettings) -> SimulatorService:
 class SimulatorService:
     """A simulator in a process of its own. Nobody waits for its answers when it ends: it is a thing for tests."""
 
-    def __init__(self, box: Simulator) -> None:
-        self._box = box
-        self.app: Any = box.app
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self.app: Any = simulator.app
         self.limits = Limits()
 
     def drain(self) -> None:
-        self._box.app.close()
+        self._simulator.app.close()
 
     async def reload(self) -> None:
         """There is nothing to load again. Whoever hangs up has closed the terminal: it ends, and leaves the port."""
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        self._box.app.close()
+        self._simulator.app.close()

@@ -36,7 +36,7 @@ class ClientConnection:
     """One client, as long as it waits for one answer. `closing` is set when nobody may wait any longer."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send, closing: asyncio.Event) -> None:
-        self.headers = _together(scope["headers"])
+        self.headers = _combine_headers(scope["headers"])
         self._scope, self._receive, self._send, self._closing = scope, receive, send, closing
 
     async def read(self, most: int) -> bytes:
@@ -46,10 +46,10 @@ class ClientConnection:
             raise BodyTooLarge
         return await self._unless_over(self._body(most))
 
-    async def send(self, played: SimResponse, pace: Latency = _AT_ONCE) -> None:
+    async def send(self, response: SimResponse, latency: Latency = _AT_ONCE) -> None:
         """Answer. The body must have been read, or be of no interest: from now on only the client's end counts."""
         try:
-            await self._unless_over(self._write(played, pace), self._until_gone())
+            await self._unless_over(self._write(response, latency), self._until_gone())
         except ClientDisconnected:
             self.abort()
 
@@ -65,15 +65,15 @@ class ClientConnection:
             if not message.get("more_body"):
                 return bytes(data)
 
-    async def _write(self, played: SimResponse, pace: Latency) -> None:
+    async def _write(self, response: SimResponse, latency: Latency) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
-        if not played.streamed:
-            await asyncio.sleep(pace.whole(played.tokens))
-            began, pace = clock(), _AT_ONCE
-        if played.status:
-            await self._send({"type": "http.response.start", "status": played.status, "headers": _headers(played)})
-        for moment, piece in pace.moments(played.pieces, played.tokens):
+        if not response.streamed:
+            await asyncio.sleep(latency.whole(response.tokens))
+            began, latency = clock(), _AT_ONCE
+        if response.status:
+            await self._send({"type": "http.response.start", "status": response.status, "headers": _headers(response)})
+        for moment, piece in latency.moments(response.pieces, response.tokens):
             # Also where there is nothing to wait for: each frame leaves in a piece of its own, as hosts send them.
             await asyncio.sleep(max(began + moment - clock(), 0.0))
             if piece == CUT:
@@ -121,10 +121,10 @@ class ClientConnection:
             extension[how]()
 
 
-def _together(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def _combine_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """By their names in lower case; what comes again stands behind what came first, as HTTP has it.
 
-    >>> _together([(b"X-Moonshim-Simulate", b"stall"), (b"x-moonshim-simulate", b"cut-off")])
+    >>> _combine_headers([(b"X-Moonshim-Simulate", b"stall"), (b"x-moonshim-simulate", b"cut-off")])
     {'x-moonshim-simulate': 'stall, cut-off'}
     """
     found: dict[str, str] = {}
@@ -134,8 +134,8 @@ def _together(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _headers(played: SimResponse) -> list[tuple[bytes, bytes]]:
-    headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in played.headers.items()]
-    if not played.streamed and len(played.pieces) == 1 and isinstance(played.pieces[0], bytes):
-        headers.append((b"content-length", b"%d" % len(played.pieces[0])))
+def _headers(response: SimResponse) -> list[tuple[bytes, bytes]]:
+    headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in response.headers.items()]
+    if not response.streamed and len(response.pieces) == 1 and isinstance(response.pieces[0], bytes):
+        headers.append((b"content-length", b"%d" % len(response.pieces[0])))
     return headers

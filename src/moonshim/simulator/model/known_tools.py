@@ -150,7 +150,7 @@ def is_harmless(name: str) -> bool:
 def choose(tools: Sequence[OfferedTool], words: str) -> OfferedTool | None:
     """The tool that is called when a scenario does not say which: named by the user, known, or the first.
 
-    >>> tools = [Offered("Write"), Offered("get_weather"), Offered("Grep"), Offered("Bash")]
+    >>> tools = [OfferedTool("Write"), OfferedTool("get_weather"), OfferedTool("Grep"), OfferedTool("Bash")]
     >>> [tool.name for words in ("Hi", "Use grep!", "Write!") if (tool := choose(tools, words))]
     ['Bash', 'Grep', 'Bash']
     """
@@ -173,7 +173,7 @@ def ending_tool(tools: Sequence[OfferedTool]) -> OfferedTool | None:
 def guesses(name: str, told: KnownFacts) -> dict[str, Any]:
     """What the parameters of a known tool should be; empty for a tool that nobody knows.
 
-    >>> guesses("exec_command", Told("moonshim-1"))["cmd"][0]
+    >>> guesses("exec_command", KnownFacts("moonshim-1"))["cmd"][0]
     'echo moonshim-1'
     """
     kind = _KIND_OF.get(name)

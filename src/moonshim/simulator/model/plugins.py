@@ -46,9 +46,9 @@ class PluginModel(Struct, frozen=True):
     place: str
     inner: Callable[[SimRequest], Any]
 
-    def reply(self, question: SimRequest) -> IntendedResponse:
+    def reply(self, request: SimRequest) -> IntendedResponse:
         try:
-            returned = self.inner(question)
+            returned = self.inner(request)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also what would end the process: a model may, and takes only its answer along

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from moonshim.simulator.request import SimRequest, SimResult, SimTurn
 
-__all__ = ["CompletedRound", "ScenarioProgress", "own_words", "standing_of"]
+__all__ = ["CompletedRound", "ScenarioProgress", "own_words", "read_progress"]
 
 # Agents put reminders and surroundings before the words of a person, each in a tag of its own:
 # `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders behind
@@ -49,12 +49,12 @@ class ScenarioProgress(Struct, frozen=True):
         return sum(one.calls for one in self.finished)
 
 
-def standing_of(question: SimRequest) -> ScenarioProgress:
+def read_progress(request: SimRequest) -> ScenarioProgress:
     """Where a scenario stands; `SimTurn.begins_message` says which words of the user are a new message."""
     message, words = 0, ""
     finished: list[tuple[int, list[SimResult]]] = []
     before: SimTurn | None = None
-    for turn in question.turns:
+    for turn in request.turns:
         match turn.role:
             case "system":
                 continue

@@ -58,13 +58,13 @@ def load_scenario(name_or_path: str | File) -> Scenario:
     'Calls one tool, and answers with what it returned.'
     >>> load_scenario("one-cal")
     Traceback (most recent call last):
-    moonshim.simulator.model.scenario_file.ScenarioError: there is no scenario `one-cal`; did you mean `one-call`?
+    moonshim.simulator.model.scenario_file.ScenarioError: unknown scenario `one-cal`; did you mean `one-call`?
     """
     asked = str(name_or_path)
     path = _FOLDER / f"{asked}.toml" if asked in BUILT_IN else File(asked)
     if asked not in BUILT_IN and "/" not in asked and not path.suffix and not path.exists():
-        hint = nearest(asked, BUILT_IN) or f"; there are {', '.join(BUILT_IN)}, or give the path of a file"
-        raise ScenarioError([f"there is no scenario `{asked}`{hint}"])
+        hint = nearest(asked, BUILT_IN) or f"; choose from {', '.join(BUILT_IN)}, or give the path of a file"
+        raise ScenarioError([f"unknown scenario `{asked}`{hint}"])
     try:
         text = read_text(path, what="a scenario")
     except ConfigError as error:

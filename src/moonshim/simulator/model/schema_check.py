@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from moonshim.simulator.model.patterns import finds
 from moonshim.simulator.request import Json
 
-__all__ = ["TYPES", "Check", "allows", "is_number", "is_same", "resolved", "types_of"]
+__all__ = ["TYPES", "Check", "allows", "is_number", "is_same", "resolve", "types_of"]
 
 DEEPEST: Final = 40
 MOST_STEPS: Final = 20_000
@@ -52,7 +52,7 @@ class Check:
         self._steps += 1
         self._depth += 1
         try:
-            schema = resolved(schema, self._root)
+            schema = resolve(schema, self._root)
             return (
                 self._is_one_of_these(schema, value)
                 and self._parts_allow(schema, value)
@@ -93,7 +93,7 @@ class Check:
         return True
 
 
-def resolved(schema: Json, root: Any) -> Json:
+def resolve(schema: Json, root: Any) -> Json:
     """The schema with what its `$ref` points to; what stands beside a reference holds too."""
     for _ in range(DEEPEST):
         pointer = schema.get("$ref")

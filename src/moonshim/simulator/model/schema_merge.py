@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from moonshim.simulator.model.schema_check import TYPES, is_number, is_same, resolved, types_of
+from moonshim.simulator.model.schema_check import TYPES, is_number, is_same, resolve, types_of
 from moonshim.simulator.request import Json
 
-__all__ = ["merged"]
+__all__ = ["merge_schema"]
 
 MOST_PARTS: Final = 60
 _TIGHTER: Final[dict[str, Callable[..., Any]]] = {
@@ -18,16 +18,16 @@ _TIGHTER: Final[dict[str, Callable[..., Any]]] = {
 _KEPT_APART: Final = ("anyOf", "oneOf", "items", "additionalProperties", "pattern", "const", "not", "multipleOf")
 
 
-def merged(schema: Json, root: Any) -> Json:
+def merge_schema(schema: Json, root: Any) -> Json:
     """What cannot be merged stays under `allOf`, for whoever checks.
 
-    >>> merged({"minimum": 1, "allOf": [{"minimum": 3}, {"type": "integer"}]}, {})
+    >>> merge_schema({"minimum": 1, "allOf": [{"minimum": 3}, {"type": "integer"}]}, {})
     {'type': 'integer', 'minimum': 3}
     """
     made: Json = {}
     waiting, taken = [schema], 0
     while waiting and taken < MOST_PARTS:  # a schema may contain itself
-        part = resolved(waiting.pop(0), root)
+        part = resolve(waiting.pop(0), root)
         parts = part.get("allOf")
         if isinstance(parts, list):
             waiting = [one for one in parts if isinstance(one, dict)] + waiting

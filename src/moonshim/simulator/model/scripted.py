@@ -19,7 +19,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from moonshim.simulator.model.known_tools import KnownFacts, choose, ending_tool
-from moonshim.simulator.model.progress import ScenarioProgress, standing_of
+from moonshim.simulator.model.progress import ScenarioProgress, read_progress
 from moonshim.simulator.model.scenario import (
     ANY,
     NO_TOOLS,
@@ -48,38 +48,38 @@ class ScriptedModel(Struct, frozen=True):
 
     scenario: Scenario
 
-    def reply(self, question: SimRequest) -> IntendedResponse:
-        standing = standing_of(question)
+    def reply(self, request: SimRequest) -> IntendedResponse:
+        progress = read_progress(request)
         acts = self.scenario.acts
-        intended = _Playing(question, standing, acts[min(standing.message, len(acts)) - 1]).intended()
+        intended = _Reply(request, progress, acts[min(progress.message, len(acts)) - 1]).intended()
         # Who may not think says it: an answer with nothing in it is none.
-        silent = not question.thinking and not intended.text and not intended.calls
+        silent = not request.thinking and not intended.text and not intended.calls
         return IntendedResponse(
-            reasoning=_sendable(intended.reasoning) if question.thinking else "",
+            reasoning=_sendable(intended.reasoning) if request.thinking else "",
             text=_sendable(intended.reasoning if silent else intended.text),
             calls=tuple(IntendedCall(call.name, _sendable(call.arguments)) for call in intended.calls),
         )
 
 
-class _Playing:
+class _Reply:
     """One answer."""
 
-    def __init__(self, question: SimRequest, standing: ScenarioProgress, act: Act) -> None:
-        self._question = question
-        self._standing = standing
+    def __init__(self, request: SimRequest, progress: ScenarioProgress, act: Act) -> None:
+        self._request = request
+        self._progress = progress
         self._act = act
-        self._tools = () if question.tool_choice == "none" else question.tools
+        self._tools = () if request.tool_choice == "none" else request.tools
 
     def intended(self) -> IntendedResponse:
         planned = self._next_round()
-        forced = self._forced()
+        forced = self._forced_tools()
         if forced is not None and not self._calls_one_of(planned, forced):
-            chosen = choose(forced, self._standing.words) or forced[0]
+            chosen = choose(forced, self._progress.words) or forced[0]
             planned = PlannedRound(think="I am to call a tool.", calls=(PlannedCall(tools=(chosen.name,)),))
         if planned is None:
             return self._answer()
         return IntendedResponse(
-            reasoning=self._filled(planned.think), text=self._filled(planned.say), calls=tuple(self._calls(planned))
+            reasoning=self._fill(planned.think), text=self._fill(planned.say), calls=tuple(self._calls(planned))
         )
 
     # -- rounds ------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class _Playing:
         """The round that is played now: those that were played before are counted off, by what they brought."""
         rounds = (one for planned in self._act.rounds for one in (planned,) * planned.repeat if self._can_play(planned))
         failed = False
-        for finished in self._standing.finished:
+        for finished in self._progress.finished:
             next((one for one in rounds if _fits(one, failed)), None)
             failed = finished.failed
         return next((one for one in rounds if _fits(one, failed)), None)
@@ -99,14 +99,14 @@ class _Playing:
     def _tool(self, call: PlannedCall) -> OfferedTool | None:
         offered = {tool.name: tool for tool in self._tools}
         for name in call.tools:
-            if name == ANY and (chosen := choose(self._tools, self._standing.words)):
+            if name == ANY and (chosen := choose(self._tools, self._progress.words)):
                 return chosen
             if name in offered:
                 return offered[name]
         return None
 
     def _calls(self, planned: PlannedRound) -> Iterator[IntendedCall]:
-        number = self._standing.calls
+        number = self._progress.calls
         for call in planned.calls:
             if (tool := self._tool(call)) is None:
                 continue
@@ -117,16 +117,16 @@ class _Playing:
     def _arguments(self, call: PlannedCall, tool: OfferedTool, number: int) -> str:
         if call.arguments is not None:
             return call.arguments
-        told = KnownFacts(f"moonshim-{number}", self._standing.words)
-        made = arguments_for(tool, told, text=call.text, optional=call.optional, number=number)
+        facts = KnownFacts(f"moonshim-{number}", self._progress.words)
+        made = arguments_for(tool, facts, text=call.text, optional=call.optional, number=number)
         return dumps(made, ensure_ascii=False)
 
     # -- what the client demands -------------------------------------------------------------------------------------
 
-    def _forced(self) -> tuple[OfferedTool, ...] | None:
+    def _forced_tools(self) -> tuple[OfferedTool, ...] | None:
         """The tools of which one has to be called now."""
-        choice = self._question.tool_choice
-        if choice in ("auto", "none") or not self._tools or any(turn.results for turn in self._question.since):
+        choice = self._request.tool_choice
+        if choice in ("auto", "none") or not self._tools or any(turn.results for turn in self._request.since):
             return None
         return tuple(tool for tool in self._tools if choice in ("required", tool.name)) or None
 
@@ -138,22 +138,22 @@ class _Playing:
 
     def _answer(self) -> IntendedResponse:
         planned, notes = self._planned_answer(), self._notes()
-        said = self._filled(planned.say) if self._standing.results or not notes else ""
-        text = "\n\n".join(part for part in (said, *notes) if part)
-        ending = ending_tool(self._tools) if self._question.tool_choice == "required" else None
-        if ending is not None and self._standing.results:
+        answer_text = self._fill(planned.say) if self._progress.results or not notes else ""
+        text = "\n\n".join(part for part in (answer_text, *notes) if part)
+        ending = ending_tool(self._tools) if self._request.tool_choice == "required" else None
+        if ending is not None and self._progress.results:
             arguments = dumps(sample(ending.schema, word=text), ensure_ascii=False)
-            return IntendedResponse(
-                reasoning=self._filled(planned.think), calls=(IntendedCall(ending.name, arguments),)
-            )
-        return IntendedResponse(reasoning=self._filled(planned.think), text=_in_wanted_form(self._question.body, text))
+            return IntendedResponse(reasoning=self._fill(planned.think), calls=(IntendedCall(ending.name, arguments),))
+        return IntendedResponse(
+            reasoning=self._fill(planned.think), text=_format_as_requested(self._request.body, text)
+        )
 
     def _planned_answer(self) -> PlannedAnswer:
-        if self._standing.results or not self._act.rounds:
+        if self._progress.results or not self._act.rounds:
             return self._act.answer
         planned = self._act.no_tools
-        if planned == NO_TOOLS and _wants_title(self._question):
-            return PlannedAnswer(think="", say=_shortened(self._standing.words, TITLE))
+        if planned == NO_TOOLS and _wants_title(self._request):
+            return PlannedAnswer(think="", say=_shorten(self._progress.words, TITLE))
         return planned
 
     def _notes(self) -> list[str]:
@@ -164,21 +164,21 @@ class _Playing:
         named = list(dict.fromkeys(name for call in missing for name in call.tools if name != ANY))
         offered = ", ".join(f"`{tool.name}`" for tool in self._tools)
         if named:
-            wanted = ", ".join(f"`{name}`" for name in named)
-            return [f"The scenario calls {wanted}, which is not offered here. Offered: {offered}."]
+            listed = ", ".join(f"`{name}`" for name in named)
+            return [f"The scenario calls {listed}, which is not offered here. Offered: {offered}."]
         if missing:
             return [f"This is a simulator, and calls none of these unless a scenario names it: {offered}."]
         return []
 
-    def _filled(self, text: str) -> str:
+    def _fill(self, text: str) -> str:
         """A text with everything in its place, put in at once: what a tool returned is never read again."""
-        standing = self._standing
-        last = standing.finished[-1].results if standing.finished else ()
+        progress = self._progress
+        last = progress.finished[-1].results if progress.finished else ()
         places = {
-            "user": _shortened(standing.words, SHOWN),
-            "results": _joined([one.text for one in standing.results]),
+            "user": _shorten(progress.words, SHOWN),
+            "results": _joined([one.text for one in progress.results]),
             "result": _joined([one.text for one in last]),
-            "round": str(len(standing.finished) + 1),
+            "round": str(len(progress.finished) + 1),
         }
         return _PLACE.sub(lambda found: places[found[1]], text).strip()
 
@@ -191,26 +191,26 @@ def _joined(texts: Sequence[str]) -> str:
     return "\n".join(texts) if any(texts) else _NOTHING if texts else ""
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """
-    >>> _shortened("one two three", 9)
+    >>> _shorten("one two three", 9)
     'one two…'
     """
     return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]}…"
 
 
-def _wants_title(question: SimRequest) -> bool:
+def _wants_title(request: SimRequest) -> bool:
     """Whether an agent asks for the title of a conversation, which should be short."""
-    return any("title" in turn.text.lower() for turn in question.turns if turn.role == "system")
+    return any("title" in turn.text.lower() for turn in request.turns if turn.role == "system")
 
 
-def _in_wanted_form(body: Any, text: str) -> str:
+def _format_as_requested(body: Any, text: str) -> str:
     """The text inside of the JSON that a request asks for, if it does."""
-    schema = _wanted_schema(body)
+    schema = _requested_schema(body)
     return text if schema is None else dumps(sample(schema, word=text), ensure_ascii=False)
 
 
-def _wanted_schema(body: Any) -> Any:
+def _requested_schema(body: Any) -> Any:
     """The schema of the answer: Chat's `response_format`, or `output_config.format` of Messages."""
     output = body.get("output_config")
     given = (

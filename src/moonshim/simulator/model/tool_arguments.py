@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from moonshim.simulator.model.known_tools import KnownFacts, guesses
 from moonshim.simulator.model.sample_text import texts_for
-from moonshim.simulator.model.schema_check import TYPES, Check, allows, is_number, is_same, resolved, types_of
-from moonshim.simulator.model.schema_merge import merged
+from moonshim.simulator.model.schema_check import TYPES, Check, allows, is_number, is_same, resolve, types_of
+from moonshim.simulator.model.schema_merge import merge_schema
 from moonshim.simulator.request import Json, OfferedTool
 
 __all__ = ["arguments_for", "names_in", "sample"]
@@ -34,18 +34,18 @@ def names_in(words: str) -> list[str]:
 
 
 def arguments_for(
-    tool: OfferedTool, told: KnownFacts, *, text: str | None = None, optional: bool = False, number: int = 1
+    tool: OfferedTool, facts: KnownFacts, *, text: str | None = None, optional: bool = False, number: int = 1
 ) -> Json:
     """Arguments for a tool: for one that clients are known to offer, what it is good for; else a sample of its schema.
 
     `text` is what free texts say. Without it that is a name among the user's words, the `number`th for the `number`th
     call, or a mark.
     """
-    known = guesses(tool.name, told if text is None else KnownFacts(text, told.words))
+    known = guesses(tool.name, facts if text is None else KnownFacts(text, facts.words))
     if known:
-        return _Sampler(tool.schema, told.mark, False).guided(known)
-    names = names_in(told.words)
-    word = text or (names[number - 1] if number <= len(names) else told.mark)
+        return _Sampler(tool.schema, facts.mark, False).guide(known)
+    names = names_in(facts.words)
+    word = text or (names[number - 1] if number <= len(names) else facts.mark)
     value = sample(tool.schema, word=word, optional=optional)
     if not value and (text or names):
         value = _with_first_text(tool.schema, word)
@@ -96,32 +96,32 @@ class _Sampler:
         self._allows = Check(root).allows
         self._steps = 0
 
-    def guided(self, known: Json) -> Json:
+    def guide(self, known: Json) -> Json:
         """An object in which known parameters have their known values, where the schema allows them."""
-        root = resolved(self._root, self._root) if isinstance(self._root, dict) else {}
+        root = resolve(self._root, self._root) if isinstance(self._root, dict) else {}
         if not isinstance(root.get("properties"), dict):
             # Nothing is declared: the first that the tool is known for.
             return {key: value[0] if isinstance(value, tuple) else value for key, value in [*known.items()][:1]}
-        made = self._shaped(root, known)
+        made = self._shape(root, known)
         return made if isinstance(made, dict) else {}
 
-    def _shaped(self, schema: Any, guess: Any, depth: int = 0, key: str = "") -> Any:
+    def _shape(self, schema: Any, guess: Any, depth: int = 0, key: str = "") -> Any:
         """A guess, as far as a schema allows it."""
         if isinstance(guess, tuple):
             return next((one for one in guess if self._allows(schema, one)), self.value(schema, depth, key))
         if not isinstance(schema, dict):
             return guess
-        schema = resolved(schema, self._root)
+        schema = resolve(schema, self._root)
         properties = schema.get("properties")
         if isinstance(guess, dict) and isinstance(properties, dict):
             made = {
-                name: self._shaped(part, guess[name], depth + 1, name)
+                name: self._shape(part, guess[name], depth + 1, name)
                 for name, part in properties.items()
                 if name in guess
             }
             return made | {name: self.value(part, depth + 1, name) for name, part in self._missing(schema, made)}
         if isinstance(guess, list) and "items" in schema:
-            return [self._shaped(schema["items"], one, depth + 1) for one in guess]
+            return [self._shape(schema["items"], one, depth + 1) for one in guess]
         return guess if self._allows(schema, guess) else self.value(schema, depth, key)
 
     def value(self, schema: Any, depth: int = 0, key: str = "") -> Any:
@@ -130,7 +130,7 @@ class _Sampler:
         if not isinstance(schema, dict) or depth > DEEPEST or self._steps > MOST_STEPS:
             return self._simplest(schema)
         first: Any = ...
-        for candidate in self._candidates(merged(schema, self._root), depth, key):
+        for candidate in self._candidates(merge_schema(schema, self._root), depth, key):
             if self._allows(schema, candidate):
                 return candidate
             first = candidate if first is ... else first
@@ -228,7 +228,7 @@ class _Sampler:
         own, self._word = self._word, f"{self._word}-{len(made) + 1}" if made else self._word
         first = self.value(items, depth + 1)
         self._word = own
-        part = merged(items, self._root) if isinstance(items, dict) else {}
+        part = merge_schema(items, self._root) if isinstance(items, dict) else {}
         for one in chain([first], _others(part, len(made))):
             if self._allows(items, one) and not any(is_same(one, other) for other in made):
                 return one
@@ -251,8 +251,8 @@ def _likely(schema: Json) -> tuple[str, ...]:
         "array": ("items", "prefixItems", "minItems", "maxItems", "contains", "uniqueItems"),
         "number": ("minimum", "maximum", "multipleOf", "exclusiveMinimum", "exclusiveMaximum"),
     }
-    told = [kind for kind, keys in about.items() if any(key in schema for key in keys)]
-    return (*told, *(kind for kind in ("string", *TYPES) if kind not in told))
+    facts = [kind for kind, keys in about.items() if any(key in schema for key in keys)]
+    return (*facts, *(kind for kind in ("string", *TYPES) if kind not in facts))
 
 
 def _some_numbers(schema: Json, *, whole: bool) -> Iterator[float]:

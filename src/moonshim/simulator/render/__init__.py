@@ -9,7 +9,7 @@ from moonshim.simulator.request import SimRequest
 __all__ = ["render_prompt"]
 
 
-def render_prompt(question: SimRequest, *, renamed: bool = False) -> str:
+def render_prompt(request: SimRequest, *, renamed: bool = False) -> str:
     """The prompt of this question. With `renamed` the ids of the history become `functions.name:index` before.
 
     What is known is written as it is known: K2 and K2-Thinking after their templates, K3 after Moonshot's encoder,
@@ -18,10 +18,10 @@ def render_prompt(question: SimRequest, *, renamed: bool = False) -> str:
 
     No question raises: what a real renderer would refuse is shown as it stands.
 
-    >>> from moonshim.simulator.request import Turn
-    >>> hello = (Turn(role="user", text="Hello"),)
-    >>> ask = Question(wire="openai_chat", model="kimi-k2.7-code", generation="k2.7", turns=hello)
+    >>> from moonshim.simulator.request import SimTurn
+    >>> hello = (SimTurn(role="user", text="Hello"),)
+    >>> ask = SimRequest(wire="openai_chat", model="kimi-k2.7-code", generation="k2.7", turns=hello)
     >>> render_prompt(ask)
     '<|im_user|>user<|im_middle|>Hello<|im_end|><|im_assistant|>assistant<|im_middle|><think>'
     """
-    return render_k3(question) if question.family == "k3" else render_k2(question, renamed=renamed)
+    return render_k3(request) if request.family == "k3" else render_k2(request, renamed=renamed)

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from moonshim.simulator.request import SimCall, SimResult, SimTurn
 
-__all__ = ["Numbered", "numbered", "rename_ids"]
+__all__ = ["HistoryId", "history_ids", "rename_ids"]
 
 
-class Numbered(Struct, frozen=True):
+class HistoryId(Struct, frozen=True):
     """An id that the client sent, of a call or of its result, and the one that the model itself would have written."""
 
     place: int
@@ -28,22 +28,22 @@ def rename_ids(turns: tuple[SimTurn, ...]) -> tuple[SimTurn, ...]:
 
     A result follows its call; one that belongs to no call keeps what it has.
 
-    >>> asked = Turn(role="assistant", calls=(Call("call_9f", "ls", "{}"),))
-    >>> told = Turn(role="tool", results=(Result("call_9f", "ls", "a.py"),))
+    >>> asked = SimTurn(role="assistant", calls=(SimCall("call_9f", "ls", "{}"),))
+    >>> told = SimTurn(role="tool", results=(SimResult("call_9f", "ls", "a.py"),))
     >>> [turn.calls or turn.results for turn in rename_ids((asked, told))]
-    [(Call(id='functions.ls:0', name='ls', arguments='{}'),),
-     (Result(call_id='functions.ls:0', name='ls', text='a.py', is_error=False, parts=()),)]
+    [(SimCall(id='functions.ls:0', name='ls', arguments='{}'),),
+     (SimResult(call_id='functions.ls:0', name='ls', text='a.py', is_error=False, parts=()),)]
     """
-    right = iter(numbered(turns))
-    return tuple(_renamed(turn, right) if turn.calls or turn.results else turn for turn in turns)
+    right = iter(history_ids(turns))
+    return tuple(_rename_turn(turn, right) if turn.calls or turn.results else turn for turn in turns)
 
 
-def numbered(turns: tuple[SimTurn, ...]) -> list[Numbered]:
+def history_ids(turns: tuple[SimTurn, ...]) -> list[HistoryId]:
     """Every id of the history in its order, those of a turn's calls before those of its results."""
     return list(_walk(turns))
 
 
-def _walk(turns: tuple[SimTurn, ...]) -> Iterator[Numbered]:
+def _walk(turns: tuple[SimTurn, ...]) -> Iterator[HistoryId]:
     count = 0
     # An id that comes again names the oldest call that has no result yet, or else the one that got the last.
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
@@ -53,14 +53,14 @@ def _walk(turns: tuple[SimTurn, ...]) -> Iterator[Numbered]:
             right = f"functions.{call.name}:{count}"
             waiting[call.id].append(right)
             count += 1
-            yield Numbered(place, call.id, right)
+            yield HistoryId(place, call.id, right)
         for result in turn.results:
             if names := waiting.get(result.call_id):
                 answered[result.call_id] = names.popleft()
-            yield Numbered(place, result.call_id, answered.get(result.call_id, ""))
+            yield HistoryId(place, result.call_id, answered.get(result.call_id, ""))
 
 
-def _renamed(turn: SimTurn, right: Iterator[Numbered]) -> SimTurn:
+def _rename_turn(turn: SimTurn, right: Iterator[HistoryId]) -> SimTurn:
     def named(value: SimCall) -> SimCall:
         return msgspec.structs.replace(value, id=next(right).right)
 

@@ -14,9 +14,9 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from moonshim.simulator.host.markers import k2_section
-from moonshim.simulator.render.asked import declared, keeps_thoughts, offered_at_first, written
 from moonshim.simulator.render.history_ids import rename_ids
 from moonshim.simulator.render.messages import PromptMessage, messages_of
+from moonshim.simulator.render.prompt_inputs import dump_compact, initial_tools, keeps_thoughts, tool_entries
 from moonshim.simulator.render.typescript import typescript_of
 from moonshim.simulator.request import SimRequest
 
@@ -58,12 +58,12 @@ _MANNERS: Final[dict[str, _Manner]] = {
 }
 
 
-def render_k2(question: SimRequest, *, renamed: bool) -> str:
-    manner = _MANNERS.get(question.generation, _MANNERS["k2"])
-    messages = messages_of(rename_ids(question.turns) if renamed else question.turns, manner.media)
-    thinking = question.thinking or manner.thinks == "itself" or manner.keeps == "always"
-    forgotten = _forgotten(messages, manner, question) if thinking else len(messages)
-    lines = [_declaration(question, manner)]
+def render_k2(request: SimRequest, *, renamed: bool) -> str:
+    manner = _MANNERS.get(request.generation, _MANNERS["k2"])
+    messages = messages_of(rename_ids(request.turns) if renamed else request.turns, manner.media)
+    thinking = request.thinking or manner.thinks == "itself" or manner.keeps == "always"
+    forgotten = _forgotten(messages, manner, request) if thinking else len(messages)
+    lines = [_declaration(request, manner)]
     if manner.system and (not messages or messages[0].role != "system"):
         lines.append(f"{_SYSTEM}system{_MIDDLE}{manner.system}{_END}")
     lines += [_message(message, manner, kept=at >= forgotten) for at, message in enumerate(messages)]
@@ -78,18 +78,18 @@ def _opening(manner: _Manner, *, thinking: bool) -> str:
     return "<think>" if thinking else "<think></think>"
 
 
-def _declaration(question: SimRequest, manner: _Manner) -> str:
-    tools = declared(offered_at_first(question))
+def _declaration(request: SimRequest, manner: _Manner) -> str:
+    tools = tool_entries(initial_tools(request))
     if not tools:
         return ""
     # Where there is TypeScript, keys are put in order first, also for the JSON that takes its place.
-    said = typescript_of(tools) if manner.typescript else ""
-    return f"{_SYSTEM}tool_declare{_MIDDLE}{said or written(tools, in_order=manner.typescript)}{_END}"
+    text = typescript_of(tools) if manner.typescript else ""
+    return f"{_SYSTEM}tool_declare{_MIDDLE}{text or dump_compact(tools, in_order=manner.typescript)}{_END}"
 
 
-def _forgotten(messages: list[PromptMessage], manner: _Manner, question: SimRequest) -> int:
+def _forgotten(messages: list[PromptMessage], manner: _Manner, request: SimRequest) -> int:
     """How many messages from the first on are history: their thoughts are not shown again."""
-    if manner.keeps == "always" or (manner.keeps == "asked" and keeps_thoughts(question)):
+    if manner.keeps == "always" or (manner.keeps == "asked" and keeps_thoughts(request)):
         return 0
     final = (at for at in range(len(messages) - 1, -1, -1) if _is_final(messages[at]))
     return next(final, -1) + 1

@@ -11,8 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
-from moonshim.simulator.render.asked import answer_format, choice, declared, effort, offered_at_first, written
 from moonshim.simulator.render.messages import PromptMessage, messages_of
+from moonshim.simulator.render.prompt_inputs import (
+    choice,
+    dump_compact,
+    effort,
+    initial_tools,
+    response_format,
+    tool_entries,
+)
 from moonshim.simulator.request import Json, SimCall, SimRequest
 
 __all__ = ["render_k3"]
@@ -44,64 +51,64 @@ _RAW: Final = (
 _SCHEMA: Final = "\nThe JSON data must match the following schema:\n```json\n{}\n```"
 
 
-def render_k3(question: SimRequest) -> str:
-    return "".join(_lines(question))
+def render_k3(request: SimRequest) -> str:
+    return "".join(_lines(request))
 
 
-def _lines(question: SimRequest) -> Iterator[str]:
-    if tools := declared(offered_at_first(question)):
-        yield _system("tool-declare", _TOOLS.format(written(tools, in_order=True)))
-    if question.thinking:
-        yield _system("thinking-effort", _EFFORT.format(effort(question)))
-    messages = messages_of(question.turns, _MEDIA)
-    yield from _conversation(messages, thinking=question.thinking)
-    if chosen := choice(question):
+def _lines(request: SimRequest) -> Iterator[str]:
+    if tools := tool_entries(initial_tools(request)):
+        yield _system("tool-declare", _TOOLS.format(dump_compact(tools, in_order=True)))
+    if request.thinking:
+        yield _system("thinking-effort", _EFFORT.format(effort(request)))
+    messages = messages_of(request.turns, _MEDIA)
+    yield from _conversation(messages, thinking=request.thinking)
+    if chosen := choice(request):
         yield _system("tool-choice", _CHOICES[chosen])
-    if told := _told_format(answer_format(question)):
-        yield _system("response-format", told)
+    if instruction := _told_format(response_format(request)):
+        yield _system("response-format", instruction)
     if messages and messages[-1].partial:
-        yield _answer(messages[-1], thinking=question.thinking)
+        yield _answer(messages[-1], thinking=request.thinking)
     else:
-        yield k3_open("message", role="assistant") + k3_open("think" if question.thinking else "response")
+        yield k3_open("message", role="assistant") + k3_open("think" if request.thinking else "response")
 
 
 def _conversation(messages: list[PromptMessage], *, thinking: bool) -> Iterator[str]:
     calls: tuple[SimCall, ...] = ()
-    told = 0
+    instruction = 0
     results: list[PromptMessage] = []
     for message in messages:
         if message.role == "tool":
             results.append(message)
             continue
-        yield from _results(results, calls, told)
-        told += len(results)
+        yield from _results(results, calls, instruction)
+        instruction += len(results)
         results = []
         if message.role == "assistant":
-            calls, told = message.calls, 0
+            calls, instruction = message.calls, 0
             if not message.partial:
                 yield _answer(message, thinking=thinking)
         elif message.tools:
-            yield _system("tool-declare", _MORE_TOOLS.format(written(message.tools, in_order=True)))
+            yield _system("tool-declare", _MORE_TOOLS.format(dump_compact(message.tools, in_order=True)))
         else:
             yield _opened(message) + message.content + _END
-    yield from _results(results, calls, told)
+    yield from _results(results, calls, instruction)
 
 
 def _answer(message: PromptMessage, *, thinking: bool) -> str:
     """Every answer of the past keeps its thoughts; one without any has an empty place for them."""
-    said = _opened(message)
+    text = _opened(message)
     if thinking:
-        said += k3_open("think") + (message.reasoning if message.reasoning.strip() else "") + k3_close("think")
-    said += k3_open("response") + message.content
+        text += k3_open("think") + (message.reasoning if message.reasoning.strip() else "") + k3_close("think")
+    text += k3_open("response") + message.content
     if message.partial:
-        return said
-    return said + k3_close("response") + (k3_tools(message.calls) if message.calls else "") + _END
+        return text
+    return text + k3_close("response") + (k3_tools(message.calls) if message.calls else "") + _END
 
 
-def _results(results: list[PromptMessage], calls: tuple[SimCall, ...], told: int) -> Iterator[str]:
+def _results(results: list[PromptMessage], calls: tuple[SimCall, ...], instruction: int) -> Iterator[str]:
     """In the order of the calls that they answer; as they came, when one of them answers none.
 
-    `told`: how many results of the same answer stand before these. The index counts results, not calls.
+    `instruction`: how many results of the same answer stand before these. The index counts results, not calls.
     """
     places: dict[str, int] = {}
     for at, call in enumerate(calls):
@@ -110,7 +117,7 @@ def _results(results: list[PromptMessage], calls: tuple[SimCall, ...], told: int
         places.setdefault(f"{call.name}:{at}", at)  # vLLM reads this too
     if all(result.call_id in places for result in results):
         results = sorted(results, key=lambda result: places[result.call_id])
-    for index, result in enumerate(results, told + 1):
+    for index, result in enumerate(results, instruction + 1):
         if result.call_id in places:
             name = calls[places[result.call_id]].name
         else:
@@ -131,10 +138,10 @@ def _told_format(form: Json) -> str:
     kind = form.get("type")
     if kind not in ("json_object", "json_schema"):
         return ""
-    told = _RAW.format(kind)
+    instruction = _RAW.format(kind)
     if kind == "json_object":
-        return told
+        return instruction
     wrapped = form.get("json_schema")
     inner = wrapped if isinstance(wrapped, dict) else {}
     schema = inner.get("schema", inner.get("json_schema", wrapped))
-    return told + _SCHEMA.format(written(schema, in_order=True))
+    return instruction + _SCHEMA.format(dump_compact(schema, in_order=True))

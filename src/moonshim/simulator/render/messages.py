@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from moonshim.simulator.render.asked import declared
+from moonshim.simulator.render.prompt_inputs import tool_entries
 from moonshim.simulator.request import Json, Part, SimCall, SimTurn
 
 __all__ = ["PromptMessage", "messages_of"]
@@ -31,8 +31,8 @@ def messages_of(turns: Iterable[SimTurn], media: Mapping[str, str]) -> list[Prom
 
     Messages puts results and the words beside them into one message of the user; the words come behind the results.
 
-    >>> from moonshim.simulator.request import Result
-    >>> turn = Turn(role="tool", text="Go on", results=(Result("a", "ls", "x"), Result("b", "ls", "y")))
+    >>> from moonshim.simulator.request import SimResult
+    >>> turn = SimTurn(role="tool", text="Go on", results=(SimResult("a", "ls", "x"), SimResult("b", "ls", "y")))
     >>> [(message.role, message.content) for message in messages_of([turn], {})]
     [('tool', 'x'), ('tool', 'y'), ('user', 'Go on')]
     """
@@ -57,7 +57,7 @@ def _messages(turn: SimTurn, media: Mapping[str, str]) -> Iterator[PromptMessage
         content=content,
         reasoning=turn.reasoning or "",
         calls=turn.calls,
-        tools=tuple(declared(turn.tools)),
+        tools=tuple(tool_entries(turn.tools)),
         partial=turn.partial,
     )
 

@@ -61,10 +61,10 @@ def typescript_of(tools: Iterable[Json]) -> str:
     """
     try:
         functions = [tool.get("function") for tool in tools if tool.get("type") == "function"]
-        said = [_Function(function).said() for function in functions if function]
+        text = [_Function(function).text() for function in functions if function]
     except (_NoSuchForm, LookupError, TypeError, AttributeError, ValueError, RecursionError):
         return ""
-    return "# Tools\n\n## functions\nnamespace functions {\n" + "\n".join(said) + "\n}\n" if said else ""
+    return "# Tools\n\n## functions\nnamespace functions {\n" + "\n".join(text) + "\n}\n" if text else ""
 
 
 class _Function:
@@ -76,7 +76,7 @@ class _Function:
         self._definitions: Json = {}
         self._names_itself = False
 
-    def said(self) -> str:
+    def text(self) -> str:
         root, interfaces = self._object(self._parameters, ""), list[str]()
         if self._names_itself:
             fields = ",\n".join(self._fields(self._parameters, _INDENT, required_first=False))
@@ -183,8 +183,8 @@ def _comment(text: str, indent: str) -> str:
 def _default(value: Any, indent: str) -> str:
     if value is None:
         return ""
-    said = repr(value) if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return f"{indent}// Default: {said}\n"
+    text = repr(value) if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return f"{indent}// Default: {text}\n"
 
 
 def _enum(schema: Json) -> str:

@@ -10,7 +10,7 @@ from moonshim.simulator.rules.contracts import Contract, Json
 from moonshim.simulator.rules.message_rules import check_arguments, missing_reasoning, no_messages
 from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
-from moonshim.simulator.rules.shapes import objects, shown
+from moonshim.simulator.rules.shapes import describe, objects
 
 __all__ = ["check_block_messages", "check_system"]
 
@@ -67,7 +67,7 @@ def blocks_of(message: Json, kind: str = "") -> list[Json]:
 def _shape(at: int, message: Json) -> Iterator[Objection]:
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant"):
-        yield Objection(f"Invalid request: messages.{at}.role {shown(role)} is not user or assistant")
+        yield Objection(f"Invalid request: messages.{at}.role {describe(role)} is not user or assistant")
         return
     if content is not None and not isinstance(content, str | list):
         yield Objection(f"Invalid request: messages.{at}.content must be a string or an array")
@@ -83,7 +83,7 @@ def _block(place: str, role: str, block: Any) -> Iterator[Objection]:
     if kind == "tool_reference" or any(inner.get("type") == "tool_reference" for inner in blocks_of(block)):
         yield Objection("Invalid request Error")
     elif kind not in (_USER if role == "user" else _ASSISTANT):
-        yield Objection(f"Invalid request: {place}: type {shown(kind)} is not allowed with role {role}")
+        yield Objection(f"Invalid request: {place}: type {describe(kind)} is not allowed with role {role}")
     elif kind == "text" and not isinstance(block.get("text"), str):
         yield Objection(f"Invalid request: {place}.text must be a string")
     elif kind == "tool_use" and not all(isinstance(block.get(name), str) and block[name] for name in ("id", "name")):

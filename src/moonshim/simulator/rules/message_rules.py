@@ -9,7 +9,7 @@ from typing import Any, Final
 from moonshim.simulator.rules.contracts import Contract, Json
 from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
-from moonshim.simulator.rules.shapes import objects, shown
+from moonshim.simulator.rules.shapes import describe, objects
 
 __all__ = ["check_arguments", "check_chat_messages", "check_partial", "missing_reasoning", "no_messages"]
 
@@ -58,7 +58,7 @@ def _asking(message: Json) -> Asking:
 def _shape(at: int, message: Json, of: Contract) -> Iterator[Objection]:
     role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
     if role not in ROLES:
-        yield Objection(f"Invalid request: messages.{at}.role {shown(role)} is not one of {', '.join(ROLES)}")
+        yield Objection(f"Invalid request: messages.{at}.role {describe(role)} is not one of {', '.join(ROLES)}")
         return
     if content is not None and not isinstance(content, str | list):
         yield Objection(f"Invalid request: messages.{at}.content must be a string or an array")

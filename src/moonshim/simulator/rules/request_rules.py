@@ -16,7 +16,7 @@ from moonshim.simulator.rules.message_rules import check_chat_messages, check_pa
 from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.sampling_rules import check_messages_sampling, check_sampling, check_stop, check_tokens
 from moonshim.simulator.rules.schema_rules import check_schema_value
-from moonshim.simulator.rules.shapes import shown
+from moonshim.simulator.rules.shapes import describe
 from moonshim.simulator.rules.thinking_rules import check_chat_thinking, check_messages_thinking, will_think
 from moonshim.simulator.rules.tool_rules import (
     check_chat_choice,
@@ -58,21 +58,21 @@ def check_chat(body: Any, *, generation: str, host: str = "moonshot") -> list[st
     >>> check_chat({**ask, "temperature": 0.3}, generation="k3")
     ['invalid temperature: only 1 is allowed for this model']
     """
-    return _told(_chat(body, contract(generation, host)))
+    return _messages_of(_chat(body, contract(generation, host)))
 
 
 def check_messages(body: Any, *, generation: str, host: str = "moonshot-anthropic") -> list[str]:
     """All that is wrong with a request in Anthropic's format; nothing when it is as it should be."""
-    return _told(_messages(body, contract(generation, host)))
+    return _messages_of(_messages(body, contract(generation, host)))
 
 
-def _told(found: Iterator[Objection]) -> list[str]:
+def _messages_of(found: Iterator[Objection]) -> list[str]:
     return [each.message for each in found if not each.assumed or each.assumed in TESTED]
 
 
 def _chat(body: Any, of: Contract) -> Iterator[Objection]:
     if not isinstance(body, dict):
-        yield Objection(f"Invalid request: the body must be an object, not {shown(body)}")
+        yield Objection(f"Invalid request: the body must be an object, not {describe(body)}")
         return
     thinking, names = will_think(body, of), set[str]()
     yield from _frame(body)
@@ -91,7 +91,7 @@ def _chat(body: Any, of: Contract) -> Iterator[Objection]:
 
 def _messages(body: Any, of: Contract) -> Iterator[Objection]:
     if not isinstance(body, dict):
-        yield Objection(f"Invalid request: the body must be an object, not {shown(body)}")
+        yield Objection(f"Invalid request: the body must be an object, not {describe(body)}")
         return
     thinking, names = will_think(body, of), set[str]()
     yield from _frame(body)

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Json
 
-__all__ = ["field", "is_number", "objects", "shown"]
+__all__ = ["describe", "field", "is_number", "objects"]
 
 LONGEST_SHOWN: Final = 200
 
 
-def shown(value: Any) -> str:
+def describe(value: Any) -> str:
     """A value in a message: short, whatever it is.
 
-    >>> shown("xml"), shown(None), shown([[]])
+    >>> describe("xml"), describe(None), describe([[]])
     ("'xml'", 'null', 'an array')
     """
     match value:

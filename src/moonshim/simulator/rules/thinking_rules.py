@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Contract, Json
 from moonshim.simulator.rules.objection import Objection
-from moonshim.simulator.rules.shapes import field, shown
+from moonshim.simulator.rules.shapes import describe, field
 
 __all__ = ["check_chat_thinking", "check_messages_thinking", "will_think"]
 
@@ -73,4 +73,4 @@ def _effort(effort: Any, of: Contract, name: str) -> Iterator[Objection]:
     if effort is None or effort in EFFORTS:
         return
     passed_over = not of.host.refuses_efforts or effort in OTHER_EFFORTS
-    yield Objection(f"invalid {name}: {shown(effort)} is not one of {', '.join(EFFORTS)}", ours=passed_over)
+    yield Objection(f"invalid {name}: {describe(effort)} is not one of {', '.join(EFFORTS)}", ours=passed_over)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from moonshim.simulator.rules.contracts import Contract
 from moonshim.simulator.rules.objection import Objection
 from moonshim.simulator.rules.schema_rules import check_schema_value
-from moonshim.simulator.rules.shapes import objects, shown
+from moonshim.simulator.rules.shapes import describe, objects
 
 __all__ = [
     "INVALID_NAME",
@@ -43,7 +43,7 @@ def check_tools(tools: Any, of: Contract, thinking: bool, taken: set[str]) -> It
             continue
         kind, function = tool.get("type"), tool.get("function")
         if kind not in ("function", "builtin_function"):
-            yield Objection(f"Invalid request: tools.{at}.type {shown(kind)} is not supported")
+            yield Objection(f"Invalid request: tools.{at}.type {describe(kind)} is not supported")
         elif not isinstance(function, dict):
             yield Objection(f"Invalid request: tools.{at}.function is missing")
         elif kind == "builtin_function":
@@ -66,7 +66,7 @@ def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[
             # It is passed over, and the model then writes what looks like calls into its text.
             yield Objection(f"tools.{at} is in OpenAI's format, which this endpoint ignores", ours=True)
         elif tool.get("type") not in (None, "custom"):
-            yield Objection(f"Invalid request: tools.{at}.type {shown(tool['type'])} is not supported")
+            yield Objection(f"Invalid request: tools.{at}.type {describe(tool['type'])} is not supported")
         elif not isinstance(tool.get("input_schema"), dict):
             yield Objection(f"Invalid request: tools.{at}.input_schema is missing")
         else:
@@ -130,7 +130,7 @@ def check_chat_choice(choice: Any, of: Contract, thinking: bool, names: set[str]
         case {"type": "function", "function": {"name": str()}}:
             yield from _choice("specified", of, thinking, names)
         case _:
-            yield of.objection(f"Invalid request: invalid tool_choice: {shown(choice)}")
+            yield of.objection(f"Invalid request: invalid tool_choice: {describe(choice)}")
 
 
 def check_messages_choice(choice: Any, of: Contract, thinking: bool, names: set[str]) -> Iterator[Objection]:
@@ -144,7 +144,7 @@ def check_messages_choice(choice: Any, of: Contract, thinking: bool, names: set[
         case {"type": "tool", "name": str()}:
             yield from _choice("specified", of, thinking, names)
         case _:
-            yield of.objection(f"Invalid request: invalid tool_choice: {shown(choice)}")
+            yield of.objection(f"Invalid request: invalid tool_choice: {describe(choice)}")
 
 
 def _choice(word: str, of: Contract, thinking: bool, names: set[str]) -> Iterator[Objection]:

@@ -24,7 +24,7 @@ def chat_chunks(answer: HostResponse) -> list[Json]:
     if "choice" in answer.usage_in:
         finish["usage"] = usage
     chunks.append(_chunk(answer, finish))
-    if "last" in answer.usage_in and answer.question.wants_usage:
+    if "last" in answer.usage_in and answer.request.wants_usage:
         chunks.append(_head(answer, "chat.completion.chunk") | {"choices": [], "usage": usage})
     return chunks
 
@@ -46,7 +46,7 @@ def chat_whole(answer: HostResponse) -> Json:
 
 def usage_of(tally: TokenTotals, places: tuple[str, ...]) -> Json:
     """
-    >>> usage_of(Tally(10, 4, 3, 1), ("cached_tokens",))
+    >>> usage_of(TokenTotals(10, 4, 3, 1), ("cached_tokens",))
     {'prompt_tokens': 10, 'completion_tokens': 3, 'total_tokens': 13, 'cached_tokens': 4}
     """
     total = tally.prompt + tally.completion

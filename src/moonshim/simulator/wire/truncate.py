@@ -11,13 +11,13 @@ from moonshim.simulator.request import SimRequest
 from moonshim.simulator.response import IntendedCall, IntendedResponse
 from moonshim.simulator.wire.chunking import pieces
 
-__all__ = ["SpokenPart", "shorten"]
+__all__ = ["TruncatedResponse", "truncate"]
 
 _AROUND_A_CALL: Final = 4
 """Tokens that name a call and frame its arguments, whatever its name."""
 
 
-class SpokenPart(Struct, frozen=True):
+class TruncatedResponse(Struct, frozen=True):
     """What is left, how it ended in the words of Chat, and the stop sequence that ended it."""
 
     intended: IntendedResponse
@@ -25,25 +25,30 @@ class SpokenPart(Struct, frozen=True):
     stopped_by: str | None = None
 
 
-def shorten(intended: IntendedResponse, question: SimRequest) -> SpokenPart:
+def truncate(intended: IntendedResponse, request: SimRequest) -> TruncatedResponse:
     """Thoughts come first and share the tokens; a call may be cut in the middle of its arguments, as hosts do.
 
-    >>> question = Question(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
-    >>> shorten(IntendedResponse(text="one two three"), question)
-    Said(meant=IntendedResponse(reasoning='', text='one two', calls=()), finish='length', stopped_by=None)
+    >>> request = SimRequest(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
+    >>> truncate(IntendedResponse(text="one two three"), request)
+    TruncatedResponse(intended=IntendedResponse(reasoning='', text='one two', calls=()), finish='length',
+                      stopped_by=None)
     """
     stopped_by = None
-    at, word = _first_stop(intended.text, _stops(question))
+    at, word = _first_stop(intended.text, _stops(request))
     if word is not None:
         intended, stopped_by = replace(intended, text=intended.text[:at], calls=()), word
-    if question.max_tokens is None:
-        return SpokenPart(intended, _finish(intended), stopped_by)
-    short = _within(intended, question.max_tokens)
-    return SpokenPart(short, "length") if short != intended else SpokenPart(intended, _finish(intended), stopped_by)
+    if request.max_tokens is None:
+        return TruncatedResponse(intended, _finish(intended), stopped_by)
+    short = _within_tokens(intended, request.max_tokens)
+    return (
+        TruncatedResponse(short, "length")
+        if short != intended
+        else TruncatedResponse(intended, _finish(intended), stopped_by)
+    )
 
 
-def _stops(question: SimRequest) -> list[str]:
-    given: Any = question.body.get("stop" if question.wire == "openai_chat" else "stop_sequences")
+def _stops(request: SimRequest) -> list[str]:
+    given: Any = request.body.get("stop" if request.wire == "openai_chat" else "stop_sequences")
     if isinstance(given, str):
         given = [given]
     return [one for one in given if isinstance(one, str) and one] if isinstance(given, list) else []
@@ -58,7 +63,7 @@ def _first_stop(text: str, stops: list[str]) -> tuple[int, str | None]:
     return min(found, default=(0, None))
 
 
-def _within(intended: IntendedResponse, tokens: int) -> IntendedResponse:
+def _within_tokens(intended: IntendedResponse, tokens: int) -> IntendedResponse:
     reasoning = pieces(intended.reasoning, "tokens")[:tokens]
     tokens -= len(reasoning)
     text = pieces(intended.text, "tokens")[:tokens]

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from moonshim.simulator.request import Json, OfferedTool, SimRequest
 
-__all__ = ["answer_format", "choice", "declared", "effort", "keeps_thoughts", "offered_at_first", "written"]
+__all__ = ["choice", "dump_compact", "effort", "initial_tools", "keeps_thoughts", "response_format", "tool_entries"]
 
 _EFFORTS: Final = {"low": "low", "medium": "high", "high": "high", "xhigh": "max", "max": "max"}
 """Kimi Code documents the two that are no names of its own; the platform takes any other for none."""
 _COMPACT: Final = (",", ":")
 
 
-def written(value: Any, *, in_order: bool = False) -> str:
+def dump_compact(value: Any, *, in_order: bool = False) -> str:
     """Compact JSON as the encoders of Moonshot write it: nothing escaped that need not be.
 
-    >>> written({"b": "ü", "a": [1, 2]}), written({"b": 1, "a": {"d": 1, "c": 2}}, in_order=True)
+    >>> dump_compact({"b": "ü", "a": [1, 2]}), dump_compact({"b": 1, "a": {"d": 1, "c": 2}}, in_order=True)
     ('{"b":"ü","a":[1,2]}', '{"a":{"c":2,"d":1},"b":1}')
     """
     try:
@@ -27,33 +27,33 @@ def written(value: Any, *, in_order: bool = False) -> str:
         return '"nested too deeply to be shown"'
 
 
-def offered_at_first(question: SimRequest) -> tuple[OfferedTool, ...]:
+def initial_tools(request: SimRequest) -> tuple[OfferedTool, ...]:
     """The tools of the request itself, without those that its messages bring later."""
-    later = {tool.name: tool for turn in question.turns for tool in turn.tools}
-    return tuple(tool for tool in question.tools if later.get(tool.name) != tool)
+    later = {tool.name: tool for turn in request.turns for tool in turn.tools}
+    return tuple(tool for tool in request.tools if later.get(tool.name) != tool)
 
 
-def declared(tools: Iterable[OfferedTool]) -> list[Json]:
+def tool_entries(tools: Iterable[OfferedTool]) -> list[Json]:
     """As entries of Chat's `tools`. Those of Messages are brought into that form; inferred, as their host shows none.
 
-    >>> declared([Offered("ls", "List", {"type": "object"})])
+    >>> tool_entries([OfferedTool("ls", "List", {"type": "object"})])
     [{'type': 'function', 'function': {'name': 'ls', 'description': 'List', 'parameters': {'type': 'object'}}}]
     """
     return [tool.declared or _entry(tool) for tool in tools]
 
 
 def _entry(tool: OfferedTool) -> Json:
-    said: Json = {"name": tool.name}
+    text: Json = {"name": tool.name}
     if tool.description:
-        said["description"] = tool.description
+        text["description"] = tool.description
     if tool.schema:
-        said["parameters"] = tool.schema
-    return {"type": "function", "function": said}
+        text["parameters"] = tool.schema
+    return {"type": "function", "function": text}
 
 
-def effort(question: SimRequest) -> str:
+def effort(request: SimRequest) -> str:
     """`low`, `high` or `max`. What `thinking` says goes before `reasoning_effort`; nothing at all means `max`."""
-    body = question.body
+    body = request.body
     places = (
         _inside(body, "thinking").get("effort"),
         _inside(body, "chat_template_kwargs").get("thinking_effort"),
@@ -64,22 +64,22 @@ def effort(question: SimRequest) -> str:
     return _EFFORTS.get(asked, "max") if isinstance(asked, str) else "max"
 
 
-def keeps_thoughts(question: SimRequest) -> bool:
+def keeps_thoughts(request: SimRequest) -> bool:
     """`thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
-    kept = _inside(question.body, "thinking").get("keep") == "all"
-    return kept or _inside(question.body, "chat_template_kwargs").get("preserve_thinking") is True
+    kept = _inside(request.body, "thinking").get("keep") == "all"
+    return kept or _inside(request.body, "chat_template_kwargs").get("preserve_thinking") is True
 
 
-def choice(question: SimRequest) -> str:
+def choice(request: SimRequest) -> str:
     """`required`, `none`, or nothing: a tool that is named is not told to the model, whatever its name is."""
-    given = question.body.get("tool_choice")
+    given = request.body.get("tool_choice")
     named = isinstance(given, dict) and given.get("type") in ("function", "tool")
-    return question.tool_choice if question.tool_choice in ("required", "none") and not named else ""
+    return request.tool_choice if request.tool_choice in ("required", "none") and not named else ""
 
 
-def answer_format(question: SimRequest) -> Json:
+def response_format(request: SimRequest) -> Json:
     """`response_format` of Chat; Messages has nothing that is known to reach the model."""
-    return _inside(question.body, "response_format") if question.wire == "openai_chat" else {}
+    return _inside(request.body, "response_format") if request.wire == "openai_chat" else {}
 
 
 def _inside(body: Json, key: str) -> Json:

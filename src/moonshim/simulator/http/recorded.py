@@ -1,4 +1,4 @@
-"""A request that came in, and what became of it: values."""
+"""Values for one request: as it was received, and as it is recorded with its outcome."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ class ReceivedRequest(Struct, frozen=True):
 
 
 class RecordedRequest(Struct, frozen=True, kw_only=True):
-    """What became of it: its problem, or what the model meant."""
+    """The outcome: the problem with it, or the response that the model intended."""
 
     number: int
     """The first request is 1."""
     wire: Wire
     place: str = ""
-    """Method and path of what was refused before anybody looked into it: `GET /v1/embeddings`."""
+    """Method and path of what was refused before its body was read: `GET /v1/embeddings`."""
     asked_model: str = ""
     body: Json = {}
-    question: SimRequest | None = None
+    request: SimRequest | None = None
     intended: IntendedResponse | None = None
     status: int = 200
     """0: the connection was dropped before any answer."""
     problem: str | None = None
     """Why it was refused, in the words of the error."""
     faults: tuple[str, ...] = ()
-    """Those that were applied, of those that were asked for."""
+    """The requested faults that were applied."""
     missed: tuple[str, ...] = ()
-    """Those that were due, and could not show in this answer."""
+    """The faults that were due but could not show in this response."""
     imitated: str = ""
-    """The wrong identifier of the history that the model wrote its own calls after."""
+    """The wrong id in the history that the model copied for its own calls."""
     hint: str = ""
-    """What was meant, perhaps: for the log, since no host says it."""
+    """A suggestion for the log; hosts do not send one."""
 
     @property
     def meant(self) -> IntendedResponse | None:
@@ -53,5 +53,11 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
         return self.intended
 
     @property
+    def question(self) -> SimRequest | None:
+        """The former name of `request`."""
+        warn("`question` is called `request` now", DeprecationWarning, stacklevel=2)
+        return self.request
+
+    @property
     def round(self) -> int | None:
-        return None if self.question is None else self.question.round
+        return None if self.request is None else self.request.round
