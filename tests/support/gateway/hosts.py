@@ -129,6 +129,8 @@ class Host:
             while not writer.is_closing() and (asked := await peer.ask()) is not None:
                 self.asked.append(asked)
                 await self._script(peer, asked)
+            if writer.is_closing():
+                await writer.wait_closed()  # what it wrote last may still wait for a client that reads slowly
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
