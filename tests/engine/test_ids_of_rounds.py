@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS
+from tests.support.looped import looped
 from tests.support.playing import Call, Client, Thought, chat_answer, messages_answer
 
 NAMES: Final = ("read_file", "grep")
@@ -25,8 +26,8 @@ HOSTS: Final = {
 SPELLINGS: Final = ("{name}:{n}", "functions.{name}:{n}", "{name}_{n}")
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@looped("stream", [True, False])
+@looped("spelling", SPELLINGS)
 @pytest.mark.parametrize(("dialect", "host"), list(product(CLIENT_DIALECTS, HOSTS)))
 def test_identifiers_that_start_anew_are_told_apart(dialect: str, host: str, spelling: str, stream: bool) -> None:
     client, given = Client(dialect), list[Call]()

@@ -22,6 +22,7 @@ from tests.laws.timelines import (
     text_passages,
     undecided,
 )
+from tests.support.looped import looped
 from tests.support.streams import MARKERS, REASONING_FIELDS, Heard, Listener, chunk, parsed, read_sse, sse
 
 _MARKER: Final = 27
@@ -214,7 +215,7 @@ _EXAMPLES: Final[dict[str, tuple[list[Passage], str]]] = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 4, 30])
+@looped("size", [1, 4, 30])
 @pytest.mark.parametrize("name", _EXAMPLES)
 def test_a_mender_that_buffers_would_be_found_out(name: str, size: int) -> None:
     passages, model = _EXAMPLES[name]

@@ -16,6 +16,7 @@ from moonshim.simulator.request import Json, SimRequest
 from moonshim.simulator.response import HostResponse, IntendedResponse, TokenTotals
 from moonshim.simulator.wire.playback import SimResponse, error_response, simulate_response
 from tests.simulator.asking import MEANT, rounds_before, sim_request
+from tests.support.looped import looped
 
 STREAM = sim_request(stream=True)
 GENERATIONS = {"k2": "k2.5", "k3": "k3", "other": "other"}
@@ -208,7 +209,7 @@ def test_a_whole_answer_is_one_frame_on_the_line() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.status is None])
-@pytest.mark.parametrize("family", ["k2", "k3"])
+@looped("family", ["k2", "k3"])
 def test_every_fault_can_be_played_wherever_it_applies(name: str, family: str) -> None:
     shown = 0
     for wire in ("openai_chat", "anthropic"):

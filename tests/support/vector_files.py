@@ -205,9 +205,9 @@ def vectors() -> list[Vector]:
     return [vector for group in files().values() for vector in group]
 
 
-def cases() -> list[tuple[Vector, str]]:
-    """Every vector, once for each field that its text is sent in."""
-    return [(vector, field) for vector in vectors() for field in (vector.fields if vector.is_text else [""])]
+def fields_of(vector: Vector) -> list[str]:
+    """The fields that its text is sent in; one without a name when it has no text of its own."""
+    return vector.fields if vector.is_text else [""]
 
 
 def name_of(value: Any) -> str:

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from moonshim.engine.formats.free_text import InputReader
+from tests.support.looped import looped
 
 
 def read(*pieces: str) -> str:
@@ -42,7 +43,7 @@ ARGUMENTS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "text"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@looped("size", [1, 2, 3, 7, 1000])
 def test_arguments_at_every_chunk_size(arguments: str, text: str, size: int) -> None:
     assert read(*(arguments[at : at + size] for at in range(0, len(arguments), size))) == text
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from moonshim.engine.formats import TOOL_FORMATS, ToolFormat, format_tools, parse_tools
 from moonshim.engine.values.conversation import Tool
 from moonshim.errors import CannotExpress, InvalidInput, UnknownFormat
+from tests.support.looped import looped
 
 SCHEMA = {
     "type": "object",
@@ -37,7 +38,7 @@ def test_each_format_has_its_shape(format: ToolFormat, shape: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("one", TOOL_FORMATS)
-@pytest.mark.parametrize("other", TOOL_FORMATS)
+@looped("other", TOOL_FORMATS)
 def test_a_definition_survives_the_way_through_any_two_formats(one: ToolFormat, other: ToolFormat) -> None:
     there = parse_tools(format_tools([WRAPPED], one), one)
     back = parse_tools(format_tools(there, other), other)

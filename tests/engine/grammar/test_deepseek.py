@@ -7,6 +7,7 @@ import pytest
 from moonshim.engine.grammar.deepseek import HEADER_LIMIT
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Notice, TextFound
 from tests.engine.grammar.family_runs import SIZES, grammar_of, run
+from tests.support.looped import looped
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_the_name_goes_out_when_it_is_certain_and_arguments_as_they_come() -> No
     assert grammar.feed("on\n{") == [CallDelta("{")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_header_over_the_limit_is_text(size: int) -> None:
     text = "x" * (HEADER_LIMIT + 100)
     assert run(grammar_of("deepseek"), f"<｜tool▁call▁begin｜>{text}", size) == [

@@ -7,6 +7,7 @@ import pytest
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Notice, TextFound
 from moonshim.engine.grammar.shared.named_object import EXTRA_LIMIT, HOLD_LIMIT
 from tests.engine.grammar.family_runs import SIZES, grammar_of, run, vectors
+from tests.support.looped import looped
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_a_call_begins_with_its_arguments_and_they_go_out_as_they_come() -> None
     assert grammar.feed("</tool_call>") == []
 
 
-@pytest.mark.parametrize("size", [7, 1000, 1_000_000])
+@looped("size", [7, 1000, 1_000_000])
 def test_an_object_waits_for_its_name_no_longer_than_its_limit(size: int) -> None:
     body = '{"arguments": {"a": "' + "x" * HOLD_LIMIT + '"}, "name": "ls"}'
     first, said = run(grammar_of("hermes"), f"<tool_call>{body}</tool_call>", size)
@@ -45,7 +46,7 @@ def test_an_object_waits_for_its_name_no_longer_than_its_limit(size: int) -> Non
     assert said == TextFound("text", body)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_long_field_that_means_nothing_is_told_in_pieces(size: int) -> None:
     text = '<tool_call>{"name": "ls", "arguments": {}, "x": "' + "y" * 3000 + '"}</tool_call>'
     told = [one.detail for one in run(grammar_of("hermes"), text, size) if isinstance(one, Notice)]

@@ -8,6 +8,7 @@ from moonshim.engine.grammar.kimi import KimiGrammar
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, GrammarEvent, Notice, TextFound
 from moonshim.engine.values.options import ToolTokens
 from tests.engine.grammar.family_runs import merged, run
+from tests.support.looped import looped
 
 SEP = "<|sep|>"
 K2_CALL = "<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
@@ -47,38 +48,38 @@ FOUND: dict[str, tuple[str, list[GrammarEvent]]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", FOUND)
 def test_the_first_marker_tells_the_generation_whatever_the_chunking(case: str, size: int) -> None:
     text, found = FOUND[case]
     assert run(KimiGrammar("text"), text, size) == found
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_bare_header_of_a_declared_tool_is_a_call_of_k2(size: int) -> None:
     text = "I run ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
     found = run(KimiGrammar("text", names=frozenset({"ls"})), text, size)
     assert found == [TextFound("text", "I run "), CallStarted("text", "ls:0"), CallDelta("{}"), CallEnded(True)]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_bare_header_that_k3_follows_was_text(size: int) -> None:
     found = run(KimiGrammar("text", names=frozenset({"ls"})), f"I run ls:0{K3_CALL}", size)
     assert found == [TextFound("text", "I run ls:0"), *K3_FOUND]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_without_calls_the_wrappers_of_k3_are_still_taken_off(size: int) -> None:
     text = f"<|open|>response{SEP}Yes {K3_CALL}<|close|>response{SEP}"
     assert run(KimiGrammar("text", calls=False), text, size) == [TextFound("text", f"Yes {K3_CALL}")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_without_calls_markers_of_k2_are_text(size: int) -> None:
     assert run(KimiGrammar("text", calls=False), f"a {K2_CALL}", size) == [TextFound("text", f"a {K2_CALL}")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_own_markers_are_those_of_k2(size: int) -> None:
     grammar = KimiGrammar("text", tokens=ToolTokens(call_begin="[[", arg_begin="((", call_end="~~"))
     assert run(grammar, "a [[functions.ls:0(({}~~", size) == [TextFound("text", "a "), *K2_FOUND]
@@ -92,7 +93,7 @@ def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words() -> None:
     assert run(grammar, "<think>so</think>") == [TextFound("text", "<think>so</think>")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_the_end_of_a_word_stays_when_a_marker_of_k3_stands_before_it(size: int) -> None:
     grammar = KimiGrammar("text")
     grammar.tags_are_text = True

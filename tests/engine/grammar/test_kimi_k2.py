@@ -8,6 +8,7 @@ from moonshim.engine.grammar.kimi_k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Gra
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.values.options import ToolTokens
 from tests.engine.grammar.family_runs import merged, run
+from tests.support.looped import looped
 
 SECTION, END_SECTION = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 ONE_SECTION, END_ONE_SECTION = "<|tool_call_section_begin|>", "<|tool_call_section_end|>"
@@ -120,7 +121,7 @@ FOUND: dict[str, tuple[str, list[GrammarEvent]]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", FOUND)
 def test_what_is_found_does_not_depend_on_the_chunking(case: str, size: int) -> None:
     text, found = FOUND[case]
@@ -151,7 +152,7 @@ BARE: dict[str, tuple[str, list[GrammarEvent]]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", BARE)
 def test_a_bare_header_is_a_call_only_if_its_name_is_declared(case: str, size: int) -> None:
     text, found = BARE[case]
@@ -198,14 +199,14 @@ def test_nothing_of_an_open_call_is_held_as_text() -> None:
     assert grammar.held == ""
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_without_calls_only_the_think_tags_are_read(size: int) -> None:
     text = f"<think>Hm.</think>{SECTION}{written(LS)}{END_SECTION}"
     grammar = KimiK2Grammar("text", names=NAMES, calls=False)
     assert run(grammar, text, size) == [say("Hm.", "reasoning"), say(f"{SECTION}{written(LS)}{END_SECTION}")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words(size: int) -> None:
     grammar = KimiK2Grammar("text")
     grammar.tags_are_text = True
@@ -215,21 +216,21 @@ def test_where_reasoning_has_a_field_of_its_own_think_tags_are_words(size: int) 
     ]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_in_reasoning_everything_stays_reasoning(size: int) -> None:
     text = f"Hm.{SECTION}{written(LS)}{END_SECTION} So."
     found = run(KimiK2Grammar("reasoning"), text, size)
     assert found == [say("Hm.", "reasoning"), *whole(LS, channel="reasoning"), say(" So.", "reasoning")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_markers_can_be_others_and_the_rest_keep_their_text(size: int) -> None:
     tokens = ToolTokens(call_begin="[[", arg_begin="((", call_end="~~")
     text = f"a {SECTION}[[{LS}(({{}}~~{END_SECTION} b {CALL}"
     assert run(KimiK2Grammar("text", tokens=tokens), text, size) == [say("a "), *whole(LS), say(f" b {CALL}")]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_header_over_the_limit_is_text(size: int) -> None:
     text = "x" * (HEADER_LIMIT + 100)
     found = run(KimiK2Grammar("text"), CALL + text, size)
@@ -238,7 +239,7 @@ def test_a_header_over_the_limit_is_text(size: int) -> None:
     assert not any(isinstance(one, CallStarted) for one in found)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_text_behind_the_arguments_waits_no_longer_than_its_limit(size: int) -> None:
     text = " and" * (PROSE_LIMIT // 2)
     assert run(KimiK2Grammar("text"), f"{CALL}{LS}{ARGS}{{}}{text}", size) == [*whole(LS), say(text)]

@@ -15,6 +15,7 @@ from moonshim.engine.grammar.kimi_k3_arguments import HOLD_LIMIT, SPACE_LIMIT
 from moonshim.engine.grammar.kimi_k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from tests.engine.grammar.family_runs import CUTS, assert_laws, by_cuts, by_size, found_in, merged
+from tests.support.looped import looped
 from tests.support.profiles import examples
 
 SEP = "<|sep|>"
@@ -361,19 +362,19 @@ NO_TOOLS_CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
 SIZES = [1, 2, 3, 7, 100_000]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_content_at_every_chunk_size(text: str, expected: list[GrammarEvent], size: int) -> None:
     assert run(by_size(text, size)) == expected
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize(("text", "expected"), REASONING_CASES.values(), ids=REASONING_CASES.keys())
 def test_reasoning_at_every_chunk_size(text: str, expected: list[GrammarEvent], size: int) -> None:
     assert run(by_size(text, size), "reasoning") == expected
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize(("text", "expected"), NO_TOOLS_CASES.values(), ids=NO_TOOLS_CASES.keys())
 def test_without_calls_at_every_chunk_size(text: str, expected: list[GrammarEvent], size: int) -> None:
     assert run(by_size(text, size), calls=False) == expected
@@ -404,7 +405,7 @@ PROMPT: dict[str, tuple[str, list[GrammarEvent], str]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize(("text", "expected", "held"), PROMPT.values(), ids=PROMPT.keys())
 def test_what_is_decided_goes_out_at_once(text: str, expected: list[GrammarEvent], held: str, size: int) -> None:
     grammar = KimiK3Grammar("text")

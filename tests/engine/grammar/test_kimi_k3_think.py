@@ -21,6 +21,7 @@ from tests.engine.grammar.test_kimi_k3 import (
     stray,
     thought,
 )
+from tests.support.looped import looped
 
 ORPHAN = stray("</think>")
 NO_CALL: list[GrammarEvent] = [CallStarted("text", "", "ls"), CallDelta("{}"), CallEnded(closed=True)]
@@ -45,7 +46,7 @@ CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 1000])
+@looped("size", [1, 2, 3, 5, 8, 1000])
 @pytest.mark.parametrize("case", CASES)
 def test_think_tags_at_any_chunking(case: str, size: int) -> None:
     text, found = CASES[case]
@@ -59,7 +60,7 @@ def test_an_orphan_goes_from_every_field_with_calls_and_without(channel: Channel
     assert found == [TextFound(channel, "a"), Notice("stray_marker", "</think>"), TextFound(channel, "b")]
 
 
-@pytest.mark.parametrize("size", range(1, len("</think>")))
+@looped("size", range(1, len("</think>")))
 def test_only_what_may_become_the_end_is_held(size: int) -> None:
     grammar = KimiK3Grammar("text")
     assert grammar.feed("a " + "</think>"[:size]) == [said("a ")]

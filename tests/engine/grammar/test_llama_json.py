@@ -7,6 +7,7 @@ import pytest
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, TextFound
 from moonshim.engine.grammar.shared.speech import GAP_LIMIT
 from tests.engine.grammar.family_runs import SIZES, grammar_of, run
+from tests.support.looped import looped
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_arguments_go_out_as_they_come() -> None:
     assert grammar.feed("}") == [CallEnded(True)]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_separators_wait_no_longer_than_their_limit(size: int) -> None:
     text = " ;" * GAP_LIMIT
     found = run(grammar_of("llama_json"), '{"name": "ls", "parameters": {}}' + text, size)

@@ -10,6 +10,7 @@ from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, 
 from moonshim.engine.grammar.pythonic import HEADER_LIMIT
 from moonshim.engine.grammar.shared.python_arguments import HOLD_LIMIT
 from tests.engine.grammar.family_runs import SIZES, grammar_of, run
+from tests.support.looped import looped
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_strings_and_containers_go_out_as_they_come() -> None:
     assert grammar.feed("3)") == [CallDelta("123}"), CallEnded(True)]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_word_over_the_limit_is_a_string(size: int) -> None:
     word = "x" * (HOLD_LIMIT + 500)
     found = run(grammar_of("pythonic"), f"[ls(a={word}, b=1)]", size)
@@ -52,7 +53,7 @@ def test_a_word_over_the_limit_is_a_string(size: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_a_list_over_the_limit_is_text(size: int) -> None:
     text = "[" + " " * HEADER_LIMIT + "ls()]"
     assert run(grammar_of("pythonic"), text, size) == [TextFound("text", text)]
@@ -78,7 +79,7 @@ VALUES: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("value", VALUES)
 def test_a_literal_is_the_same_in_json(value: str, size: int) -> None:
     found = run(grammar_of("pythonic"), f"[ls(a={value})]", size)

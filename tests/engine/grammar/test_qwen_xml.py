@@ -15,6 +15,7 @@ from moonshim.engine.grammar.shared.raw_values import HOLD_LIMIT, SPACE_LIMIT
 from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
 from tests.engine.grammar.family_runs import CUTS, SIZES, by_cuts, by_size, found_in, merged, run
 from tests.engine.grammar.raw_text import FRAGMENTS, raw_grammar
+from tests.support.looped import looped
 
 OPEN, CLOSE = "<tool_call>\n<function=put>\n", "</function>\n</tool_call>"
 
@@ -49,7 +50,7 @@ PROMPT: dict[str, tuple[str, list[GrammarEvent], str]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize(("text", "expected", "held"), PROMPT.values(), ids=PROMPT.keys())
 def test_what_is_decided_goes_out_at_once(text: str, expected: list[GrammarEvent], held: str, size: int) -> None:
     grammar = raw_grammar("qwen_xml")

@@ -13,6 +13,7 @@ from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
 from tests.engine.grammar.family_runs import CUTS, SIZES, assert_laws, by_size, found_in, run
 from tests.engine.grammar.raw_text import RAW_FAMILIES, SPEECH, raw_grammar
 from tests.laws.test_linear import assert_linear, calls_made
+from tests.support.looped import looped
 from tests.support.profiles import examples
 
 WORK = [(family, kind) for family, known in RAW_FAMILIES.items() for kind in known.work]
@@ -72,7 +73,7 @@ def test_work_is_linear(family: str, kind: str, step: int) -> None:
     assert_linear(measure, 50)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize(
     ("family", "section", "call"),
     [

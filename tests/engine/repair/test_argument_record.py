@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.engine.repair.argument_record import ArgumentsRecord
+from tests.support.looped import looped
 
 LONG = '{"a": "' + "x" * 20_000 + '"}'
 
@@ -39,7 +40,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3, 100_000])
+@looped("size", [1, 3, 100_000])
 @pytest.mark.parametrize("case", SAME)
 def test_the_same_json_is_known_again_however_it_came(case: str, size: int) -> None:
     one, other = SAME[case]
@@ -47,7 +48,7 @@ def test_the_same_json_is_known_again_however_it_came(case: str, size: int) -> N
     assert ArgumentsRecord.of(other).same_as(in_pieces(one, size))
 
 
-@pytest.mark.parametrize("size", [1, 3, 100_000])
+@looped("size", [1, 3, 100_000])
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_other_arguments_are_others(case: str, size: int) -> None:
     one, other = DIFFERENT[case]

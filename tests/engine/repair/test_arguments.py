@@ -9,6 +9,7 @@ import pytest
 
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import Arguments, PlainArguments, SafeArguments
+from tests.support.looped import looped
 
 SIZES = (1, 2, 3, 7, 100_000)
 
@@ -43,7 +44,7 @@ RIGHT: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", RIGHT)
 def test_what_is_right_leaves_as_it_came(case: str, size: int) -> None:
     arguments = safe()
@@ -155,7 +156,7 @@ MENDED |= {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", MENDED)
 def test_what_has_one_meaning_is_mended_and_told(case: str, size: int) -> None:
     text, mended, told = MENDED[case]
@@ -211,7 +212,7 @@ INVALID: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", INVALID)
 def test_what_is_neither_json_nor_has_one_reading_stops_at_the_error_and_is_told(case: str, size: int) -> None:
     text, begins = INVALID[case]
@@ -238,7 +239,7 @@ CUT: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", CUT)
 def test_arguments_that_were_cut_off_stay_cut_off(case: str, size: int) -> None:
     arguments = safe()
@@ -253,14 +254,14 @@ def test_nothing_is_made_up_for_arguments_that_never_came() -> None:
     assert not arguments.complete
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_an_object_in_a_string_that_was_cut_off_is_the_object_cut_off(size: int) -> None:
     arguments = safe()
     assert run(arguments, '"{\\"a\\": \\"b', size, cut=True) == '{"a": "b'
     assert not arguments.complete
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_an_object_in_a_string_without_its_last_quote_is_the_object(size: int) -> None:
     arguments = safe()
     assert run(arguments, '"{\\"a\\": 1}', size) == '{"a": 1}'
@@ -300,7 +301,7 @@ def test_what_is_held_is_what_came_and_has_not_gone(text: str, held: str) -> Non
     assert gone + held == text
 
 
-@pytest.mark.parametrize("size", [7, 100_000])
+@looped("size", [7, 100_000])
 def test_text_after_the_object_is_reported_up_to_the_limit(size: int) -> None:
     arguments = safe(limit=1024)
     assert run(arguments, '{"a": 1}' + "junk" * 1000, size) == '{"a": 1}'
@@ -308,7 +309,7 @@ def test_text_after_the_object_is_reported_up_to_the_limit(size: int) -> None:
     assert arguments.complete
 
 
-@pytest.mark.parametrize("size", [7, 100_000])
+@looped("size", [7, 100_000])
 def test_over_the_limit_words_without_an_object_go_out_as_they_came_and_so_does_the_rest(size: int) -> None:
     arguments, text = safe(limit=1024), "word " * 1000
     assert run(arguments, text, size) == text
@@ -316,7 +317,7 @@ def test_over_the_limit_words_without_an_object_go_out_as_they_came_and_so_does_
 
 
 @pytest.mark.parametrize("text", ["{}" + " " * 600, '"' + " " * 600 + 'words"'], ids=["behind {}", "in a string"])
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_white_space_waits_for_what_follows_but_not_for_ever(text: str, size: int) -> None:
     arguments = safe()
     assert run(arguments, text, size) == text
@@ -365,7 +366,7 @@ def test_the_record_holds_every_piece_of_a_long_string(pieces: int) -> None:
 
 
 class TestPlainArguments:
-    @pytest.mark.parametrize("size", SIZES)
+    @looped("size", SIZES)
     @pytest.mark.parametrize("text", [*RIGHT.values(), *(text for text, _, _ in MENDED.values())])
     def test_let_everything_through(self, text: str, size: int) -> None:
         arguments = PlainArguments(ArgumentsRecord())
@@ -373,7 +374,7 @@ class TestPlainArguments:
         assert (rules(arguments), arguments.held) == ([], "")
         assert arguments.record.same_as(ArgumentsRecord.of(text))
 
-    @pytest.mark.parametrize("size", SIZES)
+    @looped("size", SIZES)
     @pytest.mark.parametrize(
         ("text", "complete"),
         [('{"a": 1}', True), ('{"a": 1', False), ('{"a": "}', False), ('{"a": <b>}', True), ('{"a": "\\"<"}', True)],

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import Arguments, SafeArguments
 from moonshim.engine.repair.schema import SchemaArguments
+from tests.support.looped import looped
 
 SIZES = (1, 2, 3, 7, 1 << 20)
 
@@ -204,9 +205,9 @@ DEFS = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
 class TestAString:
     @pytest.mark.parametrize("case", TAKEN_FOR_WHAT_WAS_MEANT)
+    @looped("size", SIZES)
     def test_is_taken_for_the_value_that_was_meant(self, case: str, size: int) -> None:
         schema, sent, intended = TAKEN_FOR_WHAT_WAS_MEANT[case]
         arguments = of({**obj(v=schema), **DEFS})
@@ -218,6 +219,7 @@ class TestAString:
         assert arguments.record.same_as(ArgumentsRecord.of(text))
 
     @pytest.mark.parametrize("case", LEFT_ALONE)
+    @looped("size", SIZES)
     def test_is_left_alone(self, case: str, size: int) -> None:
         schema, sent = LEFT_ALONE[case]
         arguments = of({**obj(v=schema), **DEFS})
@@ -241,7 +243,7 @@ WHERE: dict[str, tuple[Any, str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", WHERE)
 def test_the_repair_says_where(case: str, size: int) -> None:
     schema, text, paths = WHERE[case]
@@ -287,7 +289,7 @@ def test_only_the_affected_value_is_held_back(case: str) -> None:
     assert [(piece, arguments.feed(piece)) for piece, _ in PROMPT[case]] == PROMPT[case]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize(
     "text", ['{"n": "', '{"n": "12', '{"n": "  ', '{"list": "[\\"a\\', '{"list": "[\\u00', '{"n', '{"n": 1']
@@ -300,7 +302,7 @@ def test_what_breaks_off_goes_out_as_it_came(text: str, cut: bool, size: int) ->
     assert arguments.record.same_as(ArgumentsRecord.of(text))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 def test_over_the_limit_a_value_goes_out_as_it_came_and_the_next_is_mended(size: int) -> None:
     arguments = of(obj(a=ARRAY, b=ARRAY, c=ARRAY), limit=20)
     fits, over = "[" + " " * 18 + "]", "[" + " " * 19 + "]"
@@ -331,7 +333,7 @@ SAFE: dict[str, tuple[str, str, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("case", SAFE)
 def test_what_safe_mends_is_mended_too(case: str, size: int) -> None:
     text, intended, rules = SAFE[case]
@@ -357,7 +359,7 @@ NOT_JSON = (
 )
 
 
-@pytest.mark.parametrize("size", SIZES)
+@looped("size", SIZES)
 @pytest.mark.parametrize("text", NOT_JSON)
 def test_what_is_not_json_goes_through_from_there_on(text: str, size: int) -> None:
     schema = {**obj(n=INTEGER, l={"type": "array", "items": {"type": "boolean"}}), "items": BOOLEAN}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from moonshim.engine.hosts.table import GENERATIONS, HOSTS
 from moonshim.engine.request.thinking import spell_thinking, thinks
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Request, Thinking
+from tests.support.looped import looped
 
 Json = dict[str, Any]
 OFF = Thinking(enabled=False)
@@ -132,8 +132,8 @@ FOREIGN: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("said", FOREIGN.values(), ids=FOREIGN.keys())
-@pytest.mark.parametrize("host", ["moonshot", "openrouter", "vllm", "siliconflow"])
-@pytest.mark.parametrize("model", ["kimi-k2-0905", "kimi-k2.5", "kimi-k2.7-code", "k3"])
+@looped("host", ["moonshot", "openrouter", "vllm", "siliconflow"])
+@looped("model", ["kimi-k2-0905", "kimi-k2.5", "kimi-k2.7-code", "k3"])
 def test_one_spelling_is_left_of_what_a_client_says(said: Json, host: str, model: str) -> None:
     asked, _ = parse_request({"model": model, "messages": [{"role": "user", "content": "x"}]} | said, Signer())
     before = msgspec.json.encode(asked)
@@ -166,8 +166,9 @@ def test_a_model_that_is_not_a_kimi_is_asked_as_the_client_asked() -> None:
     assert spell_thinking(asked, profile_for(host="openrouter", model="gpt-5")) == (asked, [])
 
 
-@pytest.mark.parametrize(("host", "generation"), [*product(HOSTS, GENERATIONS)])
-@pytest.mark.parametrize("wanted", [Thinking(), ON, OFF, Thinking(effort="none"), Thinking(effort="high")])
+@pytest.mark.parametrize("host", HOSTS)
+@looped("generation", GENERATIONS)
+@looped("wanted", [Thinking(), ON, OFF, Thinking(effort="none"), Thinking(effort="high")])
 def test_whether_it_thinks_is_known_before_and_after(host: str, generation: str, wanted: Thinking) -> None:
     profile = profile_for(host=host, model="m", overrides={"generation": generation})
     asked = Request(model="m", thinking=wanted)

@@ -14,9 +14,10 @@ from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.upstream_events import FinishReported, TextDelta, UpstreamEvent, UpstreamFailed
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
 from moonshim.engine.values.events import CallPiece, Finished
+from tests.support.looped import looped
 from tests.support.profiles import PROFILE
 from tests.support.vector_checks import Run, said_in_order, same
-from tests.support.vector_files import Vector, cases, name_of
+from tests.support.vector_files import Vector, fields_of, name_of, vectors
 
 Said: TypeAlias = tuple[str, str, list[tuple[str, str]]]
 TEXT_SIZES: Final = (3,) if PROFILE == "quick" else (0, 1, 3)
@@ -28,9 +29,6 @@ def is_translatable(vector: Vector) -> bool:
     options = vector.options_value()
     mends = options is None or options.repair_deltas
     return framed and mends and not vector.expect.others and "kimi" in vector.model
-
-
-CASES: Final = [case for case in cases() if is_translatable(case[0])]
 
 
 def plan_of(vector: Vector, client: str) -> Plan:
@@ -89,8 +87,9 @@ def said_by(message: Message) -> Said:
     return reasoning, text, calls
 
 
-@pytest.mark.parametrize("client", CLIENT_DIALECTS)
-@pytest.mark.parametrize(("vector", "field"), CASES, ids=name_of)
+@pytest.mark.parametrize("vector", [vector for vector in vectors() if is_translatable(vector)], ids=name_of)
+@looped("field", fields_of)
+@looped("client", CLIENT_DIALECTS)
 def test_the_answer_says_the_same_in_every_dialect(vector: Vector, field: str, client: str) -> None:
     for size in TEXT_SIZES if vector.is_text else (0,):
         mended = Run(vector, [vector.stream(field, size)]).mender

@@ -12,6 +12,7 @@ from moonshim.engine.values.conversation import Message, Reasoning, Text, Tool, 
 from moonshim.engine.values.events import Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, MoonshimError
+from tests.support.looped import looped
 from tests.support.streams import DONE, Listener, chunk, dumped, listen, ndjson, parsed, read_sse, sse
 
 CALL = '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
@@ -119,7 +120,7 @@ class TestInput:
         assert isinstance(caught.value, MoonshimError)
         assert before + mender.feed(CLEAN[50:]) + mender.flush() == CLEAN
 
-    @pytest.mark.parametrize("size", [1, 2, 7, 64])
+    @looped("size", [1, 2, 7, 64])
     def test_any_split_of_the_bytes_gives_the_same(self, size: int) -> None:
         mender = Mender(model="kimi-k2.5")
         out = b"".join(mender.feed(BROKEN[at : at + size]) for at in range(0, len(BROKEN), size)) + mender.flush()

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim import Mender, mend_chunks, mend_response
+from tests.support.looped import Test, looped
 from tests.support.profiles import PROFILE
 from tests.support.streams import DONE, cut, hear_body, leaked, listen, ndjson, sse
 from tests.support.vector_checks import (
@@ -26,19 +27,26 @@ from tests.support.vector_checks import (
     same,
     sorted_parts,
 )
-from tests.support.vector_files import Vector, cases, name_of, vectors
+from tests.support.vector_files import Vector, fields_of, name_of, vectors
 
 # The quick profile is for further interpreters: it looks for what differs between them, not for the same faults again.
 BYTE_SIZES: Final = (1,) if PROFILE == "quick" else (1, 2, 3, 7, 64)
 TEXT_SIZES: Final = (1, 3) if PROFILE == "quick" else (None, 1, 2, 3, 7)
 KEPT_BACK: Final = len("<|tool_call_argument_begin|>") - 1
 
-CASES: Final = cases()
 
+def each(chosen: Callable[[Vector, str], bool] = lambda vector, field: True) -> Callable[[Test], Test]:
+    """Run the test once for each vector that can be like that, in every field where it can."""
 
-def each(chosen: Callable[[Vector, str], bool] = lambda vector, field: True) -> pytest.MarkDecorator:
-    """Run the test on the cases that can be like that."""
-    return pytest.mark.parametrize(("vector", "field"), [case for case in CASES if chosen(*case)], ids=name_of)
+    def fields(vector: Vector) -> list[str]:
+        return [field for field in fields_of(vector) if chosen(vector, field)]
+
+    def decorate(test: Test) -> Test:
+        return pytest.mark.parametrize("vector", [vector for vector in vectors() if fields(vector)], ids=name_of)(
+            looped("field", fields)(test)
+        )
+
+    return decorate
 
 
 def is_raw(vector: Vector) -> bool:
@@ -194,7 +202,7 @@ def test_nothing_decided_is_kept_back(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize(("vector", "number"), [(v, n) for v in vectors() for n in range(len(v.moments))], ids=name_of)
-@pytest.mark.parametrize("size", [1, None])
+@looped("size", [1, None])
 def test_at_this_moment_this_is_out(vector: Vector, number: int, size: int | None) -> None:
     moment = vector.moments[number]
     for field in vector.fields:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from moonshim.engine.wire.ndjson import NdjsonFramer, render_ndjson
 from moonshim.engine.wire.sse import Frame
 from tests.engine.wire.test_sse import WatchedHeld, by_cuts, by_size, joined
+from tests.support.looped import looped
 
 BOM = b"\xef\xbb\xbf"
 
@@ -47,7 +48,7 @@ good_text = st.lists(st.sampled_from([b'{"a": 1}\n', b"[1, 2, 3]\n", b"\n", b" \
 cuts = st.lists(st.integers(min_value=0, max_value=1 << 16), max_size=8)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@looped("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_case_at_every_chunk_size(text: bytes, expected: list[Frame], size: int) -> None:
     assert run(by_size(text, size)) == expected
@@ -124,7 +125,7 @@ def test_render() -> None:
     assert render_ndjson(b"{}") == render_ndjson(b"{}", b"id: 1\n") == b"{}\n"
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 16, 1000])
+@looped("size", [1, 2, 5, 16, 1000])
 def test_an_oversized_line_passes_in_pieces_and_the_next_is_read(size: int) -> None:
     framer = NdjsonFramer(20)
     long = b"[" + b"1," * 40 + b"1]\r\n"
@@ -136,7 +137,7 @@ def test_an_oversized_line_passes_in_pieces_and_the_next_is_read(size: int) -> N
     assert [(frame.data, frame.fault) for frame in frames if frame.fault != "oversized"] == [(b"{}", None)] * 2
 
 
-@pytest.mark.parametrize("size", [1, 1000])
+@looped("size", [1, 1000])
 @pytest.mark.parametrize(("limit", "data"), [(3, b"{}"), (2, None)])
 def test_the_limit_counts_a_line_with_its_end(limit: int, data: bytes | None, size: int) -> None:
     framer = NdjsonFramer(limit)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.engine.wire.sse import Frame, FrameFault, SseFramer, merge_comments, render_sse
+from tests.support.looped import looped
 
 BOM = b"\xef\xbb\xbf"
 DEEP = b"[" * 100_000
@@ -186,7 +187,7 @@ def payloads_by_the_standard(text: bytes) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@looped("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_case_at_every_chunk_size(text: bytes, expected: list[Frame], size: int) -> None:
     assert run(by_size(text, size)) == expected
@@ -274,7 +275,7 @@ def test_a_clean_chunk_leaves_as_the_same_object() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r\n", b"\r\n\r", b"\n\r", b"\r\n\n"])
-@pytest.mark.parametrize("size", [1, 1000])
+@looped("size", [1, 1000])
 def test_an_event_comes_out_with_its_blank_line(end: bytes, size: int) -> None:
     framer = SseFramer()
     out = [frame.data for piece in by_size(b"data: x" + end, size) for frame in framer.feed(piece)]
@@ -335,7 +336,7 @@ def unread(frames: list[Frame]) -> list[Frame]:
     return out
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 16, 1000])
+@looped("size", [1, 2, 5, 16, 1000])
 def test_an_oversized_event_passes_in_pieces_and_the_next_is_read(size: int) -> None:
     long = b"id: 1\ndata: " + b"x" * 50 + b"\ndata: y\n\n"
     frames = run(by_size(b"data: 1\n\n" + long + b"\ndata: 2\n\n", size), max_event_bytes=20)
@@ -347,7 +348,7 @@ def test_an_oversized_event_passes_in_pieces_and_the_next_is_read(size: int) -> 
     ]
 
 
-@pytest.mark.parametrize("size", [1, 1000])
+@looped("size", [1, 1000])
 @pytest.mark.parametrize(("limit", "data"), [(9, b"x"), (8, None)])
 def test_the_limit_counts_an_event_with_its_end(limit: int, data: bytes | None, size: int) -> None:
     framer = SseFramer(limit)

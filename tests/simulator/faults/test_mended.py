@@ -17,6 +17,7 @@ from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
 from moonshim.simulator.wire.frames import chat_frames, messages_frames
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, sim_request, written
+from tests.support.looped import looped
 from tests.support.streams import leaked
 
 FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
@@ -77,8 +78,8 @@ def calls(message: Message) -> list[ToolCall]:
     return [part for part in message.parts if isinstance(part, ToolCall)]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@looped("wire", WIRES)
+@looped("stream", [True, False])
 @pytest.mark.parametrize(("name", "family"), CASES)
 def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stream: bool) -> None:
     fault = FAULTS[name]

@@ -26,6 +26,7 @@ from tests.simulator.faults.answers import (
     sim_request,
     written,
 )
+from tests.support.looped import looped
 from tests.support.profiles import examples
 
 FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
@@ -71,8 +72,8 @@ def test_an_answer_without_calls_is_left_alone_by_what_needs_them(answer: HostRe
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@looped("wire", WIRES)
+@looped("stream", [True, False])
 def test_every_fault_shows(fault: Fault, wire: Wire, stream: bool) -> None:
     generation = {"k2": "k2.5", "k3": "k3"}[fault.families[0]]
     asked = sim_request(generation, wire, history=round_of(SimCall("functions.Bash:0", *LS)), stream=stream)

@@ -10,6 +10,7 @@ from moonshim.simulator.rules import check_messages
 from moonshim.simulator.rules.tool_rules import INVALID_NAME
 from tests.simulator.rules.requests import ALL, K2, K3, OFF, THINKING, USER, Case, Json, verdict
 from tests.simulator.rules.requests import tool as chat_tool
+from tests.support.looped import looped
 
 HOSTS = ("moonshot-anthropic", "kimi-coding")
 TEXT = {"type": "text", "text": "Hi"}
@@ -180,7 +181,7 @@ REASONING = [
 ]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@looped("host", HOSTS)
 @pytest.mark.parametrize("case", [*WORDS, *TOOLS, *SHAPES, *PAIRS, *REASONING])
 def test_takes_or_refuses(case: Case, host: str) -> None:
     for generation in case.generations:

@@ -8,6 +8,7 @@ import pytest
 
 from moonshim.simulator.rules import check, check_chat
 from tests.simulator.rules.requests import K2, USER, Case, Json, ask, asked, call, result, tool, verdict
+from tests.support.looped import looped
 
 FAULTS: list[tuple[Json, str]] = [
     ({"temperature": 0}, "invalid temperature"),
@@ -95,7 +96,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("host", SELF)
+@looped("host", SELF)
 @pytest.mark.parametrize("body", ODD)
 def test_who_only_runs_the_model_takes_nearly_anything(host: str, body: Json) -> None:
     for generation in ("k2", "k2.5", "k2.7", "k3"):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.engine.dialects.anthropic.input_json import InputText
+from tests.support.looped import looped
 
 LS: Final = {"command": "ls"}
 CASES: Final[dict[str, tuple[Any, str, str]]] = {
@@ -35,7 +36,7 @@ CASES: Final[dict[str, tuple[Any, str, str]]] = {
 
 
 @pytest.mark.parametrize(("start", "deltas", "expected"), CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@looped("size", [1, 2, 3, 1000])
 def test_start_and_deltas_make_one_value(start: Any, deltas: str, expected: str, size: int) -> None:
     text = InputText(start)
     out = "".join(text.feed(deltas[at : at + size]) for at in range(0, len(deltas), size))

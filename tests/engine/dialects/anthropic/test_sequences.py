@@ -24,6 +24,7 @@ from moonshim.engine.values.conversation import Part, Reasoning, Text, ToolCall
 from moonshim.engine.values.events import Failed, Finished
 from tests.engine.dialects.anthropic import strategies
 from tests.engine.dialects.anthropic.reading import MessagesReader, ResponsesReader
+from tests.support.looped import looped
 from tests.support.streams import DONE, cut_bytes, dumped, listen, parsed, read_sse
 
 Json = dict[str, Any]
@@ -118,7 +119,7 @@ def read_responses(data: bytes, sequence: Json) -> None:
 READERS: Final = {"openai_chat": read_chat, "anthropic": read_messages, "openai_responses": read_responses}
 
 
-@pytest.mark.parametrize("client", CLIENT_DIALECTS)
+@looped("client", CLIENT_DIALECTS)
 @pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES.keys())
 def test_every_client_has_what_was_meant_at_any_chunking(sequence: Json, client: str) -> None:
     frames = frames_of(sequence)
@@ -133,7 +134,7 @@ def test_every_client_has_what_was_meant_at_any_chunking(sequence: Json, client:
         assert (again.message, again.ending, again.repairs) == (mender.message, mender.ending, mender.repairs)
 
 
-@pytest.mark.parametrize("client", CLIENT_DIALECTS)
+@looped("client", CLIENT_DIALECTS)
 @pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES.keys())
 def test_people_who_hold_payloads_get_the_same(sequence: Json, client: str) -> None:
     given = [json.loads(dumped(payload)) for payload in payloads_of(sequence)]
