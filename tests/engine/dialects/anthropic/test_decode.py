@@ -152,7 +152,13 @@ def test_a_call_is_closed_where_its_block_is_and_keeps_its_number() -> None:
     said = heard(
         opens(0, "text", text="Hi"), stops(0), opens(1, "tool_use", id="a", name="ls", input={"x": 1}), stops(1)
     )
-    assert [type(one).__name__ for one in said] == ["Spoke", "Paused", "CallPiece", "CallPiece", "ToolCallEnded"]
+    assert [type(one).__name__ for one in said] == [
+        "TextDelta",
+        "BlockEnded",
+        "CallPiece",
+        "CallPiece",
+        "ToolCallEnded",
+    ]
     assert said[-1] == ToolCallEnded(0)
 
 
