@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from moonshim import Failed, Finished, Mender, Message, Reasoning, Repaired, Text, ToolCall
+from moonshim.engine.dialects.protocol import ResponseContext
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.plan import Plan, plan_for
 from tests.support.streams import Heard, HeardCall, Listener, leaked, listen, parsed, read_sse
 from tests.support.vector_files import Expected, ExpectedCall, Vector
 
@@ -45,6 +48,14 @@ class Run:
     def values(self, vector: Vector) -> list[Any]:
         """What a client of this framing reads."""
         return read_values(self.out, vector)
+
+
+def plan_of(vector: Vector, client: str) -> Plan:
+    """The plan of a request to a Chat host, for a client of this dialect."""
+    plan = plan_for(**vector.arguments())
+    plan.client, plan.upstream = dialect_named(client), dialect_named("openai_chat")
+    plan.reply = ResponseContext(model=vector.model)
+    return plan
 
 
 def read_values(out: bytes, vector: Vector) -> list[Any]:

@@ -6,9 +6,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from moonshim.engine.dialects.protocol import Dialect, ResponseContext
-from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.engine.plan import Plan, plan_for
+from moonshim.engine.dialects.protocol import Dialect
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS
 from moonshim.engine.response.chunk_mender import Released
 from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.upstream_events import FinishReported, TextDelta, UpstreamEvent, UpstreamFailed
@@ -16,7 +15,7 @@ from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCa
 from moonshim.engine.values.events import CallPiece, Finished
 from tests.support.looped import looped
 from tests.support.profiles import PROFILE
-from tests.support.vector_checks import Run, said_in_order, same
+from tests.support.vector_checks import Run, plan_of, said_in_order, same
 from tests.support.vector_files import Vector, fields_of, name_of, vectors
 
 Said: TypeAlias = tuple[str, str, list[tuple[str, str]]]
@@ -29,13 +28,6 @@ def is_translatable(vector: Vector) -> bool:
     options = vector.options_value()
     mends = options is None or options.repair_deltas
     return framed and mends and not vector.expect.others and "kimi" in vector.model
-
-
-def plan_of(vector: Vector, client: str) -> Plan:
-    plan = plan_for(**vector.arguments())
-    plan.client, plan.upstream = dialect_named(client), dialect_named("openai_chat")
-    plan.reply = ResponseContext(model=vector.model)
-    return plan
 
 
 def translated(translator: ResponsePipeline[Any], vector: Vector, field: str, size: int) -> list[dict[str, Any]]:
