@@ -9,6 +9,7 @@ The engine is pure: bytes or values in, bytes or values out, no input or output 
     send(mender.flush())
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -156,3 +157,16 @@ if not TYPE_CHECKING:
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
+
+    class _OldModules:
+        """Asked for modules that are not found: those of version 0.1 are elsewhere (`moonshim.compat`)."""
+
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> Any:
+            if not name.startswith(f"{__name__}.") or name == f"{__name__}.compat":
+                return None
+            from moonshim.compat import find_old_module
+
+            return find_old_module(name)
+
+    sys.meta_path.append(_OldModules)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.agent import Agent, HistoryFile, MessageKept, Provider, RunEnded, tool
+from moonshim.agent import Agent, HistoryFile, MessageSaved, Provider, RunEnded, tool
 from moonshim.config import Timeouts
 from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.request import SimRequest, Wire
@@ -166,7 +166,7 @@ async def go_on(half: Half) -> list[str]:
                     steps = agent.retry_stream()
                 async for step in steps:
                     if (
-                        isinstance(step, MessageKept)
+                        isinstance(step, MessageSaved)
                         and step.message.role == "assistant"
                         and agent.provider is not due()
                     ):

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from moonshim.agent import Agent, HistoryFile, NotKept, Provider, RunEnded, tool
+from moonshim.agent import Agent, HistoryFile, Provider, RunEnded, SaveFailed, tool
 
 __all__ = ["TOOLS", "provider_for"]
 
@@ -48,7 +48,7 @@ async def with_little_room(url: str, path: Path, room: int) -> None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (bound, _NO_BOUND))
                 async for step in agent.run_stream(words):
                     match step:
-                        case NotKept(detail=detail):
+                        case SaveFailed(detail=detail):
                             sys.stdout.write(f"not kept: {detail}\n")
                         case RunEnded(reason=reason):
                             sys.stdout.write(f"{reason}, kept: {history.is_kept}, {len(history.messages)} messages\n")

@@ -12,7 +12,7 @@ from typing import Any, Final
 import openai
 import pytest
 
-from moonshim.agent import Agent, Provider, RunEnded, ToolBegan, ToolEnded, as_marked_text
+from moonshim.agent import Agent, Provider, RunEnded, ToolEnded, ToolStarted, as_marked_text
 from moonshim.agent.toolbox import toolbox
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.values.events import Finished
@@ -83,7 +83,10 @@ def test_the_eleven_steps(folder: Path) -> None:
             assert (reasoning.text, call.name, call.arguments) == (THOUGHT, "bash", COMMAND)
 
             # 8 and 9: the tool runs, and its result is linked to the call.
-            assert [type(step) for step in steps if isinstance(step, (ToolBegan, ToolEnded))] == [ToolBegan, ToolEnded]
+            assert [type(step) for step in steps if isinstance(step, (ToolStarted, ToolEnded))] == [
+                ToolStarted,
+                ToolEnded,
+            ]
             (result,) = gave.parts
             assert isinstance(result, ToolResult)
             assert result.call_id == call.id

@@ -11,12 +11,12 @@ from moonshim.agent import (
     Agent,
     AgentBusy,
     AgentStopped,
-    MessageKept,
+    MessageSaved,
     Provider,
-    RoundBegan,
+    RoundStarted,
     RunEnded,
-    ToolBegan,
     ToolEnded,
+    ToolStarted,
     tool,
 )
 from moonshim.agent.history import History
@@ -39,9 +39,9 @@ def test_a_call_is_run_and_the_answer_comes() -> None:
         async with talk([called(("look", '{"path": "a"}')), said("All seen.")], [look]) as one:
             steps = await steps_of(one.agent.run_stream("Look!"))
             assert [type(step).__name__ for step in steps if type(step).__module__.endswith("agent.events")] == [
-                "MessageKept",
-                *("RoundBegan", "MessageKept", "ToolBegan", "ToolEnded", "MessageKept"),
-                *("RoundBegan", "MessageKept", "RunEnded"),
+                "MessageSaved",
+                *("RoundStarted", "MessageSaved", "ToolStarted", "ToolEnded", "MessageSaved"),
+                *("RoundStarted", "MessageSaved", "RunEnded"),
             ]
             assert sum(isinstance(step, Finished) for step in steps) == 2
             last = ending(steps)
@@ -123,7 +123,7 @@ def test_no_more_tools_run_at_once_than_were_allowed() -> None:
         async with talk(says, [count], parallel=2) as one:
             steps = await steps_of(one.agent.run_stream("Go"))
             assert most == 2
-            assert [step.call.arguments for step in steps if isinstance(step, ToolBegan)] == [
+            assert [step.call.arguments for step in steps if isinstance(step, ToolStarted)] == [
                 f'{{"number": {number}}}' for number in range(9)
             ]
             assert results_in(one.agent.history) == [str(number) for number in range(9)]
@@ -188,7 +188,7 @@ def test_rounds_are_bounded_and_the_conversation_can_go_on() -> None:
             last = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "rounds"
             assert "asked 2 times" in last.detail
-            assert sum(isinstance(step, RoundBegan) for step in steps) == 2
+            assert sum(isinstance(step, RoundStarted) for step in steps) == 2
             check_can_go_on(one.agent.history)
             assert ending(await steps_of(one.agent.retry_stream())).reason == "answered"
             assert len(calls_in(one.agent.history)) == 3
@@ -202,7 +202,7 @@ def test_without_a_bound_it_goes_on_until_the_model_answers() -> None:
         says = [*(called(("look", f'{{"path": "{number}"}}')) for number in range(60)), said("Enough.")]
         async with talk(says, [look], rounds=-1) as one:
             steps = await steps_of(one.agent.run_stream("Go"))
-            assert sum(isinstance(step, RoundBegan) for step in steps) == 61
+            assert sum(isinstance(step, RoundStarted) for step in steps) == 61
             assert ending(steps).reason == "answered"
 
     run(test())
@@ -291,7 +291,7 @@ def test_an_answer_with_nothing_in_it_is_asked_for_again_and_never_kept() -> Non
             last = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "failed"
             assert "said nothing" in last.detail
-            assert sum(isinstance(step, RoundBegan) for step in steps) == 3
+            assert sum(isinstance(step, RoundStarted) for step in steps) == 3
             check_can_go_on(one.agent.history)
 
     run(test())
@@ -480,7 +480,7 @@ def test_every_message_is_told_when_it_is_kept() -> None:
     async def test() -> None:
         async with talk([called(("look", '{"path": "a"}')), said()], [look]) as one:
             steps = await steps_of(one.agent.run_stream("Go"))
-            assert tuple(step.message for step in steps if isinstance(step, MessageKept)) == one.agent.history.messages
+            assert tuple(step.message for step in steps if isinstance(step, MessageSaved)) == one.agent.history.messages
             assert isinstance(steps[-1], RunEnded)
 
     run(test())

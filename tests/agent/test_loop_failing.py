@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.agent import Agent, Allowed, NotKept, Provider, RunEnded, ToolBegan, ToolEnded, tool
-from moonshim.agent.history import History, HistoryNotKept
+from moonshim.agent import Agent, Allowed, Provider, RunEnded, SaveFailed, ToolEnded, ToolStarted, tool
+from moonshim.agent.history import History, HistoryNotSaved
 from moonshim.agent.history_lines import HistoryLine
 from moonshim.agent.tools import AgentTool
 from moonshim.engine.values.conversation import Message, Sampling, Text, ToolCall
@@ -180,7 +180,7 @@ class FullDisk(History):
         act()
         if len(self.messages) > 1 and not self.told:
             self.told = True
-            raise HistoryNotKept("the disk is full")
+            raise HistoryNotSaved("the disk is full")
 
 
 def test_a_full_disk_is_told_once_and_the_conversation_goes_on() -> None:
@@ -188,7 +188,7 @@ def test_a_full_disk_is_told_once_and_the_conversation_goes_on() -> None:
         async with talk(SAYS, [look], history=FullDisk()) as one:
             steps = await steps_of(one.agent.run_stream("Look"))
             assert ending(steps).reason == "answered"
-            assert [step.detail for step in steps if isinstance(step, NotKept)] == ["the disk is full"]
+            assert [step.detail for step in steps if isinstance(step, SaveFailed)] == ["the disk is full"]
             check_can_go_on(one.agent.history)
 
     run(test())
@@ -199,13 +199,13 @@ def test_a_full_disk_that_shows_while_somebody_goes_away_is_told_in_the_next_run
         async with talk([called(("look", '{"path": "a"}')), said()], [look]) as one:
             steps = one.agent.run_stream("Look")
             async for step in steps:
-                if isinstance(step, ToolBegan):
+                if isinstance(step, ToolStarted):
                     full = FullDisk()
                     full._messages = list(one.agent.history.messages)
                     one.agent.history = full
                     break
             await steps.aclose()
-            told = [step for step in await steps_of(one.agent.run_stream("Go on")) if isinstance(step, NotKept)]
+            told = [step for step in await steps_of(one.agent.run_stream("Go on")) if isinstance(step, SaveFailed)]
             assert len(told) == 1
 
     run(test())
@@ -234,7 +234,7 @@ def test_what_is_not_allowed_is_not_run_and_the_model_hears_why() -> None:
             refused, *rest = results_in(one.agent.history)
             assert refused == "Error: the user did not allow this call. Nothing was run. Not that file."
             assert rest == ["written", "seen c"]
-            assert len([step for step in steps if isinstance(step, ToolBegan)]) == 2
+            assert len([step for step in steps if isinstance(step, ToolStarted)]) == 2
             assert len([step for step in steps if isinstance(step, ToolEnded)]) == 3
 
     run(test())
@@ -250,7 +250,7 @@ def test_who_refuses_may_end_the_run() -> None:
         async with talk(says, [write, look], allow=allow) as one:
             last: RunEnded = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "refused"
-            assert not any(isinstance(step, ToolBegan) for step in steps)
+            assert not any(isinstance(step, ToolStarted) for step in steps)
             assert all("not run" in text or "did not allow" in text for text in results_in(one.agent.history))
             check_can_go_on(one.agent.history)
             assert ending(await steps_of(one.agent.run_stream("Then answer"))).reason == "answered"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.agent import Agent, Allowed, NotKept, RunEnded, Step, ToolBegan, tool
+from moonshim.agent import Agent, Allowed, RunEnded, SaveFailed, Step, ToolStarted, tool
 from moonshim.agent.tools import AgentTool
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
 from moonshim.engine.values.events import BlockDelta, BlockOpened
@@ -104,7 +104,7 @@ def test_in_the_middle_of_a_tool(way: Any) -> None:
             begun: list[str] = []
 
             def when(step: Step) -> bool:
-                if isinstance(step, ToolBegan):
+                if isinstance(step, ToolStarted):
                     begun.append(step.call.name)
                 return len(begun) == 2
 
@@ -213,7 +213,7 @@ def test_in_the_middle_of_a_call_the_call_is_not_kept(way: Any) -> None:
 def test_between_a_call_and_its_run(way: Any) -> None:
     async def test() -> None:
         async with talk([called(("look", '{"path": "a"}')), said()], [look]) as one:
-            await _stopped(one, way, lambda step: isinstance(step, ToolBegan))
+            await _stopped(one, way, lambda step: isinstance(step, ToolStarted))
             await _goes_on(one)
             assert len(results_in(one.agent.history)) == 1
 
@@ -339,11 +339,11 @@ def test_a_run_that_was_left_at_its_end_does_not_disturb_the_next() -> None:
                     break
             second = one.agent.run_stream("Two")
             async for step in second:
-                if isinstance(step, ToolBegan):
+                if isinstance(step, ToolStarted):
                     await first.aclose()  # its clean-up must not answer the calls of the second
             assert results_in(one.agent.history) == ["seen a"]
             check_can_go_on(one.agent.history)
-            assert not any(isinstance(step, NotKept) for step in await steps_of(one.agent.run_stream("Three")))
+            assert not any(isinstance(step, SaveFailed) for step in await steps_of(one.agent.run_stream("Three")))
 
     run(test())
 

@@ -73,13 +73,13 @@ def test_the_host_fails_in_each_of_five_rounds_and_each_time_somebody_else_goes_
 
 
 STEPS: Final = [
-    ("RoundBegan", 1),
+    ("RoundStarted", 1),
     ("BlockDelta", 1),
-    ("ToolBegan", 1),
-    ("ToolBegan", 3),
+    ("ToolStarted", 1),
+    ("ToolStarted", 3),
     ("ToolEnded", 2),
-    ("MessageKept", 3),
-    ("RoundBegan", 4),
+    ("MessageSaved", 3),
+    ("RoundStarted", 4),
     ("Finished", 5),
 ]
 
@@ -96,7 +96,7 @@ def test_a_process_that_is_killed_at_a_step_is_gone_on_for(
         assert process.stdout is not None
         kept, left = 0, count
         for line in process.stdout:
-            kept += line.strip() == "MessageKept"
+            kept += line.strip() == "MessageSaved"
             left -= line.strip() == kind
             if not left:
                 process.kill()

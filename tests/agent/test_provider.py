@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.agent import AnswerFailed, Provider
-from moonshim.agent.stream import answered
+from moonshim.agent.stream import assemble_message
 from moonshim.engine.values.conversation import Message, Reasoning, Sampling, Text, Thinking, Tool, ToolCall
 from moonshim.engine.values.events import BlockDelta, BlockOpened, Finished, Repaired
 from moonshim.errors import InvalidInput
@@ -175,7 +175,7 @@ class TestHistories:
         async def test() -> None:
             async with asked("moonshot") as (_, provider):
                 events = await collected(provider.stream_chat_with_tools(human(), [LIST]))
-                assert answered(events) == provider.last.message
+                assert assemble_message(events) == provider.last.message
 
         run(test())
 

@@ -6,7 +6,7 @@ import resource
 import sys
 from pathlib import Path
 
-from moonshim.agent.history import HistoryFile, HistoryNotKept
+from moonshim.agent.history import HistoryFile, HistoryNotSaved
 from moonshim.engine.values.conversation import Message, Text
 
 
@@ -34,7 +34,7 @@ def write_into_a_full_disk(path: Path, room: int) -> None:
         while number < 20 and len(told) < 1:
             try:
                 history.add(message(number))
-            except HistoryNotKept as error:
+            except HistoryNotSaved as error:
                 told.append(str(error))
             number += 1
         for _ in range(3):

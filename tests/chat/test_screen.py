@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from moonshim.agent.events import MessageKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, Step, ToolEnded, ToolStarted
 from moonshim.chat.render.screen import NoticeItem, ReasoningItem, Screen, ScreenItem, TextItem, ToolCallItem
 from moonshim.engine.values.conversation import Message, Text, ToolCall, ToolResult
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockKind, BlockOpened, Failed, Finished, Repaired
@@ -89,10 +89,10 @@ def test_what_is_folded_in_the_middle_goes_on_as_it_began() -> None:
 
 
 def test_a_call_grows_and_is_printed_with_its_result() -> None:
-    screen, taken = fed([RoundBegan(1, "kimi"), *block(0, "call", '{"comm', 'and": "ls"}', call=LS)])
+    screen, taken = fed([RoundStarted(1, "kimi"), *block(0, "call", '{"comm', 'and": "ls"}', call=LS)])
     assert taken == []
     assert screen.growing() == [ToolCallItem("bash", LS.arguments, "whole")]
-    screen.feed(ToolBegan(LS))
+    screen.feed(ToolStarted(LS))
     assert screen.growing() == [ToolCallItem("bash", LS.arguments, "running")]
     screen.feed(result(LS, "a b"))
     assert screen.take() == [ToolCallItem("bash", LS.arguments, "done", "a b", False, 1.5)]
@@ -101,7 +101,7 @@ def test_a_call_grows_and_is_printed_with_its_result() -> None:
 
 def test_parallel_calls_are_printed_in_their_order_each_with_its_result() -> None:
     steps: list[Step] = [
-        RoundBegan(1, "kimi"),
+        RoundStarted(1, "kimi"),
         BlockOpened(0, "call", LS.id, "bash"),
         BlockOpened(1, "call", CAT.id, "bash"),
         BlockDelta(1, CAT.arguments),
@@ -109,9 +109,9 @@ def test_parallel_calls_are_printed_in_their_order_each_with_its_result() -> Non
         BlockClosed(0),
         BlockClosed(1),
         Finished("tool_calls"),
-        MessageKept(Message("assistant", (LS, CAT))),
-        ToolBegan(LS),
-        ToolBegan(CAT),
+        MessageSaved(Message("assistant", (LS, CAT))),
+        ToolStarted(LS),
+        ToolStarted(CAT),
         result(LS, "files"),
         result(CAT, "words", is_error=True),
     ]
@@ -129,12 +129,12 @@ def test_a_result_without_a_block_is_shown_all_the_same() -> None:
 
 def test_the_text_of_the_next_round_comes_behind_the_results_of_this_one() -> None:
     steps = [
-        RoundBegan(1, "kimi"),
+        RoundStarted(1, "kimi"),
         *block(0, "text", "I look."),
         *block(1, "call", LS.arguments, call=LS),
-        ToolBegan(LS),
+        ToolStarted(LS),
         result(LS, "files"),
-        RoundBegan(2, "kimi"),
+        RoundStarted(2, "kimi"),
         *block(0, "text", "Done."),
         RunEnded("answered"),
     ]
@@ -144,7 +144,7 @@ def test_the_text_of_the_next_round_comes_behind_the_results_of_this_one() -> No
 
 def test_a_failure_breaks_off_what_came_and_is_told_once() -> None:
     steps = [
-        RoundBegan(1, "kimi"),
+        RoundStarted(1, "kimi"),
         *block(0, "text", "Half", closed=False),
         *block(1, "call", '{"comm', call=LS, closed=False),
         Failed("upstream_broke", "the connection was lost"),
@@ -159,7 +159,7 @@ def test_a_failure_breaks_off_what_came_and_is_told_once() -> None:
 
 
 def test_what_was_stopped_in_the_middle_stays_as_it_was() -> None:
-    screen, taken = fed([RoundBegan(1, "kimi"), *block(0, "call", LS.arguments, call=LS), ToolBegan(LS)])
+    screen, taken = fed([RoundStarted(1, "kimi"), *block(0, "call", LS.arguments, call=LS), ToolStarted(LS)])
     assert taken == []
     screen.end()
     assert screen.take() == [ToolCallItem("bash", LS.arguments, "broken")]
@@ -167,7 +167,7 @@ def test_what_was_stopped_in_the_middle_stays_as_it_was() -> None:
 
 
 def test_it_waits_until_something_comes() -> None:
-    screen, _ = fed([RoundBegan(1, "kimi")])
+    screen, _ = fed([RoundStarted(1, "kimi")])
     assert screen.waits
     screen.feed(BlockOpened(0, "text"))
     assert not screen.waits

@@ -29,9 +29,9 @@ PUBLIC = {
         Thinking Tool ToolCall ToolChoice ToolResult ToolTokens Transformer Usage
     """,
     "moonshim.agent": """
-        Agent AgentBusy AgentStopped AgentTool Allowed AnswerFailed AnswerStream Exchanged History
-        HistoryError HistoryFile HistoryNotKept MessageKept NotKept Provider RoundBegan RunEnded Step Timeouts
-        ToolBegan ToolEnded ToolFailed answered as_marked_text parse_marked_text read_history tool
+        Agent AgentBusy AgentStopped AgentTool Allowed AnswerFailed AnswerStream ExchangeResult History
+        HistoryError HistoryFile HistoryNotSaved MessageSaved SaveFailed Provider RoundStarted RunEnded Step Timeouts
+        ToolStarted ToolEnded ToolFailed as_marked_text assemble_message parse_marked_text read_history tool
     """,
     "moonshim.agent.toolbox": """
         toolbox

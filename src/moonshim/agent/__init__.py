@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+    from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded, ToolStarted
     from moonshim.agent.execution import Allowed
-    from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryNotKept, read_history
+    from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryNotSaved, read_history
     from moonshim.agent.loop import Agent, AgentBusy, AgentStopped
     from moonshim.agent.marked_text import as_marked_text, parse_marked_text
     from moonshim.agent.provider import AnswerFailed, Provider
-    from moonshim.agent.stream import AnswerStream, Exchanged, answered
+    from moonshim.agent.stream import AnswerStream, ExchangeResult, assemble_message
     from moonshim.agent.tools import AgentTool, ToolFailed, tool
     from moonshim.config import Timeouts
 
@@ -21,23 +21,23 @@ __all__ = [
     "Allowed",
     "AnswerFailed",
     "AnswerStream",
-    "Exchanged",
+    "ExchangeResult",
     "History",
     "HistoryError",
     "HistoryFile",
-    "HistoryNotKept",
-    "MessageKept",
-    "NotKept",
+    "HistoryNotSaved",
+    "MessageSaved",
     "Provider",
-    "RoundBegan",
+    "RoundStarted",
     "RunEnded",
+    "SaveFailed",
     "Step",
     "Timeouts",
-    "ToolBegan",
     "ToolEnded",
     "ToolFailed",
-    "answered",
+    "ToolStarted",
     "as_marked_text",
+    "assemble_message",
     "parse_marked_text",
     "read_history",
     "tool",
@@ -51,26 +51,36 @@ _HOMES = {
     "Allowed": "execution",
     "AnswerFailed": "provider",
     "AnswerStream": "stream",
-    "Exchanged": "stream",
+    "ExchangeResult": "stream",
     "History": "history",
     "HistoryError": "history",
     "HistoryFile": "history",
-    "HistoryNotKept": "history",
-    "MessageKept": "events",
-    "NotKept": "events",
+    "HistoryNotSaved": "history",
+    "MessageSaved": "events",
+    "SaveFailed": "events",
     "Provider": "provider",
-    "RoundBegan": "events",
+    "RoundStarted": "events",
     "RunEnded": "events",
     "Step": "events",
     "Timeouts": "endpoint",
-    "ToolBegan": "events",
+    "ToolStarted": "events",
     "ToolEnded": "events",
     "ToolFailed": "tools",
-    "answered": "stream",
+    "assemble_message": "stream",
     "as_marked_text": "marked_text",
     "parse_marked_text": "marked_text",
     "read_history": "history",
     "tool": "tools",
+}
+
+_OLD_NAMES = {
+    "Exchanged": "ExchangeResult",
+    "HistoryNotKept": "HistoryNotSaved",
+    "MessageKept": "MessageSaved",
+    "NotKept": "SaveFailed",
+    "RoundBegan": "RoundStarted",
+    "ToolBegan": "ToolStarted",
+    "answered": "assemble_message",
 }
 
 if not TYPE_CHECKING:
@@ -79,6 +89,8 @@ if not TYPE_CHECKING:
         # Nothing is loaded before it is used: whoever wants the values needs no HTTP client.
         from importlib import import_module
 
+        if name in _OLD_NAMES:
+            name = import_module("moonshim.compat").new_name(__name__, name, _OLD_NAMES)
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:

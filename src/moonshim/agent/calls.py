@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from moonshim.agent.cancellation import Stopping
-from moonshim.agent.events import ToolBegan, ToolEnded
+from moonshim.agent.events import ToolEnded, ToolStarted
 from moonshim.agent.execution import Allow, Ready, end_tasks, failed_result, look_up, run_ready
 from moonshim.agent.repetition import Repeating
 from moonshim.agent.tools import AgentTool
@@ -92,7 +92,7 @@ class CallsUnderWay:
             self._ready.append(ready)
         return False
 
-    async def run(self, stopping: Stopping) -> AsyncGenerator[ToolBegan | ToolEnded, None]:
+    async def run(self, stopping: Stopping) -> AsyncGenerator[ToolStarted | ToolEnded, None]:
         """Run what is ready. A result is told as soon as all before it are."""
         seconds: dict[str, float] = {}
         clock = asyncio.get_running_loop().time
@@ -100,7 +100,7 @@ class CallsUnderWay:
         while untold:
             while self._ready and len(self._running) < self._limits.parallel:
                 ready = self._ready.popleft()
-                yield ToolBegan(ready.call)
+                yield ToolStarted(ready.call)
                 seconds[ready.call.id] = clock()
                 self._begin(ready)
             while untold and untold[0].id in self._results:

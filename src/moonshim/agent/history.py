@@ -25,7 +25,7 @@ from moonshim.agent.history_lines import (
 )
 from moonshim.engine.values.conversation import Message, ToolCall, ToolResult
 
-__all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotKept", "read_history", "read_opening"]
+__all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotSaved", "read_history", "read_opening"]
 
 _NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 """What is said by things that cannot be made safe: pipes, devices, some network disks."""
@@ -40,7 +40,7 @@ class HistoryInUse(HistoryError):
     code = "history_in_use"
 
 
-class HistoryNotKept(HistoryError):
+class HistoryNotSaved(HistoryError):
     """The file could not be written. The history in memory has everything, and the next line tries again for all."""
 
     code = "history_not_kept"
@@ -132,7 +132,7 @@ class HistoryFile(History):
 
     Make one with `create` or `open`. The file only grows: undo and clear are lines, too. Only its owner can read it. A
     process that dies in the middle of a line leaves that line unfinished, and `open` leaves it out (`troubles` says
-    so). When the disk is full, `HistoryNotKept` is raised, once; the messages are in memory, and are written as soon
+    so). When the disk is full, `HistoryNotSaved` is raised, once; the messages are in memory, and are written as soon
     as there is room.
     """
 
@@ -266,7 +266,7 @@ class HistoryFile(History):
             self._cut()
             if not self._told:
                 self._told = True
-                raise HistoryNotKept(
+                raise HistoryNotSaved(
                     f"{self.path} cannot be written ({_why(error)}): the conversation goes on in memory, "
                     "and is written as soon as that works again"
                 ) from error

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from moonshim.agent.accumulate import MessageAccumulator, text_of
 from moonshim.agent.calls import CallsUnderWay, ToolLimits
 from moonshim.agent.cancellation import Stopped, Stopping
-from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolEnded
+from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded
 from moonshim.agent.execution import Allow, failed_result, run_loop
-from moonshim.agent.history import History, HistoryNotKept
+from moonshim.agent.history import History, HistoryNotSaved
 from moonshim.agent.repetition import Repeating
 from moonshim.agent.tools import AgentTool, tools_by_name
 from moonshim.engine.values.conversation import Message, Text, ToolCall, Usage
@@ -201,7 +201,7 @@ class Agent:
             # whatever comes next.
             if self._turn is turn:
                 unheard = self._settle(turn)
-                self._untold += [step for step in unheard if isinstance(step, NotKept)]
+                self._untold += [step for step in unheard if isinstance(step, SaveFailed)]
             await self._over(turn)
 
     async def _take_turn(self, turn: _Turn) -> None:
@@ -238,7 +238,7 @@ class Agent:
             provider = self.provider
             for step in self._note_switch(provider):
                 yield step
-            yield RoundBegan(number, provider.model)
+            yield RoundStarted(number, provider.model)
             async with aclosing(self._answer(turn, provider)) as events:
                 async for event in events:
                     yield event
@@ -326,7 +326,7 @@ class Agent:
         return steps
 
     def _keep(self, message: Message) -> list[Step]:
-        return [*self._noting(lambda: self.history.add(message)), MessageKept(message)]
+        return [*self._noting(lambda: self.history.add(message)), MessageSaved(message)]
 
     def _note_switch(self, provider: Answers) -> list[Step]:
         # Providers of others need not have tool formats.
@@ -338,8 +338,8 @@ class Agent:
         told, self._untold = self._untold, []
         try:
             act()
-        except HistoryNotKept as error:
-            told.append(NotKept(str(error)))
+        except HistoryNotSaved as error:
+            told.append(SaveFailed(str(error)))
         return told
 
 

@@ -14,7 +14,7 @@ from moonshim.agent.connections import Connections
 from moonshim.agent.endpoint import DialectName, Endpoint
 from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
 from moonshim.agent.shorten import in_words
-from moonshim.agent.stream import AnswerStream, Exchanged, PreparedQuestion
+from moonshim.agent.stream import AnswerStream, ExchangeResult, PreparedQuestion
 from moonshim.config import Timeouts
 from moonshim.engine.formats import ToolFormat
 from moonshim.engine.formats.prompting import as_text
@@ -63,11 +63,11 @@ class AnswerFailed(UpstreamError):
 
     code = "answer_failed"
 
-    def __init__(self, failed: Failed, exchanged: Exchanged) -> None:
+    def __init__(self, failed: Failed, result: ExchangeResult) -> None:
         super().__init__(failed.message)
         self.failed = failed
-        self.problem = exchanged.problem
-        self.message = exchanged.message
+        self.problem = result.problem
+        self.message = result.message
 
 
 class Provider:
@@ -155,8 +155,8 @@ class Provider:
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
         self._sleep = sleep
         self._learned = LearnedCells()
-        self.last = Exchanged()
-        """What the newest answer came to. Where several tasks ask at once, `exchanged` of each stream has its own."""
+        self.last = ExchangeResult()
+        """What the newest answer came to. Where several tasks ask at once, `result` of each stream has its own."""
 
     # -- what it is ------------------------------------------------------------------
 
@@ -278,8 +278,8 @@ class Provider:
         async with self.stream_chat_with_tools(messages, tools, tool_choice=tool_choice) as stream:
             async for event in stream:
                 if isinstance(event, Failed):
-                    raise AnswerFailed(event, stream.exchanged)
-            return stream.exchanged.message
+                    raise AnswerFailed(event, stream.result)
+            return stream.result.message
 
     @property
     def _place(self) -> tuple[str, str, str]:
@@ -322,9 +322,9 @@ class Provider:
             reply_id="moonshim",
         )
 
-    def _note(self, profile: HostProfile, exchanged: Exchanged) -> None:
-        self.last = exchanged
-        self._learned.answered(self._place, profile, exchanged.reasoning_field)
+    def _note(self, profile: HostProfile, result: ExchangeResult) -> None:
+        self.last = result
+        self._learned.answered(self._place, profile, result.reasoning_field)
 
     # -- its connections -------------------------------------------------------------
 

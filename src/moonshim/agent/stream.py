@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from warnings import warn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,10 +26,10 @@ from moonshim.errors import Problem, UpstreamError, problem_of
 from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, UpstreamClient, UpstreamRequest, UpstreamResponse
 from moonshim.http_client.retry import classify, pause_before
 
-__all__ = ["AnswerStream", "Exchanged", "PreparedQuestion", "answered"]
+__all__ = ["AnswerStream", "ExchangeResult", "PreparedQuestion", "assemble_message"]
 
 
-class Exchanged(Struct, frozen=True, kw_only=True):
+class ExchangeResult(Struct, frozen=True, kw_only=True):
     """What one question and its answer came to."""
 
     changes: tuple[Change, ...] = ()
@@ -65,7 +66,7 @@ class PreparedQuestion(Struct, frozen=True, kw_only=True):
     sleep: Callable[[float], Awaitable[object]]
     correct: Callable[[Problem], tuple[Prepared, UpstreamRequest] | None]
     """What to send instead of a request that the host refused for this reason; None: nothing better."""
-    done: Callable[[Exchanged], None]
+    done: Callable[[ExchangeResult], None]
     """Told once, when the answer is over or nobody wants more of it."""
 
     def __repr__(self) -> str:
@@ -104,9 +105,15 @@ class AnswerStream:
         await self._events.aclose()
 
     @property
-    def exchanged(self) -> Exchanged:
+    def result(self) -> ExchangeResult:
         """What it came to so far."""
-        return self._exchange.exchanged
+        return self._exchange.result
+
+    @property
+    def exchanged(self) -> ExchangeResult:
+        """The former name of `result`."""
+        warn("AnswerStream.exchanged is called result now", DeprecationWarning, stacklevel=2)
+        return self.result
 
 
 class _Exchange:
@@ -125,10 +132,10 @@ class _Exchange:
         self._corrected = False
 
     @property
-    def exchanged(self) -> Exchanged:
+    def result(self) -> ExchangeResult:
         """What it came to so far."""
         reading = self._reading
-        return Exchanged(
+        return ExchangeResult(
             changes=tuple(self.asking.prepared.changes),
             repair_counts=reading.repair_counts if reading is not None else {},
             usage=reading.usage if reading is not None else None,
@@ -162,7 +169,7 @@ class _Exchange:
             yield self._kept(failed_by(self._problem))
         finally:
             if self._ending is None:
-                asking.done(self.exchanged)
+                asking.done(self.result)
 
     def _correct(self) -> bool:
         """Whether the host refused something that has been put right: asked again at once, and only once."""
@@ -290,11 +297,11 @@ class _Exchange:
         self._assembler.feed(event)
         if isinstance(event, (Finished, Failed)):
             self._ending = event
-            self.asking.done(self.exchanged)  # before it is told: whoever hears of the end may look
+            self.asking.done(self.result)  # before it is told: whoever hears of the end may look
         return event
 
 
-def answered(events: list[Event]) -> Message:
+def assemble_message(events: list[Event]) -> Message:
     """The message that these events of a provider tell, as a history keeps it."""
     assembler = Assembler()
     for event in events:

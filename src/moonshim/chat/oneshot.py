@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from moonshim.agent.events import NotKept, RoundBegan, RunEnded, Step, ToolEnded
+from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded, ToolStarted
 from moonshim.chat.render.sanitize import clean
 from moonshim.chat.render.screen import text_of_result
 from moonshim.chat.session import Session
@@ -25,6 +25,13 @@ Output: TypeAlias = Literal["text", "json", "stream-json"]
 EXIT_CODES: Final = {"answered": 0, "failed": 1, "rounds": 3, "repeating": 3, "refused": 1, "cancelled": 130}
 """How the command ends, by how the run did."""
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_STREAM_NAMES: Final[dict[type[Step], str]] = {
+    RoundStarted: "round_began",
+    ToolStarted: "tool_began",
+    MessageSaved: "message_kept",
+    SaveFailed: "not_kept",
+}
+"""Scripts read these words from `--output-format stream-json`, so they stay whatever a class is called."""
 
 
 async def answer_once(
@@ -41,7 +48,7 @@ async def answer_once(
         steps.append(step)
         if isinstance(step, RunEnded):
             ended = step
-        elif isinstance(step, NotKept):
+        elif isinstance(step, SaveFailed):
             tell(clean(step.detail))
     if output == "json":
         write(_line(_whole(session, steps, ended)))
@@ -57,10 +64,11 @@ async def answer_once(
 def as_json(step: Step) -> dict[str, Any]:
     """A step with its name.
 
-    >>> as_json(RoundBegan(1, "kimi-k3"))
+    >>> as_json(RoundStarted(1, "kimi-k3"))
     {'type': 'round_began', 'number': 1, 'model': 'kimi-k3'}
     """
-    return {"type": _WORD.sub("_", type(step).__name__).lower(), **msgspec.to_builtins(step)}
+    name = _WORD.sub("_", type(step).__name__).lower()
+    return {"type": _STREAM_NAMES.get(type(step), name), **msgspec.to_builtins(step)}
 
 
 def _line(value: dict[str, Any]) -> str:
@@ -87,7 +95,7 @@ def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, An
         "cost": session.ledger.amounts or None,
         "ending": ended.reason,
         "detail": ended.detail,
-        "rounds": sum(isinstance(step, RoundBegan) for step in steps),
+        "rounds": sum(isinstance(step, RoundStarted) for step in steps),
         "repairs": [{"rule": one.rule, "detail": one.detail} for one in steps if isinstance(one, Repaired)],
     }
     return made | _who(session)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from warnings import warn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,6 +79,12 @@ class Prepared(Struct, frozen=True):
     """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
     profile: HostProfile
     """The row of the host table that was applied."""
+
+    @property
+    def needs(self) -> HostProfile:
+        """The former name of `profile`."""
+        warn("Prepared.needs is called profile now", DeprecationWarning, stacklevel=2)
+        return self.profile
 
 
 class ParsedRequest:

@@ -1,7 +1,6 @@
 """A Kimi API that runs anywhere: as strict as the real one, and able to misbehave in every way that hosts do."""
 
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 if TYPE_CHECKING:
     from moonshim.simulator.faults import FAULTS
@@ -32,7 +31,6 @@ _WHERE = {
     "SimulatorSettings": "settings",
 }
 
-# Accepted for one release.
 _OLD_NAMES = {"Meant": "IntendedResponse", "MeantCall": "IntendedCall", "Question": "SimRequest"}
 
 
@@ -41,8 +39,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _OLD_NAMES:
-        warn(f"moonshim.simulator.{name} is called {_OLD_NAMES[name]} now", DeprecationWarning, stacklevel=2)
-        name = _OLD_NAMES[name]
+        from moonshim.compat import new_name
+
+        name = new_name(__name__, name, _OLD_NAMES)
     if name == "play":
         return import_module(f"{__name__}.wire.playback")
     if name not in _WHERE:

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.agent.events import MessageKept, NotKept, RoundBegan, RunEnded, Step, ToolBegan, ToolEnded
+from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded, ToolStarted
 from moonshim.chat.render.markdown_cut import finished_part
 from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
@@ -92,7 +92,7 @@ class Screen:
 
     def feed(self, step: Step) -> None:
         match step:
-            case RoundBegan(model=model):
+            case RoundStarted(model=model):
                 self.model, self._blocks, self._asked = model, {}, True
             case BlockOpened(index=index, kind=kind, name=name, call_id=call_id):
                 block = self._blocks[index] = _Block(kind, name or "")
@@ -107,13 +107,13 @@ class Screen:
                 self.repairs.append(step)
             case Failed():
                 self._break_off()
-            case ToolBegan(call=call):
+            case ToolStarted(call=call):
                 self._of(call).state = "running"
             case ToolEnded(call=call, result=result, seconds=seconds):
                 self._end_call(call, result, seconds)
-            case MessageKept(message=message) if message.role == "assistant":
+            case MessageSaved(message=message) if message.role == "assistant":
                 self._asked = False
-            case NotKept(detail=detail):
+            case SaveFailed(detail=detail):
                 self._tell(NoticeItem(detail, "failed"))
             case RunEnded(reason=reason, detail=detail):
                 self.end()

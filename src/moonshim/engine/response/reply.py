@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from moonshim.compat import renamed_arguments
 from moonshim.engine.dialects.protocol import Encoder
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.errors.classify import read_problem
@@ -108,6 +109,7 @@ def form_of(content_type: str | None) -> Form:
     return _FORMS.get((content_type or "").partition(";")[0].strip().lower(), "json")
 
 
+@renamed_arguments(comes="input_format", goes="output_format")
 def read_reply(
     plan: Plan,
     *,

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from moonshim.compat import renamed_arguments
 from moonshim.engine.dialects.openai_chat.continuation import Continuation, without_ending
 from moonshim.engine.dialects.openai_chat.decode import error_in
 from moonshim.engine.dialects.protocol import Dialect, Encoder
@@ -49,6 +50,7 @@ class Mender:
     b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n'
     """
 
+    @renamed_arguments(goes="output_format")
     def __init__(
         self,
         *,

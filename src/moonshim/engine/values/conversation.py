@@ -237,6 +237,18 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: dict[str, Any] = {}
     """By dialect: what only that dialect can say, and how it said the rest."""
 
+    @property
+    def put(self) -> dict[str, Any]:
+        """The former name of `body_overrides`."""
+        warn("Request.put is called body_overrides now", DeprecationWarning, stacklevel=2)
+        return self.body_overrides
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The former name of `locations`."""
+        warn("Request.places is called locations now", DeprecationWarning, stacklevel=2)
+        return self.locations
+
 
 class Change(Struct, frozen=True, omit_defaults=True):
     """Something in a request that was not sent as it came: by which rule, where, and why."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from moonshim.compat import renamed_arguments
 from moonshim.engine.hosts.errors.body import ErrorDetails, masked, read_body
 from moonshim.engine.hosts.errors.context_overflow import Overflow, read_overflow
 from moonshim.engine.hosts.profile import HostProfile
@@ -79,6 +80,7 @@ _PRINTABLE: Final = re.compile(r"[ -~]+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "minute": 60.0}
 
 
+@renamed_arguments(needs="profile")
 def read_problem(
     status: int,
     body: bytes,

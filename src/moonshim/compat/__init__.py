@@ -1,0 +1,127 @@
+"""Names that version 0.1 documented -> the names of today, each with a DeprecationWarning.
+
+Everything in here works for one release. To end it, delete this package and what imports it: `moonshim/__init__.py`
+asks it for modules that are not found, the other users name it in their imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+from warnings import warn
+
+__all__ = ["find_old_module", "new_name", "renamed_arguments"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Moved(NamedTuple):
+    """Where a module went, and which of its names are others now."""
+
+    to: str
+    names: Mapping[str, str] = {}
+
+
+_MODULES: Final[dict[str, _Moved]] = {
+    "moonshim.conversation": _Moved("moonshim.engine.values.conversation", {"Speaker": "Role"}),
+    "moonshim.dialects": _Moved("moonshim.engine.dialects"),
+    "moonshim.dialects.openai_responses": _Moved(
+        "moonshim.engine.dialects.openai_responses", {"left_behind": "drop_unsupported"}
+    ),
+    "moonshim.events": _Moved("moonshim.engine.values.events"),
+    "moonshim.hosts": _Moved("moonshim.engine.hosts"),
+    "moonshim.hosts.condition": _Moved(
+        "moonshim.engine.request.adapt", {"Conditioned": "AdaptedRequest", "condition": "adapt_request"}
+    ),
+    "moonshim.hosts.detect": _Moved("moonshim.engine.hosts.detect", {"needs_for": "profile_for"}),
+    "moonshim.hosts.needs": _Moved("moonshim.engine.hosts.profile", {"Needs": "HostProfile"}),
+    "moonshim.hosts.table": _Moved("moonshim.engine.hosts.table"),
+    "moonshim.plan": _Moved("moonshim.engine.plan"),
+    "moonshim.prepare": _Moved("moonshim.engine.prepare", {"Asked": "ParsedRequest"}),
+    "moonshim.recollection": _Moved(
+        "moonshim.engine.reasoning_cache",
+        {
+            "Filing": "CacheEntry",
+            "Turns": "ConversationIndex",
+            "recalled": "lookup",
+            "turn_filing": "cache_entry",
+        },
+    ),
+    "moonshim.stage": _Moved("moonshim.engine.stages"),
+    "moonshim.tokens": _Moved("moonshim.engine.tokens"),
+}
+_PUBLIC: Final = ("moonshim", "moonshim.types")
+"""Where people should import from, if the name is there."""
+
+
+def find_old_module(name: str) -> ModuleSpec | None:
+    """How to import a module that had this name; None if there was no such module."""
+    if name not in _MODULES:
+        return None
+    is_package = any(other.startswith(f"{name}.") for other in _MODULES)
+    return ModuleSpec(name, _OldModule(_MODULES[name]), is_package=is_package)
+
+
+class _OldModule(Loader):
+    """Makes a module whose names come from where they are now."""
+
+    def __init__(self, moved: _Moved) -> None:
+        self._moved = moved
+
+    def exec_module(self, module: ModuleType) -> None:
+        names, target = self._moved.names, import_module(self._moved.to)
+
+        def from_new_home(name: str) -> Any:
+            if name == "__path__":  # not a package
+                raise AttributeError(name)
+            if name == "__all__":
+                renamed = {new: old for old, new in names.items()}
+                return [renamed.get(new, new) for new in target.__all__]
+            value = getattr(target, names.get(name, name))
+            if not name.startswith("_"):
+                warn(
+                    f"{module.__name__}.{name} is {_home(target.__name__, names.get(name, name))} now",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+            return value
+
+        vars(module)["__getattr__"] = from_new_home
+
+
+def _home(module: str, name: str) -> str:
+    public = (home for home in _PUBLIC if name in import_module(home).__all__)
+    return f"{next(public, module)}.{name}"
+
+
+def new_name(module: str, old: str, names: Mapping[str, str]) -> str:
+    """Today's name of what was called `old` in this module, with a warning; a name that is not old stays as it is.
+
+    For a module's `__getattr__`: the warning points at who asked the module.
+    """
+    if old not in names:
+        return old
+    warn(f"{module}.{old} is called {names[old]} now", DeprecationWarning, stacklevel=3)
+    return names[old]
+
+
+def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Accept keyword arguments under their old names too: `@renamed_arguments(goes="output_format")`."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            for old in names.keys() & kwargs.keys():
+                warn(f"the argument {old} is called {names[old]} now", DeprecationWarning, stacklevel=2)
+                kwargs[names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
