@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from tests.support.gateway.faults import body_of, connected
 from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks
+from tests.support.gateway.raw_client import body_of, connected
 from tests.support.servers import running
 from tests.support.streams import chunk, sse
 

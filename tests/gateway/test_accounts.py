@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from moonshim.config import GatewayKey, TransformerUse
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.http_server import logs
-from tests.support.gateway.faults import CLIENTS, answer_of, body_of, heard, sending, short_stream
 from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
 from tests.support.gateway.leaks import scene
+from tests.support.gateway.raw_client import CLIENTS, answer_of, body_of, heard, sending, short_stream
 
 GOOD: Final = sending(answer_of("openai_chat"))
 UNCOUNTED: Final = b"".join(

@@ -11,8 +11,8 @@ from typing import Final
 import aiohttp
 import pytest
 
-from tests.support.gateway.faults import CLIENTS, answer_of, body_of, connected, heard, sending
 from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run
+from tests.support.gateway.raw_client import CLIENTS, answer_of, body_of, connected, heard, sending
 from tests.support.gateway.running import config_for, running
 from tests.support.streams import chunk, sse
 

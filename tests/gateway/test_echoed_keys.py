@@ -13,9 +13,9 @@ from urllib.parse import quote
 import pytest
 
 from moonshim.gateway.observe.stream_log import StreamLogs
-from tests.support.gateway.faults import CLIENTS, UPSTREAMS, body_of
 from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
 from tests.support.gateway.leaks import scene
+from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of
 
 KEYS = {
     "digits": "k3y-0123456789/abcdef",

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from moonshim.config import config_from_environment
-from tests.support.gateway.faults import ask, body_of, sending, text_answer
 from tests.support.gateway.hosts import Host, run
+from tests.support.gateway.raw_client import ask, body_of, sending, text_answer
 from tests.support.gateway.running import running
 
 SPELLINGS = {

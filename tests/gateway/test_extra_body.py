@@ -9,9 +9,9 @@ import pytest
 
 import moonshim
 from moonshim.errors import InvalidInput
-from tests.support.gateway.faults import CLIENTS, UPSTREAMS, answer_of, body_of, sending
 from tests.support.gateway.hosts import run
 from tests.support.gateway.leaks import scene
+from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, answer_of, body_of, sending
 
 BODY: dict[str, Any] = {"provider": {"only": ["moonshotai"], "sort": "price"}, "temperature": 1.0, "seed": 7}
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]

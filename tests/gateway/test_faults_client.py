@@ -10,7 +10,9 @@ import pytest
 
 from moonshim.config import Retries
 from moonshim.gateway.client_stream import ClientStream
-from tests.support.gateway.faults import (
+from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
+from tests.support.gateway.leaks import Scene, resident, scene
+from tests.support.gateway.raw_client import (
     CLIENTS,
     UPSTREAMS,
     Connection,
@@ -20,8 +22,6 @@ from tests.support.gateway.faults import (
     sending,
     short_stream,
 )
-from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
-from tests.support.gateway.leaks import Scene, resident, scene
 
 MEGABYTE: Final = 1024 * 1024
 

@@ -15,7 +15,9 @@ from anthropic import APIError as AnthropicError
 from openai import APIError
 
 from moonshim.config import Timeouts
-from tests.support.gateway.faults import (
+from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.leaks import resident, scene
+from tests.support.gateway.raw_client import (
     CLIENTS,
     UPSTREAMS,
     Reply,
@@ -26,8 +28,6 @@ from tests.support.gateway.faults import (
     read_stream,
     short_stream,
 )
-from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
-from tests.support.gateway.leaks import resident, scene
 
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 _AT: Final = re.compile(rb"die at (\d+) by (\w+)")

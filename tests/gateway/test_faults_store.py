@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from moonshim.config import GatewayKey
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.store.redis import RedisStore
-from tests.support.gateway.faults import CLIENTS, Json, answer_of, body_of, error_of, heard, sending, short_stream
 from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
 from tests.support.gateway.leaks import Scene, scene
+from tests.support.gateway.raw_client import CLIENTS, Json, answer_of, body_of, error_of, heard, sending, short_stream
 from tests.support.redis_server import RedisServer, running_redis
 
 GOOD: Final = sending(answer_of("openai_chat"))

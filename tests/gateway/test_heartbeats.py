@@ -12,7 +12,9 @@ import pytest
 from moonshim.config import Retries, Timeouts
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.gateway.client_stream import ClientStream
-from tests.support.gateway.faults import (
+from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run, whole
+from tests.support.gateway.leaks import Scene, scene
+from tests.support.gateway.raw_client import (
     CLIENTS,
     UPSTREAMS,
     Reply,
@@ -23,8 +25,6 @@ from tests.support.gateway.faults import (
     sending,
     short_stream,
 )
-from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run, whole
-from tests.support.gateway.leaks import Scene, scene
 
 SECONDS: Final = 0.05
 OVERLOADED: Final = b'{"error":{"message":"too busy, try again in 10ms","type":"engine_overloaded_error"}}'

@@ -1,7 +1,6 @@
-"""Every known fault of hosts, read by the official packages through the gateway: an ordinary answer, or an error.
+"""The simulator's faults, read by the official packages through the gateway: a correct response, or an error.
 
-What the client got goes back to the host with the results of its tools, and the host, which takes
-nothing but what Kimi takes, goes on.
+The client sends what it got back to a strict host, with the results of its tools, and the conversation continues.
 """
 
 from __future__ import annotations
@@ -9,16 +8,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anthropic
 import openai
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.config import Config, Retries, TransformerUse
-from tests.support.gateway.host_faults import CHAT_FAULTS, TOOLS, Fault
-from tests.support.gateway.messages_faults import MESSAGES_FAULTS
+from moonshim.simulator.faults import FAULTS
+from moonshim.simulator.host.behaviours import BEHAVIOURS
+from moonshim.simulator.request import OfferedTool, SimRequest, SimTurn
+from moonshim.simulator.response import IntendedCall, IntendedResponse
+from moonshim.simulator.wire.playback import simulate_response
 from tests.support.gateway.official_clients import Answered, Conversation, Result
 from tests.support.gateway.stages import Stage, stage
 from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
@@ -26,19 +29,197 @@ from tests.support.playing import Answer
 from tests.support.profiles import PROFILE
 from tests.support.streams import leaked
 
+Json: TypeAlias = dict[str, Any]
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
-FAULTS: Final = CHAT_FAULTS | MESSAGES_FAULTS
 REASONS: Final = {
     "openai_chat": {"calls": "tool_calls", "stop": "stop", "length": "length"},
     "anthropic": {"calls": "tool_use", "stop": "end_turn", "length": "max_tokens"},
     "openai_responses": {"calls": "completed", "stop": "completed", "length": "max_output_tokens"},
 }
+TOOLS: Final[dict[str, Json]] = {
+    "get_weather": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "Bash": {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+    "plan": {
+        "type": "object",
+        "properties": {
+            "todos": {"type": "array", "items": {"type": "object", "properties": {"title": {"type": "string"}}}}
+        },
+        "required": ["todos"],
+        "additionalProperties": False,
+    },
+}
+PARIS: Final = ("get_weather", {"city": "Paris"})
+LS: Final = ("Bash", {"command": "ls"})
+LONG: Final = ("Bash", {"command": "echo " + "ä" * 5000})
+THOUGHT: Final = "Hm"
+TEXT: Final = "北京 ist schön."
+BEHAVIOUR_OF_ROW: Final = {"vllm": "vllm", "moonshot-anthropic": "moonshot", "kimi-coding": "moonshot"}
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """Faults in one response of a host, and what the client should see instead."""
+
+    faults: tuple[str, ...]
+    """Names in the simulator's table, in the order in which they act."""
+    calls: tuple[tuple[str, Json], ...] = (PARIS,)
+    """The calls that the model intends."""
+    text: str = TEXT
+    seen_text: str | None = None
+    """The text that the client gets, where it is not the intended one."""
+    seen_reasoning: str = THOUGHT
+    seen_calls: bool = True
+    ending: str = "calls"
+    row: str = "vllm"
+    provider: str = ""
+    """The provider to ask for, where it is not that of the row."""
+    broken: bool = False
+    """The arguments are not JSON: they pass through as they came, since nothing is invented."""
+    error: bool = False
+    """An error is the right outcome."""
+
+    @property
+    def name(self) -> str:
+        wire = "messages" if ROWS[self.row].dialect == "anthropic" else "chat"
+        about = f"-of-{self.calls[0][0]}" if self.calls and self.calls[0] in (LONG, LS) else ""
+        return f"{wire}-{'+'.join(self.faults)}{about}"
+
+    @property
+    def answer(self) -> Answer:
+        whole = all("whole" in FAULTS[name].ways for name in self.faults)
+        return Answer(json.loads(self._sent(stream=False)) if whole else {}, self._sent(stream=True))
+
+    def _sent(self, *, stream: bool) -> bytes:
+        row = ROWS[self.row]
+        request = SimRequest(
+            wire="anthropic" if row.dialect == "anthropic" else "openai_chat",
+            model=row.model,
+            generation=row.generation,
+            turns=(SimTurn(role="user", text="Do it."),),
+            tools=tuple(OfferedTool(name, "", schema) for name, schema in TOOLS.items()),
+            stream=stream,
+        )
+        calls = tuple(IntendedCall(name, json.dumps(given, ensure_ascii=False)) for name, given in self.calls)
+        response = simulate_response(
+            request,
+            IntendedResponse(reasoning=THOUGHT, text=self.text, calls=calls),
+            behaviour=BEHAVIOURS[BEHAVIOUR_OF_ROW[self.row]],
+            faults=[FAULTS[name] for name in self.faults],
+            answer_id="msg_7" if row.dialect == "anthropic" else "chatcmpl-7",
+            created=7,
+        )
+        assert response.faults == self.faults
+        pieces = [piece for piece in response.pieces if isinstance(piece, bytes)]
+        assert pieces == response.pieces
+        return b"".join(pieces)
+
+
+def chat(*faults: str, **expected: Any) -> Case:
+    return Case(faults=faults, **expected)
+
+
+def messages(*faults: str, **expected: Any) -> Case:
+    return Case(faults=faults, row="moonshot-anthropic", **expected)
+
+
+def k3(*faults: str, **expected: Any) -> Case:
+    return Case(faults=faults, row="kimi-coding", **expected)
+
+
+BOTH: Final = (PARIS, LS)
+SLOTS: Final = (
+    *("number", "call-number", "call-hex", "glued", "underscores", "name-colon", "dots", "white-space", "no-number"),
+    "call-hex-wrapped",
+)
+NO_CALLS: Final[Json] = {"calls": (), "ending": "stop"}
+CUT_OFF: Final[Json] = {"broken": True, "ending": "length"}
+_CASES: Final = (
+    # Chat: tool calls that leak into the text or the reasoning.
+    chat("markers-in-content-called"),
+    chat("markers-in-reasoning"),
+    chat("call-without-section"),
+    *(chat(f"slot-{slot}") for slot in SLOTS),
+    chat("singular-section"),
+    chat("arguments-unclosed", "markers-in-content", broken=True),
+    chat("markers-in-lumps", calls=BOTH),
+    chat("markers-in-content", calls=(LONG,)),
+    chat("think-end-in-content", **NO_CALLS),
+    chat("think-tags-in-content", **NO_CALLS),
+    chat("announced-call", seen_text=f"{TEXT}\nI'll call get_weather now.", seen_calls=False, ending="stop"),
+    chat("nonsense", seen_text="!" * 200, seen_reasoning="", seen_calls=False, ending="length"),
+    # Chat: native calls.
+    chat("stop-with-calls"),
+    chat("tool-calls-without-calls", **NO_CALLS),
+    chat("arguments-encoded-twice"),
+    chat("arguments-nested-encoded", calls=(("plan", {"todos": [{"title": "a"}]}),), provider="schema"),
+    chat("arguments-raw-controls", calls=(("Bash", {"command": "a\nb\tc"}),)),
+    chat("arguments-odd-escapes", calls=(("Bash", {"command": "a\\xb"}),)),
+    chat("arguments-trailing-junk"),
+    chat("arguments-empty", calls=(("Bash", {}),)),
+    chat("name-underscored", calls=(LS,)),
+    chat("name-in-id"),
+    chat("ids-same", calls=BOTH),
+    chat("ids-empty"),
+    chat("split-name"),
+    chat("arguments-before-name"),
+    chat("missing-index", calls=BOTH),
+    chat("string-index", calls=BOTH),
+    chat("shared-index", calls=BOTH),
+    chat("repeated-id"),
+    # Chat: frames and endings.
+    chat("no-done"),
+    chat("no-space"),
+    chat("crlf"),
+    chat("keep-alives"),
+    chat("usage-in-choice"),
+    chat("byte-order-mark"),
+    chat("no-finish", "empty-finish"),
+    chat("no-finish"),
+    chat("ends-early", error=True),
+    chat("finish-overloaded", error=True),
+    chat("error-in-stream", error=True),
+    chat("markers-cut-off", **CUT_OFF),
+    chat("arguments-cut-off", **CUT_OFF),
+    # K3's XTML.
+    k3("xtml-response-in-content"),
+    k3("xtml-sep-elided"),
+    k3("xtml-message-end-in-content", **NO_CALLS),
+    k3("xtml-orphan-response-end-in-content"),
+    k3("xtml-in-reasoning"),
+    k3("xtml-spaced", **NO_CALLS),
+    k3("xtml-cut-off", **CUT_OFF),
+    # Messages.
+    messages("block-stopped-twice"),
+    messages("message-started-again"),
+    messages("input-at-start"),
+    messages("input-twice"),
+    messages("arguments-trailing-junk"),
+    messages("input-as-text"),
+    messages("no-space", "no-event-lines"),
+    messages("markers-in-content"),
+    messages("stop-with-calls"),
+    messages("no-message-delta"),
+    messages("ends-early", error=True),
+    messages("error-in-stream", error=True),
+)
+CASES: Final = {case.name: case for case in _CASES}
+assert len(CASES) == len(_CASES)
+
 thought_about: Final[list[str]] = []
-_NAMED: Final = re.compile(r"<fault: (.*?)>")
+_NAMED: Final = re.compile(r"<case: (.*?)>")
 
 
 def play(body: Any, row: Row, turns: list[Turn]) -> Playing | Answer:
-    """The fault that the prompt names; then, with the results, a plain answer."""
+    """The case that the prompt names; then, with the results, a plain answer."""
     if "<only thinks" in (prompt := json.dumps(body["messages"][0])):
         asked = thought_about.count(prompt)
         thought_about.append(prompt)
@@ -47,7 +228,7 @@ def play(body: Any, row: Row, turns: list[Turn]) -> Playing | Answer:
         return Playing("", f"Then: {' '.join(text for _, text in turns[-1].results)}")
     found = _NAMED.search(json.dumps(body["messages"], ensure_ascii=False))
     assert found is not None
-    return FAULTS[found[1]].answer
+    return CASES[found[1]].answer
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +248,15 @@ def scene() -> Iterator[Stage]:
         yield one
 
 
-def check(answer: Answered, fault: Fault, client: str) -> None:
+def check(answer: Answered, case: Case, client: str) -> None:
     assert not leaked([answer.text, answer.reasoning, [call.arguments for call in answer.calls]])
-    assert [call.name for call in answer.calls] == [name for name, _ in fault.calls]
-    if not fault.broken:
-        assert [json.loads(call.arguments) for call in answer.calls] == [given for _, given in fault.calls]
-    if fault.text is not None:
-        assert answer.text == fault.text
-    if fault.reasoning is not None:
-        assert answer.reasoning == fault.reasoning
-    assert answer.reason == REASONS[client][fault.ending]
+    intended = case.calls if case.seen_calls else ()
+    assert [call.name for call in answer.calls] == [name for name, _ in intended]
+    if not case.broken:
+        assert [json.loads(call.arguments) for call in answer.calls] == [given for _, given in intended]
+    assert answer.text == (case.text if case.seen_text is None else case.seen_text)
+    assert answer.reasoning == case.seen_reasoning
+    assert answer.reason == REASONS[client][case.ending]
     ids = [call.id for call in answer.calls]
     assert len(set(ids)) == len(ids)
     assert all(ids)
@@ -93,43 +273,46 @@ async def go_on(conversation: Conversation, answer: Answered, host: StrictKimi) 
     assert after.text == f"Then: {' '.join(f'result-{n}' for n in range(len(answer.calls)))}"
 
 
-def mended(scene: Stage, fault: Fault, client: str, way: str, piece: int = 0) -> None:
+def mended(scene: Stage, case: Case, client: str, way: str, piece: int = 0) -> None:
     host: StrictKimi = scene.host
     host.refused, host.piece, host.halts_behind = [], piece, b""
 
     async def test() -> None:
-        conversation = scene.packages.conversation(client, f"my-{fault.by or fault.row}", way=way, tools=TOOLS)
-        conversation.ask(f"<fault: {fault.name}>")
+        conversation = scene.packages.conversation(client, f"my-{case.provider or case.row}", way=way, tools=TOOLS)
+        conversation.ask(f"<case: {case.name}>")
         answer = await conversation.turn()
-        assert answer.model == f"my-{fault.by or fault.row}"
-        check(answer, fault, client)
+        assert answer.model == f"my-{case.provider or case.row}"
+        check(answer, case, client)
         await go_on(conversation, answer, host)
 
     scene.run(test())
 
 
-ORDINARY: Final = [name for name, fault in FAULTS.items() if not fault.error]
-BROKEN: Final = [name for name, fault in FAULTS.items() if fault.error]
+ORDINARY: Final = [name for name, case in CASES.items() if not case.error]
+BROKEN: Final = [name for name, case in CASES.items() if case.error]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_the_client_sees_an_ordinary_answer(scene: Stage, name: str, client: str) -> None:
-    fault = FAULTS[name]
-    # The helpers of openai read arguments themselves, and raise if those are no JSON; that of anthropic does not mind.
-    mended(scene, fault, client, "events" if fault.broken and client != "anthropic" else "helper")
+    case = CASES[name]
+    # The helpers of openai raise if arguments are not JSON or the limit was reached; that of anthropic does not.
+    mended(
+        scene,
+        case,
+        client,
+        "events" if (case.ending == "length" or case.broken) and client != "anthropic" else "helper",
+    )
     if PROFILE != "quick":
-        mended(scene, fault, client, "whole")
+        mended(scene, case, client, "whole")
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("upstream", ["vllm", "moonshot-anthropic"])
 def test_bytes_may_come_one_by_one(scene: Stage, upstream: str, client: str) -> None:
     """Markers, names and characters are cut in the middle."""
-    name = "CRLF" if upstream == "vllm" else "markers in the text"
-    mended(scene, FAULTS[name], client, "helper", piece=1)
-    if upstream == "vllm":
-        mended(scene, FAULTS["markers in the text, under a foreign identifier"], client, "helper", piece=1)
+    for case in (chat("crlf"), chat("slot-call-hex")) if upstream == "vllm" else (messages("markers-in-content"),):
+        mended(scene, case, client, "helper", piece=1)
 
 
 @pytest.mark.parametrize("way", ["whole", "helper"])
@@ -153,7 +336,10 @@ def test_an_answer_of_thoughts_alone_is_asked_again_where_somebody_wants_it(
         assert answer.model == model
 
 
-HALT: Final = {"vllm": b'"reasoning": "Hm."}, "finish_reason": null}]}\n\n', "moonshot-anthropic": b'"Hm."}}\n\n'}
+def thought_frame(case: Case) -> bytes:
+    """The frame of the stream that has the thought."""
+    frames = case.answer.stream.split(b"\n\n")
+    return next(frame for frame in frames if f'"{THOUGHT}"'.encode() in frame) + b"\n\n"
 
 
 class TestErrors:
@@ -163,10 +349,10 @@ class TestErrors:
         host: StrictKimi = scene.host
         host.refused, host.piece = [], 0
         # The client has the thought before the host goes wrong.
-        host.halts_behind = b"" if way == "whole" else HALT[FAULTS[name].row]
+        host.halts_behind = b"" if way == "whole" else thought_frame(CASES[name])
         scene.packages.answering = host.told.set
-        conversation = scene.packages.conversation(client, f"my-{FAULTS[name].row}", way=way, tools=TOOLS)
-        conversation.ask(f"<fault: {name}>")
+        conversation = scene.packages.conversation(client, f"my-{CASES[name].row}", way=way, tools=TOOLS)
+        conversation.ask(f"<case: {name}>")
         return conversation
 
     @pytest.mark.parametrize("name", BROKEN)
@@ -174,7 +360,8 @@ class TestErrors:
         conversation = self.asking(scene, name, "openai_chat", "helper")
         with pytest.raises(openai.APIError, match=WORDS) as caught:
             scene.run(conversation.turn())
-        assert caught.value.code
+        # The error of the host itself passes through, and may have no code.
+        assert caught.value.code or caught.value.type == "engine_overloaded_error"
 
     @pytest.mark.parametrize("name", BROKEN)
     def test_messages_streamed(self, scene: Stage, name: str) -> None:

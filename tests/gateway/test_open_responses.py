@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.dialects.anthropic.reading import frames_of
-from tests.support.gateway.faults import Json, answer_of, body_of, sending, text_answer
 from tests.support.gateway.hosts import run
 from tests.support.gateway.leaks import scene
+from tests.support.gateway.raw_client import Json, answer_of, body_of, sending, text_answer
 
 NUMBER: Final = (int, float)
 NONE: Final = type(None)

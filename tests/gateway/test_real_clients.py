@@ -27,9 +27,9 @@ from tests.support.gateway.agent_models import (
     dialect_of,
     recorded,
 )
-from tests.support.gateway.faults import Reply as FaultReply
-from tests.support.gateway.faults import heard
 from tests.support.gateway.hosts import Asked, Peer, whole
+from tests.support.gateway.raw_client import Reply as FaultReply
+from tests.support.gateway.raw_client import heard
 from tests.support.gateway.stages import Stage, stage
 from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, as_answer, turns_of
 from tests.support.playing import Answer

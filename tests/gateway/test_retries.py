@@ -13,7 +13,9 @@ import pytest
 
 from moonshim.config import GatewayKey, Retries, TransformerUse
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.faults import (
+from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.leaks import PATIENT, Scene, scene
+from tests.support.gateway.raw_client import (
     CLIENTS,
     Json,
     answer_of,
@@ -25,8 +27,6 @@ from tests.support.gateway.faults import (
     short_stream,
     text_answer,
 )
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
-from tests.support.gateway.leaks import PATIENT, Scene, scene
 from tests.support.gateway.running import config_for
 
 THRICE: Final = Retries(attempts=3, breaker_failures=1_000_000)

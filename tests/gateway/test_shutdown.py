@@ -14,7 +14,9 @@ import pytest
 
 from moonshim.config import LOOKED_FOR
 from tests.support.command import MOONSHIM, environment
-from tests.support.gateway.faults import (
+from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run
+from tests.support.gateway.leaks import sockets
+from tests.support.gateway.raw_client import (
     CLIENTS,
     answer_of,
     ask,
@@ -26,8 +28,6 @@ from tests.support.gateway.faults import (
     sending,
     short_stream,
 )
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run
-from tests.support.gateway.leaks import sockets
 
 STREAMS: Final = 50
 CONFIG: Final = """\

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from tests.support.gateway.faults import CLIENTS, UPSTREAMS, body_of, short_stream
 from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
 from tests.support.gateway.leaks import scene
+from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of, short_stream
 
 ENDS: Final = {
     "openai_chat": b"data: [DONE]",

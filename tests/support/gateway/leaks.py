@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from moonshim.config import Config, ProviderConfig, Retries, Timeouts
 from moonshim.gateway.observe.record import RequestRecord
-from tests.support.gateway.faults import Connection, Json, Reply, answer_of, ask, body_of, connected, heard, sending
 from tests.support.gateway.hosts import Host, Script
+from tests.support.gateway.raw_client import Connection, Json, Reply, answer_of, ask, body_of, connected, heard, sending
 from tests.support.gateway.running import Running, config_for, running
 
 __all__ = ["ONCE", "PATIENT", "Scene", "resident", "scene"]

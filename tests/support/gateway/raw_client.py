@@ -1,4 +1,4 @@
-"""What the tests of faults share: requests in every dialect, a client of bare sockets, answers, and strict readers."""
+"""A client of bare sockets for every dialect: requests, scripted answers, and strict readers of what comes back."""
 
 from __future__ import annotations
 
