@@ -9,8 +9,8 @@ from functools import partial
 from inspect import signature
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakKeyDictionary
 
-from moonshim.agent.connections import Connections
 from moonshim.agent.endpoint import DialectName, Endpoint
 from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
 from moonshim.agent.shorten import in_words
@@ -124,7 +124,7 @@ class Provider:
         """
         given = locals()
         self._given = {key: given[key] for key in _ARGUMENTS if key != "upstream"}
-        self._connections = Connections(upstream)
+        self._connections = _Connections(upstream)
         self._destination = Endpoint(
             base_url=base_url,
             model=model,
@@ -357,3 +357,26 @@ def _ids_in(messages: tuple[Message, ...]) -> Iterable[str]:
                 yield part.id
             elif isinstance(part, ToolResult):
                 yield part.call_id
+
+
+class _Connections:
+    """Connections, one set per event loop: a provider may be used by several calls of `asyncio.run`."""
+
+    def __init__(self, given: UpstreamClient | None = None) -> None:
+        self._given = given
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, UpstreamClient] = WeakKeyDictionary()
+
+    def current(self) -> UpstreamClient:
+        """Those of the loop that runs, made when they are first wanted."""
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made[loop] = UpstreamClient()
+        return self._made[loop]
+
+    async def close(self) -> None:
+        """Drop those of the loop that runs, unless somebody else made them. Others end with their loops."""
+        made = self._made.pop(asyncio.get_running_loop(), None)
+        if made is not None:
+            await made.close()

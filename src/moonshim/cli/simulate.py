@@ -110,7 +110,7 @@ def _simulate(given: Any, settings: SimulatorSettings, *, outside: bool) -> int:
     from moonshim.http_server import logs
     from moonshim.http_server.server import run
     from moonshim.http_server.sockets import bind
-    from moonshim.simulator.http.log_lines import human_line
+    from moonshim.simulator.http.log import human_line
     from moonshim.simulator.http.service import open_simulator
 
     logs.configure(given.log_level, human=human_line)

@@ -11,7 +11,7 @@ from moonshim.simulator.fault import Piece
 from moonshim.simulator.faults.endings import FAULTS
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse, TokenTotals
-from moonshim.simulator.wire.frames import DONE, chat_frames
+from moonshim.simulator.wire.chat import DONE, chat_frames
 from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, said_by, sim_request, written
 
 ROWS: Final = named(FAULTS)

@@ -15,7 +15,8 @@ from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import arguments, ids, leaks_k2, leaks_k3
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
-from moonshim.simulator.wire.frames import chat_frames, messages_frames
+from moonshim.simulator.wire.chat import chat_frames
+from moonshim.simulator.wire.messages import messages_frames
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, sim_request, written
 from tests.support.looped import looped
 from tests.support.streams import leaked

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from markdown_it.token import Token
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown
 from rich.padding import Padding
@@ -16,7 +17,6 @@ from rich.text import Text
 from moonshim.chat.render.call_text import call_text
 from moonshim.chat.render.sanitize import clean, clean_line
 from moonshim.chat.render.screen import NoticeItem, ReasoningItem, ScreenItem, TextItem, ToolCallItem
-from moonshim.chat.render.shorten import first_rows, last_rows
 
 __all__ = ["FOLD_KEY", "lines_of", "render", "separated"]
 
@@ -69,7 +69,7 @@ def render(item: ScreenItem, *, height: int, width: int, growing: bool = False) 
         case ReasoningItem(folded=True, words=words):
             return _thought(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} shows)")
         case ReasoningItem(text=text):
-            return _thought(last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
+            return _thought(_last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
         case ToolCallItem():
             return _called(item, height, width)
         case NoticeItem(text=text, kind=kind):
@@ -101,7 +101,7 @@ def _without_margins(lines: list[str]) -> list[str]:
 
 def _tail(text: str, height: int, width: int) -> str:
     """The end of a block that grows; a fence keeps its first line, which says what it is."""
-    kept, left = last_rows(text, height * _GROWING_LINES, width)
+    kept, left = _last_rows(text, height * _GROWING_LINES, width)
     if left and _FENCE.match(text):
         return f"{text.partition(chr(10))[0]}\n{kept}"
     return kept
@@ -120,11 +120,13 @@ def _called(item: ToolCallItem, height: int, width: int) -> RenderableType:
     line = Text.assemble((mark, colour), " ", (clean(item.name), "bold"))
     if said.about:
         rows = _FULL_ROWS if item.full else 6
-        about = last_rows(said.about, 3, room)[0] if item.state == "arriving" else first_rows(said.about, rows, room)[0]
+        about = (
+            _last_rows(said.about, 3, room)[0] if item.state == "arriving" else _first_rows(said.about, rows, room)[0]
+        )
         line.append("  ").append(about)
     parts: list[RenderableType] = [line]
     for name, value in said.rest:
-        shown, left = first_rows(value, _FULL_ROWS if item.full else _ARGUMENT_ROWS, room)
+        shown, left = _first_rows(value, _FULL_ROWS if item.full else _ARGUMENT_ROWS, room)
         start = "\n" if "\n" in shown else ""
         parts.append(_indented(Text.assemble((f"{name}: ", "dim"), start, shown, (_left_out(left), "dim"))))
     if item.state == "broken":
@@ -136,7 +138,7 @@ def _called(item: ToolCallItem, height: int, width: int) -> RenderableType:
 
 def _result(item: ToolCallItem, height: int, width: int) -> RenderableType:
     text = clean(item.result).strip("\n")
-    shown, left = first_rows(text, max(height, 3), width)
+    shown, left = _first_rows(text, max(height, 3), width)
     made = Text(shown or "(nothing)", style="red" if item.is_error else "")
     if not shown:
         made.stylize("dim")
@@ -150,3 +152,53 @@ def _left_out(lines: int, more: str = "") -> str:
 
 def _indented(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, 2), expand=False)
+
+
+# -- a text, cut to a number of rows ---------------------------------------------------------------------------
+
+
+def _rows_of(line: str, width: int) -> int:
+    """How many rows of a terminal a line takes.
+
+    >>> _rows_of("", 10), _rows_of("a" * 21, 10), _rows_of("今天天气", 4)
+    (1, 3, 2)
+    """
+    return max(1, -(-cell_len(line) // max(width, 1)))
+
+
+def _first_rows(text: str, most: int, width: int) -> tuple[str, int]:
+    """The lines at the beginning that fit, and how many lines were left out; a line that is too long is cut.
+
+    >>> _first_rows("a\\nb\\nc", 2, 80)
+    ('a\\nb', 1)
+    """
+    return _cut(text.rstrip("\n").split("\n"), most, width)
+
+
+def _last_rows(text: str, most: int, width: int) -> tuple[str, int]:
+    """The same of the end.
+
+    >>> _last_rows("a\\nb\\nc", 2, 80)
+    ('b\\nc', 1)
+    """
+    lines = text.rstrip("\n").split("\n")
+    kept: list[str] = []
+    left = most
+    for line in reversed(lines):
+        left -= _rows_of(line[-most * width :], width)
+        if left < 0 and kept:
+            break
+        kept.insert(0, line[-most * width :])
+    return "\n".join(kept), len(lines) - len(kept)
+
+
+def _cut(lines: list[str], most: int, width: int) -> tuple[str, int]:
+    kept: list[str] = []
+    left = most
+    for line in lines:
+        short = line[: most * width]
+        left -= _rows_of(short, width)
+        if left < 0 and kept:
+            break
+        kept.append(short + "…" if len(short) < len(line) else short)
+    return "\n".join(kept), len(lines) - len(kept)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import IO, Final
 
 from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.text import Text
 
-from moonshim.chat.render.columns import in_columns
 from moonshim.chat.render.items import lines_of
 from moonshim.chat.render.sanitize import clean
 from moonshim.chat.render.screen import ScreenItem
@@ -79,7 +79,7 @@ class Canvas:
     def say(self, text: str, style: str = "", *, column: int = 0) -> None:
         """A few lines for the person; `column`: where the second column of a table begins."""
         self.fit()
-        self.paint(self.lines(Text(in_columns(clean(text), column, self.console.width), style=style)))
+        self.paint(self.lines(Text(_in_columns(clean(text), column, self.console.width), style=style)))
 
     def _write(self, text: str) -> None:
         if text:
@@ -87,3 +87,32 @@ class Canvas:
             encoding = self._encoding
             self._file.write(text if encoding is None else text.encode(encoding, "replace").decode(encoding))
             self._file.flush()
+
+
+_INDENT: Final = 4
+
+
+def _in_columns(text: str, column: int, width: int) -> str:
+    """Break the lines that have two columns. Where the second would be narrow, it goes below the first.
+
+    >>> print(_in_columns("/undo  take the last turn back", 7, 22))
+    /undo  take the last
+           turn back
+    >>> print(_in_columns("/undo  take the last turn back", 7, 13))
+    /undo
+        take the
+        last turn
+        back
+    """
+    return "\n".join(_broken(line, column, width) for line in text.split("\n")) if column else text
+
+
+def _broken(line: str, column: int, width: int) -> str:
+    left, right = line[:column].rstrip(), line[column:].strip()
+    if line[column - 2 : column] != "  " or not right:
+        return line
+    below = 2 * column > width
+    room = " " * (_INDENT if below else column)
+    first = f"{left}\n{room}" if below and left else f"{left:<{len(room)}}"
+    lines = wrap(right, max(width - len(room), 1), break_long_words=False, break_on_hyphens=False)
+    return first + f"\n{room}".join(lines)

@@ -1,19 +1,104 @@
-"""A call to shorten a conversation (`POST /v1/responses/compact`) -> one exchange with the model, and its answer."""
+"""A call to shorten a conversation (`POST /v1/responses/compact`) -> a request for a summary, and a short conversation.
+
+As in OpenAI's API, what the user said stays word for word, and one item stands for all
+else. OpenAI's is encrypted by OpenAI; ours holds a summary that the model itself was asked
+for, sealed, and is read back wherever it comes in (`dialects/openai_responses/compaction`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+from moonshim.engine.dialects.openai_responses.compaction import write_compaction
 from moonshim.engine.signing import Signer
 from moonshim.engine.wire.json_codec import decode_object
+from moonshim.errors import Problem, Refused
 from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.exchange import exchange
 from moonshim.gateway.inbound.call import ClientCall
-from moonshim.gateway.memory.summary import compacted, summary_request
 from moonshim.gateway.state import GatewayState
 
-__all__ = ["compact"]
+__all__ = ["compact", "compacted", "summary_request"]
+
+Json: TypeAlias = dict[str, Any]
+
+_CARRIED: Final = (
+    "model",
+    "instructions",
+    "tools",
+    "parallel_tool_calls",
+    "reasoning",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "user",
+)
+"""What the summary is asked with: all that the host's prompt cache knows the conversation by, and who asks."""
+_ASKED: Final = (
+    "Stop here. This conversation has grown too long and is going to be shortened: the messages of the user stay, and"
+    " everything else will be replaced by what you write now. Write a summary from which you could go on without having"
+    " seen the rest. Say what is wanted and what has been decided and why; what was done and with what result; which"
+    " files, names, commands, values and errors matter, exactly as they are; what is still open, and what the next step"
+    " is. Do not repeat the user's messages. Do not call any tool and do not go on with the task: answer with the"
+    " summary alone."
+)
+
+
+def summary_request(body: Json) -> Json:
+    """The request for a summary of all that a body says. It begins as the conversation did, for the prompt cache.
+
+    >>> request = summary_request({"model": "k3", "input": "hi", "text": {"format": {"type": "json_object"}}})
+    >>> list(request), [item["role"] for item in request["input"]]
+    (['model', 'input', 'tool_choice', 'store', 'stream'], ['user', 'user'])
+    """
+    question = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _ASKED}]}
+    asked = {key: body[key] for key in _CARRIED if body.get(key) is not None}
+    if asked.get("tools") is None:
+        asked.pop("parallel_tool_calls", None)
+    return asked | {"input": [*_items(body), question], "tool_choice": "none", "store": False, "stream": False}
+
+
+def compacted(body: Json, response: Json, signer: Signer) -> Json:
+    """What the client is answered, from the model's summary; an answer without one is an error of the host."""
+    summary = _text(response)
+    if not summary or response.get("status") != "completed":
+        raise Refused(
+            Problem(status=502, kind="server", message="The model gave no summary.", code="compaction_failed")
+        )
+    tail = str(response["id"]).removeprefix("resp_")
+    output = [_kept(item, f"msg_{tail}_{place}") for place, item in enumerate(_items(body)) if _is_users(item)]
+    return {
+        "id": response["id"],
+        "object": "response.compaction",
+        "created_at": response["created_at"],
+        "output": [*output, write_compaction(summary, signer, f"cmp_{tail}")],
+        "usage": response.get("usage"),
+    }
+
+
+def _items(body: Json) -> list[Any]:
+    given = body.get("input")
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return given if isinstance(given, list) else []
+
+
+def _is_users(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
+
+
+def _kept(item: Json, id: str) -> Json:
+    content = item.get("content")
+    if isinstance(content, str):
+        content = [{"type": "input_text", "text": content}]
+    return {"id": id, "type": "message", "status": "completed", **item, "content": content}
+
+
+def _text(response: Json) -> str:
+    """All that was said, without what was thought."""
+    said = [item["content"] for item in response.get("output", ()) if item.get("type") == "message"]
+    return "\n\n".join(part["text"] for parts in said for part in parts if part.get("text")).strip()
 
 
 async def compact(gate: GatewayState, call: ClientCall) -> dict[str, Any]:

@@ -11,15 +11,7 @@ import msgspec
 from moonshim.engine.dialects.openai_responses import continued, resolve_references, said_items
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.wire.json_codec import encode
-from moonshim.errors import Refused
-from moonshim.gateway.memory.response_errors import (
-    refused,
-    refused_conversation,
-    refused_for_now,
-    refused_response,
-    refused_size,
-    shown,
-)
+from moonshim.errors import Problem, Refused
 from moonshim.gateway.memory.response_records import (
     HERE,
     LARGEST_INPUT,
@@ -71,11 +63,11 @@ class ResponsesState:
         body = {key: value for key, value in body.items() if key != CONTINUES}
         previous, named = body.get("previous_response_id"), await work.worked(_references, body.get("input"))
         if body.get("conversation") is not None:
-            raise refused_conversation(body["conversation"], both=previous is not None)
+            raise _refused_conversation(body["conversation"], both=previous is not None)
         if previous is None and not named:
             return body
         if previous is not None and not isinstance(previous, str):
-            raise refused("previous_response_id must be a string.", param="previous_response_id")
+            raise _refused("previous_response_id must be a string.", param="previous_response_id")
         try:
             chain = {} if previous is None else await self._chain(tenant, previous, work)
             turns = await self._with_named(tenant, chain, named, work)
@@ -83,22 +75,22 @@ class ResponsesState:
             record.lost.append("responses")
             if previous is None and all(id.startswith("rs_") for id in named):
                 return body
-            raise refused_for_now() from None
+            raise _refused_for_now() from None
         except ChainTooLong:
-            raise refused_size(self._limit) from None
+            raise _refused_size(self._limit) from None
         return await work.worked(_resolved_body, body, chain, turns, self._limit)
 
     async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, StoredTurn]:
         try:
             return await self._kept.chain(tenant, previous, work)
         except ChainBroken:
-            raise refused(
-                f"Previous response with id {shown(previous)} not found.",
+            raise _refused(
+                f"Previous response with id {_quoted(previous)} not found.",
                 param="previous_response_id",
                 code="previous_response_not_found",
             ) from None
         except ChainTooLong:
-            raise refused(
+            raise _refused(
                 f"This conversation is too long to go on from: more than {LONGEST_CHAIN} responses, or too many bytes."
                 " Compact it, or send what matters of it as input.",
                 param="previous_response_id",
@@ -139,9 +131,9 @@ class ResponsesState:
         try:
             gone = await self._kept.delete(tenant, id)
         except StoreUnavailable:
-            raise refused_for_now() from None
+            raise _refused_for_now() from None
         if not gone:
-            raise refused_response(id)
+            raise _refused_response(id)
         return {"id": id, "object": "response", "deleted": True}
 
     async def input_items(
@@ -159,13 +151,13 @@ class ResponsesState:
         What was referred to again and again is listed once.
         """
         if not 1 <= limit <= _MOST_LISTED:
-            raise refused(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
+            raise _refused(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
         turn, _ = await self._found(tenant, id, work)
         try:
             chain = await self._kept.chain(tenant, turn.before[0], work) if turn.before else {}
             turns = await self._with_named(tenant, {id: turn, **chain}, (), work)
         except StoreUnavailable:
-            raise refused_for_now() from None
+            raise _refused_for_now() from None
         except (ChainBroken, ChainTooLong):  # then what is known
             chain, turns = {}, {id: turn}
         items = await work.worked(_listed_items, turn, chain, turns)
@@ -187,9 +179,9 @@ class ResponsesState:
         try:
             found = await self._kept.get(tenant, id, work)
         except StoreUnavailable:
-            raise refused_for_now() from None
+            raise _refused_for_now() from None
         if found is None:
-            raise refused_response(id)
+            raise _refused_response(id)
         return found
 
 
@@ -217,7 +209,7 @@ def _resolved_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, St
     _check_known(_references(body.get("input")), known)
     before, given = _unresolved(chain), body.get("input")
     if not _fits(itertools.chain(before, given if isinstance(given, list) else (given,)), known, limit):
-        raise refused_size(limit)
+        raise _refused_size(limit)
     whole = resolve_references(body, known.get)
     given = whole.get("input")
     return continued(
@@ -263,8 +255,8 @@ def _check_known(named: Iterable[str], known: Mapping[str, Json]) -> None:
     """An item that is said or called, and that nobody knows, is a 404."""
     for id in named:
         if id not in known and not id.startswith("rs_"):
-            raise refused(
-                f"Item with id {shown(id)} not found. Items are not persisted when `store` is set to false. Try again"
+            raise _refused(
+                f"Item with id {_quoted(id)} not found. Items are not persisted when `store` is set to false. Try again"
                 " with `store` set to true, or remove this item from your input.",
                 status=404,
                 param="input",
@@ -301,7 +293,7 @@ def _size(item: Any) -> int:
     try:
         return len(encode(item))
     except RecursionError:
-        raise refused("input is nested too deeply.", param="input") from None
+        raise _refused("input is nested too deeply.", param="input") from None
 
 
 def _listed_items(turn: StoredTurn, chain: Mapping[str, StoredTurn], turns: Mapping[str, StoredTurn]) -> list[Json]:
@@ -340,3 +332,47 @@ def _with_ids(items: list[Any], response_id: str) -> list[Any]:
         else item
         for place, item in enumerate(items)
     ]
+
+
+# -- refusals, in the words of OpenAI's API: clients match them -------------------------------------------------
+
+
+def _quoted(id: str) -> str:
+    return f"'{id if len(id) <= 100 else id[:100] + '…'}'"
+
+
+def _refused(message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> Refused:
+    return Refused(Problem(status=status, kind="invalid_request", message=message, param=param, code=code))
+
+
+def _refused_response(id: str) -> Refused:
+    return _refused(f"Response with id {_quoted(id)} not found.", status=404)
+
+
+def _refused_conversation(conversation: Any, *, both: bool) -> Refused:
+    if both:
+        return _refused(
+            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'.", param="conversation"
+        )
+    id = conversation.get("id") if isinstance(conversation, dict) else conversation
+    return _refused(f"Conversation with id {_quoted(str(id))} not found.", status=404, param="conversation")
+
+
+def _refused_size(limit: int) -> Refused:
+    return _refused(
+        "This request stands for too much: with all that it goes on from and refers to, its input has more than"
+        f" {limit:,} bytes. Refer to less, compact the conversation, or send what matters of it as input.",
+        param="input",
+    )
+
+
+def _refused_for_now() -> Refused:
+    return Refused(
+        Problem(
+            status=503,
+            kind="overloaded",
+            message="What was answered earlier cannot be read at the moment. Please try again.",
+            code="store_unavailable",
+            retry_after=1.0,
+        )
+    )

@@ -1,13 +1,18 @@
-"""A recorded request -> a log event, with the exact text of the error."""
+"""A recorded request -> a log event, with the exact text of the error, and the line that a person reads."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 import structlog
 
+from moonshim.http_server import log_lines as plain_lines
 from moonshim.http_server import logs
+from moonshim.http_server.log_lines import painter, safe
 from moonshim.simulator.http.recorded import RecordedRequest
 
-__all__ = ["log_failure", "log_request"]
+__all__ = ["human_line", "log_failure", "log_request"]
 
 
 def log_request(recorded: RecordedRequest) -> None:
@@ -51,3 +56,48 @@ def _log_event(name: str, level: str, **fields: object) -> None:
     # Embedded in a test, logging is usually not configured: log nothing.
     if structlog.is_configured():
         logs.event(name, level=level, **{key: value for key, value in fields.items() if value not in (None, [], "")})
+
+
+_WIRES: Final = {"openai_chat": "Chat", "anthropic": "Messages"}
+
+
+def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
+    """One line: what was asked for, what was sent, what went wrong on purpose, and what was wrong with the request.
+
+    >>> asked = {"event": "simulated", "number": 3, "wire": "openai_chat", "model": "kimi-k2.5+cut-off", "round": 2}
+    >>> human_line(asked | {"status": 200, "called": ["ls"], "faults": ["cut-off"]}, colour=False)
+    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · went wrong: cut-off'
+    >>> human_line(asked | {"status": 200, "called": ["ls"], "imitated": "call_7"}, colour=False)
+    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · wrote its call after the id call_7 of the history'
+    >>> human_line(asked | {"status": 400, "problem": "tool_call_id is not found"}, colour=False)
+    '#3 kimi-k2.5+cut-off 400 Chat, round 2 · refused: tool_call_id is not found'
+    """
+    paint = painter(colour)
+    match fields.get("event"):
+        case "simulated":
+            asked = f"#{fields.get('number')} {fields.get('model', '')}"
+            way = _WIRES.get(str(fields.get("wire")), "") + (
+                f", round {number}" if (number := fields.get("round")) else ""
+            )
+        case "misused":
+            asked, way = f"{fields.get('method')} {fields.get('path')}", ""
+        case "draining":
+            return "it ends"
+        case _:
+            return plain_lines.human_line(fields, colour=colour)
+    status = fields.get("status", 0)
+    shade = "green" if 200 <= status < 400 else "yellow" if 400 <= status < 500 else "red"
+    parts = [f"{safe(asked)} {paint(shade, str(status or 'dropped'))} {way}".rstrip()]
+    if called := fields.get("called"):
+        parts.append(safe(f"called {', '.join(called)}"))
+    if imitated := fields.get("imitated"):
+        parts.append(paint("yellow", safe(f"wrote its call after the id {imitated} of the history")))
+    if faults := fields.get("faults"):
+        parts.append(paint("yellow", safe(f"went wrong: {', '.join(faults)}")))
+    if missed := fields.get("missed"):
+        parts.append(paint("dim", safe(f"could not show: {', '.join(missed)}")))
+    if problem := fields.get("problem"):
+        parts.append(paint("red", safe(f"refused: {problem}")))
+    if hint := fields.get("hint"):
+        parts.append(safe(hint))
+    return " · ".join(parts)

@@ -1,15 +1,18 @@
-"""An answer -> Chat Completions: the chunks of a stream, or one object."""
+"""A response -> Chat Completions: the chunks of a stream and their frames, or one object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.request import Json
 from moonshim.simulator.response import HostResponse, NativeCall, TokenTotals
 from moonshim.simulator.wire.chunking import pieces
 
-__all__ = ["chat_chunks", "chat_whole", "usage_of"]
+__all__ = ["DONE", "chat_chunks", "chat_frames", "chat_whole", "usage_of"]
+
+DONE: Final = b"data: [DONE]\n\n"
 
 
 def chat_chunks(answer: HostResponse) -> list[Json]:
@@ -27,6 +30,14 @@ def chat_chunks(answer: HostResponse) -> list[Json]:
     if "last" in answer.usage_in and answer.request.wants_usage:
         chunks.append(_head(answer, "chat.completion.chunk") | {"choices": [], "usage": usage})
     return chunks
+
+
+def chat_frames(chunks: Iterable[Json]) -> list[bytes]:
+    r"""
+    >>> chat_frames([{"choices": []}])
+    [b'data: {"choices":[]}\n\n', b'data: [DONE]\n\n']
+    """
+    return [*(b"data: " + encode(chunk) + b"\n\n" for chunk in chunks), DONE]
 
 
 def chat_whole(answer: HostResponse) -> Json:

@@ -1,16 +1,17 @@
-"""An answer -> Anthropic's Messages: the events of a stream, or one object."""
+"""A response -> Anthropic's Messages: the events of a stream and their frames, or one object."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moonshim.engine.wire.json_codec import encode
 from moonshim.simulator.request import Json
 from moonshim.simulator.response import HostResponse, NativeCall
 from moonshim.simulator.wire.chunking import pieces
 
-__all__ = ["messages_events", "messages_whole"]
+__all__ = ["messages_events", "messages_frames", "messages_whole"]
 
 _REASONS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
 
@@ -27,6 +28,17 @@ def messages_events(answer: HostResponse) -> list[Json]:
     events.append({"type": "message_delta", "delta": ending, "usage": _usage(answer, answer.tally.completion)})
     events.append({"type": "message_stop"})
     return events
+
+
+def messages_frames(events: Iterable[Json]) -> list[bytes]:
+    r"""
+    >>> messages_frames([{"type": "ping"}])
+    [b'event: ping\ndata: {"type":"ping"}\n\n']
+    """
+    return [
+        b"event: " + str(event.get("type", "message")).encode() + b"\ndata: " + encode(event) + b"\n\n"
+        for event in events
+    ]
 
 
 def messages_whole(answer: HostResponse) -> Json:

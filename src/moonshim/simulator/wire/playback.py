@@ -20,9 +20,8 @@ from moonshim.simulator.host.ids import ID_PROFILES, IdPlace, fingerprint, signa
 from moonshim.simulator.host.imitation import imitate, imitated_call
 from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.response import Cut, HostResponse, IntendedResponse, NativeCall, TokenTotals
-from moonshim.simulator.wire.chat import chat_chunks, chat_whole
-from moonshim.simulator.wire.frames import chat_frames, messages_frames
-from moonshim.simulator.wire.messages import messages_events, messages_whole
+from moonshim.simulator.wire.chat import chat_chunks, chat_frames, chat_whole
+from moonshim.simulator.wire.messages import messages_events, messages_frames, messages_whole
 from moonshim.simulator.wire.truncate import truncate
 
 __all__ = ["SimResponse", "build_host_response", "can_show", "error_response", "simulate_response", "trace_headers"]

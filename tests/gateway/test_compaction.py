@@ -10,7 +10,7 @@ from openai.types.responses import CompactedResponse
 from moonshim.engine.prepare import prepare_request
 from moonshim.engine.signing import Signer
 from moonshim.errors import Refused
-from moonshim.gateway.memory.summary import compacted, summary_request
+from moonshim.gateway.memory.compaction import compacted, summary_request
 from tests.support.gateway.responses_client import SECRET, TOOL
 
 BODY: dict[str, Any] = {
