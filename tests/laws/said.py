@@ -46,7 +46,7 @@ def said(request: Request, *, ids: Spell = lambda _: None) -> dict[str, Any]:
     out: dict[str, Any] = {
         name: getattr(request, name)
         for name in Request.__struct_fields__
-        if name not in ("messages", "tools", "places", "put", "extras")
+        if name not in ("messages", "tools", "locations", "body_overrides", "extras")
     }
     out["tools"] = None if request.tools is None else [replace(tool, extras={}) for tool in request.tools]
     out["messages"] = said_by_messages(request.messages, ids=ids)

@@ -186,7 +186,7 @@ WRITTEN: Final[dict[str, tuple[Json, Json]]] = {
         {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
     ),
     "a user": ({"user": "u"}, {"metadata": {"user_id": "u"}}),
-    "what the host spells its own way": ({"stream": True, "put": {"stream": None, "new": 1}}, {"new": 1}),
+    "what the host spells its own way": ({"stream": True, "body_overrides": {"stream": None, "new": 1}}, {"new": 1}),
 }  # fmt: skip
 
 
