@@ -12,10 +12,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryInUse, read_history
+from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
 VECTOR = Path(__file__).parent / "conversation_v1.jsonl"
+CHAT_VECTOR = Path(__file__).parent / "conversation_extras.jsonl"
+"""Chat messages with all that Chat can hold beside the parts, as a version wrote them that held it in plain objects."""
+CHAT_MESSAGES: list[dict[str, Any]] = [
+    {"role": "developer", "content": "Be brief.", "name": "boss"},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "Look", "cache_control": {"type": "ephemeral"}},
+            {"type": "image_url", "image_url": {"url": "https://e.org/a.png", "x": 1}, "y": 2},
+            {"type": "file", "file": {"file_id": "f1"}},
+            None,
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "Hm.",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "ls", "arguments": {"p": 1}}},
+            {"id": "b", "function": {"name": "cat", "arguments": "{}"}, "extra": True},
+            7,
+        ],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "x"}], "name": "ls"},
+    {"role": "tool", "content": "y"},
+    {"role": "assistant", "content": "", "refusal": "No.", "annotations": []},
+    {"role": "assistant", "content": "So", "partial": True},
+]
 
 
 def human(text: str = "Hi") -> Message:
@@ -74,6 +103,31 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         again.undo()
         again.add(human("Else?"))
     assert read_history(path).messages == (*kept[:2], human("Else?"))
+
+
+def test_what_chat_holds_beside_the_parts_is_loaded_from_earlier_files() -> None:
+    loaded = read_history(CHAT_VECTOR).messages
+    assert loaded == tuple(parse_messages(CHAT_MESSAGES))
+    assert render_messages(loaded) == CHAT_MESSAGES
+
+
+def test_what_chat_holds_beside_the_parts_is_written_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    with HistoryFile.create(path) as history:
+        for message in parse_messages(CHAT_MESSAGES):
+            history.add(message)
+    written = [json.loads(line)["message"] for line in path.read_text().splitlines()[1:]]
+    assert written == [json.loads(line)["message"] for line in CHAT_VECTOR.read_text().splitlines()[1:]]
+
+
+def test_extras_of_no_known_dialect_stay_as_they_are(tmp_path: Path) -> None:
+    extras = {"elsewhere": {"x": 1}, "openai_chat": {"fields": "none"}}
+    path = tmp_path / "one.jsonl"
+    with HistoryFile.create(path) as history:
+        history.add(Message("user", (Text("Hi"),), extras))
+    (loaded,) = read_history(path).messages
+    assert loaded.extras == extras
+    assert render_messages([loaded]) == [{"role": "user", "content": "Hi"}]
 
 
 def test_undo_and_clear_are_lines_like_others(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import reasoning_fields
 from moonshim.engine.values.conversation import (
     Media,
     Message,
@@ -90,8 +91,7 @@ def _fields(part: Reasoning, message: Message) -> tuple[str, ...]:
     """Under which names of Chat it is told."""
     if part.field is not None:
         return (part.field,)
-    names = message.extras.get("openai_chat", {}).get("reasoning", ["reasoning_content"])
-    return tuple(names) or ("reasoning_details",)
+    return reasoning_fields(message) or ("reasoning_details",)
 
 
 def _shown(media: Media) -> tuple[Any, ...]:

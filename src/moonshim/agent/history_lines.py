@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from moonshim.engine.dialects.registry import with_typed_extras
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput, MoonshimError
@@ -156,7 +157,7 @@ class _Reader:
         if line is None:
             return False
         if line.message is not None:
-            self.messages.append(line.message)
+            self.messages.append(with_typed_extras(line.message))
         if line.undo is not None and line.undo > 0:
             del self.messages[-line.undo :]
         if line.clear:

@@ -101,6 +101,18 @@ class Dialect(Struct, frozen=True, kw_only=True):
     and told. Raises `InvalidInput` where the meaning would change."""
     parse_messages: Callable[[Iterable[Any]], list[Message]]
     render_messages: Callable[[Sequence[Message]], list[Body]]
+    message_extras: type[Struct]
+    """What this dialect holds in `Message.extras`, under its name."""
+    media_extras: type[Struct]
+    """What it holds in `Media.extras`."""
+    body_fields: Callable[[Request], Mapping[str, Any]]
+    """The fields of the client's body as they came, less messages and tools; empty for one of another dialect."""
+    holds_unknown: Callable[[Message], bool]
+    """Whether a message has content that only this dialect knows. Such a message is not as empty as its parts look."""
+    tool_schema_field: str
+    """Where the definition of a tool has its schema, for errors that name it."""
+    response_schema_field: str
+    """Where a body says what schema the answer has to follow."""
     decoder: Callable[[], Decoder]
     decode_response: Callable[[Body], list[UpstreamEvent]]
     """A whole response -> what it says, as one stream would."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.extras import load_extras
 from moonshim.engine.dialects.protocol import Dialect
+from moonshim.engine.values.conversation import Media, Message, Part, ToolResult
 from moonshim.errors import InvalidInput
 
-__all__ = ["CLIENT_DIALECTS", "UPSTREAM_DIALECTS", "dialect_named"]
+__all__ = ["CLIENT_DIALECTS", "UPSTREAM_DIALECTS", "dialect_named", "with_typed_extras"]
 
 _HOMES: Final = {
     "openai_chat": "OPENAI_CHAT",
@@ -30,6 +34,34 @@ def dialect_named(name: str, *, field: str = "dialect", among: tuple[str, ...] =
         shown = repr(name) if isinstance(name, str) else type(name).__name__
         raise InvalidInput(f"there is no {field} {shown}; the names are {', '.join(among)}", field=field)
     return _load(name)
+
+
+def with_typed_extras(message: Message) -> Message:
+    """A message loaded from a file, where extras are plain objects, as it was when it was written."""
+    parts = tuple(map(_typed_part, message.parts))
+    if not message.extras and all(new is old for new, old in zip(parts, message.parts, strict=True)):
+        return message
+    return replace(message, parts=parts, extras=_typed(message.extras, "message_extras"))
+
+
+def _typed_part(part: Part) -> Part:
+    if isinstance(part, Media) and part.extras:
+        return _typed_media(part)
+    if isinstance(part, ToolResult) and any(isinstance(inner, Media) and inner.extras for inner in part.parts):
+        inner = tuple(_typed_media(inner) if isinstance(inner, Media) else inner for inner in part.parts)
+        return replace(part, parts=inner)
+    return part
+
+
+def _typed_media(media: Media) -> Media:
+    return replace(media, extras=_typed(media.extras, "media_extras"))
+
+
+def _typed(extras: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {
+        name: load_extras(value, getattr(_load(name), kind)) if name in _HOMES else value
+        for name, value in extras.items()
+    }
 
 
 @cache

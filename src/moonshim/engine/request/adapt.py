@@ -14,8 +14,8 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import DIALECT as CHAT
 from moonshim.engine.hosts.profile import HostProfile
-from moonshim.engine.request.leftovers import CHAT
 from moonshim.engine.request.located import LocatedMessage, back_in, placed
 from moonshim.engine.request.messages.call_order import legal
 from moonshim.engine.request.messages.called_tools import Mend, condition_calls

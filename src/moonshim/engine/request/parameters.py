@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import body_fields
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.sampling import fit_sampling
 from moonshim.engine.request.schema.flavour import moonshot_schema
@@ -23,12 +25,6 @@ _OLD: Final = "max_tokens"
 _NEW: Final = "max_completion_tokens"
 """KIMI 3: it wins over the old name."""
 _TOKEN_FIELDS: Final = (_OLD, _NEW)
-_SCHEMA_FIELDS: Final = {
-    "openai_chat": "response_format.json_schema.schema",
-    "anthropic": "output_config.format.schema",
-    "openai_responses": "text.format.schema",
-}
-"""Where each client says what schema the answer has to follow."""
 # Claude Code's first line, whose text is another one in every request (CLIENTS).
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
 
@@ -94,7 +90,8 @@ def _fit_format(request: Request, profile: HostProfile) -> tuple[Request, list[C
         return plain, [Change("response_format", why, "response_format")]
     if profile.schema_flavour is None:
         return request, []
-    place = next((field for dialect, field in _SCHEMA_FIELDS.items() if dialect in request.extras), "response_format")
+    came_in = next((name for name in CLIENT_DIALECTS if name in request.extras), None)
+    place = "response_format" if came_in is None else dialect_named(came_in).response_schema_field
     try:
         schema, told = moonshot_schema(wanted.schema, tool=None)
     except CannotExpress as error:
@@ -110,7 +107,7 @@ def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[
     tokens = request.sampling.max_tokens
     if tokens is None or profile.dialect != "openai_chat":
         return request, []
-    came = _chat_fields(request)
+    came = body_fields(request)
     said = {key: came[key] for key in _TOKEN_FIELDS if came.get(key) is not None and key not in request.body_overrides}
     name = profile.max_tokens_field
     if name is None:
@@ -133,12 +130,6 @@ def _ask_for_usage(request: Request, profile: HostProfile) -> tuple[Request, lis
         return request, []
     why = "a stream tells its usage only when it is asked to"
     return replace(request, include_usage=True), [Change("include_usage", why, "stream_options")]
-
-
-def _chat_fields(request: Request) -> dict[str, Any]:
-    kept = request.extras.get("openai_chat")
-    fields = kept.get("fields") if isinstance(kept, dict) else None
-    return fields if isinstance(fields, dict) else {}
 
 
 def cache_key_of(request: Request) -> str:

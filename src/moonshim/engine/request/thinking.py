@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, Thinking
 
@@ -132,9 +133,7 @@ def _wanted(thinking: Thinking, profile: HostProfile, changes: list[Change]) -> 
 
 def _said(request: Request, profile: HostProfile) -> Json:
     """The client's own fields, when it speaks the dialect of the host, less those that were put right already."""
-    kept = request.extras.get(profile.dialect)
-    fields = kept.get("fields") if isinstance(kept, dict) else None
-    came = fields if isinstance(fields, dict) else {}
+    came = dialect_named(profile.dialect).body_fields(request)
     return {
         key: came[key]
         for key in _SPELLINGS[profile.dialect]

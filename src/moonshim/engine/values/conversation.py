@@ -74,7 +74,7 @@ class Media(Struct, frozen=True, tag="media", omit_defaults=True):
     data: str | None = None
     media_type: str | None = None
     extras: dict[str, Any] = {}
-    """What the dialect it came from says besides, for that dialect alone."""
+    """By dialect: how the part was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
     name: str | None = None
     """The file's name, or the document's title."""
     detail: str | None = None
@@ -100,7 +100,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
     role: Role
     parts: tuple[Part, ...] = ()
     extras: dict[str, Any] = {}
-    """Fields of the message that only its own dialect knows (`name`, `partial`, …)."""
+    """By dialect: how the message was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
 
     def __post_init__(self) -> None:
         if self.role in _OLD_ROLES:
@@ -132,7 +132,7 @@ class Tool(Struct, frozen=True, omit_defaults=True):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     extras: dict[str, Any] = {}
-    """Fields of the definition that only its own dialect knows (`strict`, `cache_control`, …)."""
+    """By dialect: how the tool was declared, in a record that only this dialect reads (`dialects.<name>.extras`)."""
     kind: Literal["function", "custom", "server"] = "function"
     """`custom` takes one free text, said to the model as a function of one string, `input`; `server` is run by the
     host itself, and its `name` says what it is (`web_search`)."""
@@ -235,7 +235,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     body_overrides: dict[str, Any] = {}
     """Fields of the body as this host spells them: written over everything else, and left out where None."""
     extras: dict[str, Any] = {}
-    """By dialect: what only that dialect can say, and how it said the rest."""
+    """By dialect: how the request was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
 
     @property
     def put(self) -> dict[str, Any]:

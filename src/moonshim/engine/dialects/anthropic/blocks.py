@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, assert_never
 
-from moonshim.engine.dialects.anthropic.parts import Json, kept_of, parse_block
+from moonshim.engine.dialects.anthropic.extras import Json, media_extras
+from moonshim.engine.dialects.anthropic.parts import parse_block
 from moonshim.engine.ids.spelling import Distinct, anthropic_id
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Media, Part, Reasoning, Text, ToolCall, ToolResult
@@ -169,16 +170,15 @@ class Writer:
         return out | {"is_error": True} if result.is_error else out
 
     def _media(self, media: Media) -> Json:
-        kept = kept_of(media.extras)
-        block: Json | None = kept.get("block")
-        if isinstance(block, dict) and parse_block(block) == media:
-            return block
+        extras = media_extras(media)
+        if extras.block is not None and parse_block(extras.block) == media:
+            return extras.block
         if media.detail not in (None, "auto"):
             self.cannot_say("how closely an image is to be looked at")
         data, media_type = media.data, media.media_type
         if data is None and (found := _DATA_URL.fullmatch(media.url or "")) is not None:
             media_type, data = found[1], found[2]
-        fields: Json = dict(kept.get("fields", {}))
+        fields = dict(extras.fields)
         match media.kind:
             case "image":
                 out: Json = {"type": "image", "source": _source(data, media_type or _image_type(data or ""), media.url)}

@@ -7,8 +7,14 @@ from typing import Final
 from moonshim.engine.dialects.anthropic.decode import MessagesDecoder, decode_response
 from moonshim.engine.dialects.anthropic.encode import MessagesEncoder, encode_response
 from moonshim.engine.dialects.anthropic.errors import render_problem
+from moonshim.engine.dialects.anthropic.extras import (
+    DIALECT,
+    MessagesMediaExtras,
+    MessagesMessageExtras,
+    body_fields,
+    holds_unknown,
+)
 from moonshim.engine.dialects.anthropic.messages import parse_messages, render_messages
-from moonshim.engine.dialects.anthropic.parts import DIALECT
 from moonshim.engine.dialects.anthropic.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 
@@ -21,6 +27,12 @@ ANTHROPIC: Final = Dialect(
     drop_unsupported=drop_unsupported,
     parse_messages=parse_messages,
     render_messages=render_messages,
+    message_extras=MessagesMessageExtras,
+    media_extras=MessagesMediaExtras,
+    body_fields=body_fields,
+    holds_unknown=holds_unknown,
+    tool_schema_field="input_schema",
+    response_schema_field="output_config.format.schema",
     decoder=MessagesDecoder,
     decode_response=decode_response,
     encoder=MessagesEncoder,

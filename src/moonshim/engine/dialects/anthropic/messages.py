@@ -1,14 +1,8 @@
 """Messages become canonical messages, and the other way round.
 
 Parsed and rendered again, a list of messages is equal to what it was, fields that nobody
-knows included. The parts of the canonical message always win; what is kept beside them in
-`Message.extras` (under the name of this dialect) only says how they were written:
-
-| kept | meaning |
-|---|---|
-| `came` | the message as it came |
-| `half` | a user message with results and more became two: 1 has the results, 2 the rest |
-| `top` | the `system` of a request as it came |
+knows included. The parts of the canonical message always win: the `MessagesMessageExtras`
+beside them only say how they were written.
 """
 
 from __future__ import annotations
@@ -19,7 +13,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.anthropic.blocks import Writer, exactly
-from moonshim.engine.dialects.anthropic.parts import DIALECT, Json, kept_of, parse_block
+from moonshim.engine.dialects.anthropic.extras import DIALECT, Json, MessagesMessageExtras, extras_of
+from moonshim.engine.dialects.anthropic.parts import parse_block
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.values.conversation import (
     Change,
@@ -81,7 +76,7 @@ def parse_system(system: Any) -> list[Message]:
     if system is None or system == "" or system == []:
         return []
     if isinstance(system, str):
-        return [Message("system", (Text(system),), {DIALECT: {"top": system}})]
+        return [Message("system", (Text(system),), {DIALECT: MessagesMessageExtras(top=system)})]
     if not isinstance(system, list):
         raise InvalidInput("system must be a string or a list of text blocks", field="system")
     parts: list[Part] = []
@@ -90,7 +85,7 @@ def parse_system(system: Any) -> list[Message]:
         if not isinstance(part, Text):
             raise InvalidInput("a system prompt is made of text blocks", field=f"system[{index}]")
         parts.append(part)
-    return [Message("system", tuple(parts), {DIALECT: {"top": system}})]
+    return [Message("system", tuple(parts), {DIALECT: MessagesMessageExtras(top=system)})]
 
 
 def _parse_message(message: Any, place: str) -> list[Message]:
@@ -104,13 +99,13 @@ def _parse_message(message: Any, place: str) -> list[Message]:
             raise InvalidInput(f"a message of role {given} cannot hold this block", field=f"{place}.content[{index}]")
     results = tuple(part for part in parts if isinstance(part, ToolResult))
     if not results:
-        return [Message(role, tuple(parts), {DIALECT: {"came": message}})]
+        return [Message(role, tuple(parts), {DIALECT: MessagesMessageExtras(message)})]
     if len(results) == len(parts):
-        return [Message("tool", results, {DIALECT: {"came": message}})]
+        return [Message("tool", results, {DIALECT: MessagesMessageExtras(message)})]
     rest = tuple(part for part in parts if not isinstance(part, ToolResult))
     return [
-        Message("tool", results, {DIALECT: {"came": message, "half": 1}}),
-        Message("user", rest, {DIALECT: {"came": message, "half": 2}}),
+        Message("tool", results, {DIALECT: MessagesMessageExtras(message, 1)}),
+        Message("user", rest, {DIALECT: MessagesMessageExtras(message, 2)}),
     ]
 
 
@@ -169,13 +164,13 @@ def write_messages(
             after = False
             continue
         writer.place = places[n] if n < len(places) else f"messages[{n}]"
-        kept = kept_of(message.extras)
-        whole = kept.get("half") == 1 and _is_other_half(kept, messages[n + 1 : n + 2])
-        if whole and _is_unchanged(kept["came"], [*message.parts, *messages[n + 1].parts], writer):
-            _join(written, _Written(kept["came"]["role"], [], kept["came"], came=True))
+        extras = extras_of(message)
+        whole = extras.came if extras.half == 1 and _is_other_half(extras, messages[n + 1 : n + 2]) else None
+        if whole is not None and _is_unchanged(whole, [*message.parts, *messages[n + 1].parts], writer):
+            _join(written, _Written(whole["role"], [], whole, came=True))
             after = True
         else:
-            _join(written, _write(message, kept, writer, not for_client))
+            _join(written, _write(message, extras, writer, not for_client))
     return [one.body() for one in written], writer.changes
 
 
@@ -183,7 +178,7 @@ def write_system(messages: Sequence[Message]) -> Any:
     """The `system` of a request: as it came where nothing changed; None when there is nothing to say."""
     writer, blocks, listed = Writer({}, for_client=False), list[Json](), False
     for message in messages:
-        top = kept_of(message.extras).get("top")
+        top = extras_of(message).top
         if isinstance(top, str):
             blocks += writer.fresh(message.parts)
         elif isinstance(top, list):
@@ -257,11 +252,10 @@ def _join(written: list[_Written], one: _Written) -> None:
     before.listed |= one.listed
 
 
-def _write(message: Message, kept: Json, writer: Writer, system_as_user: bool) -> _Written:
-    came = kept.get("came")
-    if not isinstance(came, dict):
+def _write(message: Message, extras: MessagesMessageExtras, writer: Writer, system_as_user: bool) -> _Written:
+    came, half = extras.came, extras.half
+    if came is None:
         return _write_fresh(message, writer, system_as_user)
-    half = kept.get("half")
     if half is None and _is_unchanged(came, message.parts, writer):
         return _Written(came["role"], [], came, came=True)
     content = came["content"]
@@ -291,9 +285,11 @@ def _write_fresh(message: Message, writer: Writer, system_as_user: bool) -> _Wri
     return _Written(_ROLES[message.role], writer.fresh(parts))
 
 
-def _is_other_half(kept: Json, following: Sequence[Message]) -> bool:
-    other = kept_of(following[0].extras) if following else {}
-    return other.get("half") == 2 and (other.get("came") is kept["came"] or other.get("came") == kept["came"])
+def _is_other_half(extras: MessagesMessageExtras, following: Sequence[Message]) -> bool:
+    if not following:
+        return False
+    other = extras_of(following[0])
+    return other.half == 2 and (other.came is extras.came or other.came == extras.came)
 
 
 def _is_unchanged(came: Json, parts: Sequence[Part], writer: Writer) -> bool:

@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any, Final, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn
 
+from moonshim.engine.dialects.anthropic.extras import DIALECT, Json, MessagesMediaExtras
 from moonshim.engine.values.conversation import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput
 
-__all__ = ["DIALECT", "Json", "json_written", "kept_of", "parse_block"]
-
-DIALECT: Final = "anthropic"
-Json: TypeAlias = dict[str, Any]
+__all__ = ["Json", "json_written", "parse_block"]
 
 
 class _Place:
@@ -42,12 +40,6 @@ class _Place:
 
     def refuse(self, message: str, field: str = "") -> NoReturn:
         raise InvalidInput(message, field=f"{self}.{field}" if field else str(self))
-
-
-def kept_of(extras: Json) -> Json:
-    """What this dialect keeps in some extras."""
-    kept = extras.get(DIALECT)
-    return kept if isinstance(kept, dict) else {}
 
 
 def json_written(value: Any) -> str:
@@ -142,7 +134,9 @@ def _document(block: Json, place: _Place) -> Media:
 def _file(block: Json, text: str, media_type: str) -> Media:
     """The block as a file, for those who do not know it; they see a question mark for half a character."""
     data = base64.b64encode(text.encode(errors="replace")).decode()
-    return Media("file", data=data, media_type=media_type, extras={DIALECT: {"block": block}}, name=_title(block))
+    return Media(
+        "file", data=data, media_type=media_type, extras={DIALECT: MessagesMediaExtras(block)}, name=_title(block)
+    )
 
 
 def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
@@ -152,7 +146,7 @@ def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
     name = _title(block)
     held = ("type", "source") if name is None else ("type", "source", "title")
     fields = {key: value for key, value in block.items() if key not in held}
-    extras: Json = {DIALECT: {"fields": fields}} if fields else {}
+    extras: Json = {DIALECT: MessagesMediaExtras(fields=fields)} if fields else {}
     match source:
         case {"type": "base64", "data": str(data)}:
             media_type = source.get("media_type")
@@ -164,7 +158,7 @@ def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
         case {"type": "base64" | "url"}:
             place.refuse("a source needs its data or its url", "source")
     # By file_id: known to its host alone, and of no kind that anybody else could show.
-    return Media("file", extras={DIALECT: {"block": block}}, name=name)
+    return Media("file", extras={DIALECT: MessagesMediaExtras(block)}, name=name)
 
 
 def _title(block: Json) -> str | None:

@@ -1,12 +1,4 @@
-"""A Messages request becomes a canonical request, and the other way round, unchanged in all that Messages can say.
-
-`Request.extras` keeps, under the name of this dialect:
-
-| kept | meaning |
-|---|---|
-| `fields` | the body as it came, less its messages, its system and its tools |
-| `system`, `tools` | these, where they came and said nothing (`""`, `[]`, null) |
-"""
+"""A Messages request becomes a canonical request, and the other way round, unchanged in all that Messages can say."""
 
 from __future__ import annotations
 
@@ -14,12 +6,20 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.anthropic.errors import ThreadUnsupported
+from moonshim.engine.dialects.anthropic.extras import (
+    DIALECT,
+    Json,
+    MessagesRequestExtras,
+    body_fields,
+    extras_of,
+    request_extras,
+)
 from moonshim.engine.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, read_fields, write_fields
 from moonshim.engine.dialects.anthropic.messages import parse_system, read_messages, write_messages, write_system
-from moonshim.engine.dialects.anthropic.parts import DIALECT, Json, kept_of
 from moonshim.engine.dialects.anthropic.tools import parse_tools, render_tools
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
@@ -64,10 +64,12 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     system, changes = parse_system(body.get("system")), list[Change]()
     messages, places = read_messages(body["messages"])
     messages = [_opened(message, place, signer, changes) for message, place in zip(messages, places, strict=True)]
-    kept: Json = {"fields": {key: value for key, value in body.items() if key not in _APART}}
-    kept |= {key: body[key] for key in ("system", "tools") if key in body and not body[key]}
-    if any(_marks(body.get(key)) for key in ("system", "tools")):
-        kept["marks_cache"] = True
+    extras = MessagesRequestExtras(
+        fields={key: value for key, value in body.items() if key not in _APART},
+        system=body["system"] if "system" in body and not body["system"] else UNSET,
+        tools=body["tools"] if "tools" in body and not body["tools"] else UNSET,
+        marks_cache=any(_marks(body.get(key)) for key in ("system", "tools")),
+    )
     request = Request(
         model=model,
         messages=(*system, *messages),
@@ -87,7 +89,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
         user=user,
         metadata=metadata,
         locations=(*("system" for _ in system), *places),
-        extras={DIALECT: kept},
+        extras={DIALECT: extras},
     )
     return request, changes
 
@@ -120,8 +122,8 @@ def _token(part: Reasoning) -> str | None:
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
     """The body that makes this request, and what Messages cannot say of it."""
-    kept, changes = kept_of(request.extras), list[Change]()
-    came: Json = kept.get("fields", {})
+    extras, changes = request_extras(request), list[Change]()
+    came = extras.fields
     leading = list(takewhile(_is_system_prompt, request.messages))
     body: Json = {"model": request.model}
     fields = write_fields(request, came, lambda detail, place: changes.append(Change("cannot_say", detail, place)))
@@ -132,23 +134,23 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     if request.sampling.max_tokens is None:
         changes.append(Change("max_tokens_default", f"Messages needs a limit: {DEFAULT_MAX_TOKENS}", "max_tokens"))
     system = write_system(leading)
-    if system is not None or "system" in kept:
-        body["system"] = kept["system"] if system is None else system
+    if system is not None or extras.system is not UNSET:
+        body["system"] = extras.system if system is None else system
     rest, places = request.messages[len(leading) :], request.locations[len(leading) :]
     messages, unsaid = write_messages(rest, places)
     body["messages"] = messages
     changes += unsaid
     if request.tools is not None:
         body["tools"] = render_tools(request.tools, changes)
-    elif "tools" in kept:
-        body["tools"] = kept["tools"]
+    elif extras.tools is not UNSET:
+        body["tools"] = extras.tools
     changes += _unsaid(request)
     return with_overrides(body, request.body_overrides), changes
 
 
 def _is_system_prompt(message: Message) -> bool:
     """Whether it belongs to the `system` of the body; one that stood among the messages stays there."""
-    return message.role == "system" and "came" not in kept_of(message.extras)
+    return message.role == "system" and extras_of(message).came is None
 
 
 def _unsaid(request: Request) -> Sequence[Change]:
@@ -165,20 +167,18 @@ def _unsaid(request: Request) -> Sequence[Change]:
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what that host is not told."""
-    fields: Json = kept_of(request.extras).get("fields", {})
     changes = [
         Change("cannot_say", f"{key} is a field of Messages alone", key)
-        for key, value in fields.items()
+        for key, value in body_fields(request).items()
         if key not in _KNOWN and value is not None
     ]
-    if kept_of(request.extras).get("marks_cache") or any(map(_marks_cache, request.messages)):
+    if request_extras(request).marks_cache or any(map(_marks_cache, request.messages)):
         changes.append(Change("cannot_say", "cache_control is left out: other hosts cache what they know again", None))
     return request, changes
 
 
 def _marks_cache(message: Message) -> bool:
-    came = kept_of(message.extras).get("came")
-    return _marks(came.get("content") if isinstance(came, dict) else None)
+    return _marks(extras_of(message).blocks)
 
 
 def _marks(blocks: Any) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from moonshim.engine.dialects.anthropic.parts import DIALECT, Json
+from moonshim.engine.dialects.anthropic.extras import DIALECT, Json, MessagesToolExtras, definition_of
 from moonshim.engine.values.conversation import Change, Tool
 from moonshim.errors import InvalidInput
 
@@ -82,7 +82,7 @@ def _parse(given: Any, where: str) -> Tool:
     kind, name, about = given.get("type") or "custom", given.get("name"), given.get("description")
     if not isinstance(kind, str):
         raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
-    extras, about = {DIALECT: given}, about if isinstance(about, str) else None
+    extras, about = {DIALECT: MessagesToolExtras(given)}, about if isinstance(about, str) else None
     deferred = given.get("defer_loading") is True
     if kind == "function" and isinstance(given.get("function"), dict):
         # Chat's form, which this endpoint of Kimi ignores; the model would then write calls as text.
@@ -115,8 +115,7 @@ def _named(body: Json, key: str, where: str, extras: Json) -> Tool:
 
 
 def _render(tool: Tool) -> Json | None:
-    came = tool.extras.get(DIALECT)
-    came = came if isinstance(came, dict) else {}
+    came = definition_of(tool)
     if came and _parse(came, "") == tool:
         return came
     if tool.kind == "server":

@@ -6,8 +6,14 @@ from typing import Any, Final
 
 from moonshim.engine.dialects.openai_chat.decode import ChatDecoder, decode_response
 from moonshim.engine.dialects.openai_chat.encode import ChatEncoder, encode_response
+from moonshim.engine.dialects.openai_chat.extras import (
+    DIALECT,
+    ChatMediaExtras,
+    ChatMessageExtras,
+    body_fields,
+    holds_unknown,
+)
 from moonshim.engine.dialects.openai_chat.message_checks import parse_checked
-from moonshim.engine.dialects.openai_chat.message_parts import DIALECT
 from moonshim.engine.dialects.openai_chat.messages import render_messages
 from moonshim.engine.dialects.openai_chat.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
@@ -53,6 +59,12 @@ OPENAI_CHAT: Final = Dialect(
     drop_unsupported=drop_unsupported,
     parse_messages=parse_checked,
     render_messages=render_messages,
+    message_extras=ChatMessageExtras,
+    media_extras=ChatMediaExtras,
+    body_fields=body_fields,
+    holds_unknown=holds_unknown,
+    tool_schema_field="function.parameters",
+    response_schema_field="response_format.json_schema.schema",
     decoder=ChatDecoder,
     decode_response=decode_response,
     encoder=ChatEncoder,

@@ -1,7 +1,7 @@
 """The entries of `tool_calls` become canonical calls, and the other way round.
 
-Each entry has a slot: None where the call says it all, `{"call": rest, "of": id}` with what
-is left of the entry without the call's own text, `{"raw": entry}` for what is no call.
+Each entry has a slot: None where the call says it all, otherwise what is left of the entry
+without the call's own text, or the whole entry where it is not a call.
 
 A call of a custom tool has one free text. Canonically that is `{"input": text}`, which is
 what a model that only knows functions writes.
@@ -13,6 +13,9 @@ import json
 from collections.abc import Container, Sequence
 from typing import Any, TypeAlias
 
+from msgspec import UNSET
+
+from moonshim.engine.dialects.openai_chat.extras import CallSlot
 from moonshim.engine.formats.free_text import input_of
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.values.conversation import ToolCall
@@ -24,13 +27,13 @@ __all__ = ["parse_calls", "render_calls"]
 Json: TypeAlias = dict[str, Any]
 
 
-def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[ToolCall], list[Json | None]]:
+def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[ToolCall], list[CallSlot | None]]:
     """The calls, with the canonical identifiers for their places, and a slot for every entry."""
-    calls, slots = list[ToolCall](), list[Json | None]()
+    calls, slots = list[ToolCall](), list[CallSlot | None]()
     for place, entry in enumerate(entries):
         seen = read_call(entry) if place in call_ids else None
         if seen is None:
-            slots.append({"raw": copied(entry)})
+            slots.append(CallSlot(raw=copied(entry)))
             continue
         wire_id = entry.get("id")
         call = ToolCall(call_ids[place], seen.name, _said(entry), wire_id if isinstance(wire_id, str) else None)
@@ -40,7 +43,7 @@ def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[Tool
 
 
 def render_calls(
-    calls: list[tuple[str | None, ToolCall]], slots: Sequence[Json | None], custom: Container[str] | None = None
+    calls: list[tuple[str | None, ToolCall]], slots: Sequence[CallSlot | None], custom: Container[str] | None = None
 ) -> list[Any]:
     """The entries for these calls under these identifiers, in the order of the slots; calls without one come last.
 
@@ -48,12 +51,15 @@ def render_calls(
     """
     left, out = list(reversed(calls)), list[Any]()
     for slot in slots:
-        if slot is not None and "raw" in slot:
-            out.append(copied(slot["raw"]))
+        if slot is not None and slot.raw is not UNSET:
+            out.append(copied(slot.raw))
         elif left:
             wire_id, call = left.pop()
-            fits = _fits(slot, call, custom)
-            out.append(_patched_call(call, wire_id, slot or {}) if fits else _plain_call(call, wire_id, custom))
+            fitting = _fitting(slot, call, custom)
+            if fitting is None or fitting.call is None:
+                out.append(_plain_call(call, wire_id, custom))
+            else:
+                out.append(_patched_call(call, wire_id, fitting.call, was_text=fitting.text))
     return out + [_plain_call(call, wire_id, custom) for wire_id, call in reversed(left)]
 
 
@@ -66,22 +72,22 @@ def _plain_call(call: ToolCall, wire_id: str | None, custom: Container[str] | No
     return named | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _fits(slot: Json | None, call: ToolCall, custom: Container[str] | None) -> bool:
-    """Whether the slot is this call's, and of its kind: calls may have come and gone since."""
-    if slot is None or slot.get("of") != call.id:
-        return False
-    return custom is None or ("custom" in slot["call"]) == (call.name in custom)
+def _fitting(slot: CallSlot | None, call: ToolCall, custom: Container[str] | None) -> CallSlot | None:
+    """The slot, if it is this call's, and of its kind: calls may have come and gone since."""
+    if slot is None or slot.call is None or slot.of != call.id:
+        return None
+    return slot if custom is None or ("custom" in slot.call) == (call.name in custom) else None
 
 
-def _patched_call(call: ToolCall, wire_id: str | None, slot: Json) -> Json:
-    out: Json = copied(slot["call"])
+def _patched_call(call: ToolCall, wire_id: str | None, rest: Json, *, was_text: bool) -> Json:
+    out = copied(rest)
     if wire_id is not None:
         out["id"] = wire_id
     body, field = _where(out)
     name = body.get("name")
     if call.name != (name if isinstance(name, str) else ""):
         body["name"] = call.name
-    if slot.get("text") or _said(out) != call.arguments:
+    if was_text or _said(out) != call.arguments:
         body[field] = input_of(call.arguments) if field == "input" else call.arguments
     return out
 
@@ -107,13 +113,13 @@ def _as_text(arguments: Any) -> str:
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
 
 
-def _call_slot(entry: Json, call: ToolCall) -> Json | None:
+def _call_slot(entry: Json, call: ToolCall) -> CallSlot | None:
     """What is left of the entry: the whole, without the text that the call itself has."""
     if entry == _plain_call(call, call.wire_id):
         return None
     rest = copied(entry)
     body, field = _where(rest)
     if not isinstance(body.get(field), str):
-        return {"call": rest, "of": call.id}
+        return CallSlot(rest, call.id)
     del body[field]
-    return {"call": rest, "of": call.id, "text": True}
+    return CallSlot(rest, call.id, text=True)

@@ -2,7 +2,7 @@
 
 Content is a string, a list of parts, null, or missing. A list keeps, beside the parts, a
 slot for each entry: None where the part says it all, otherwise what is left of the entry
-without it, so that fields nobody knows (`cache_control`) come back where they were.
+without it, so that unknown fields (`cache_control`) come back where they were.
 """
 
 from __future__ import annotations
@@ -11,45 +11,44 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+from msgspec import UNSET
+
+from moonshim.engine.dialects.openai_chat.extras import DIALECT, ChatMediaExtras, ContentSlot, media_extras
 from moonshim.engine.values.conversation import Media, Text
 from moonshim.engine.values.copies import copied
 from moonshim.errors import CannotExpress
 
-__all__ = ["DIALECT", "Content", "Slot", "parse_content", "render_content"]
-
-DIALECT: Final = "openai_chat"
+__all__ = ["Content", "parse_content", "render_content"]
 
 Content: TypeAlias = Text | Media
-Slot: TypeAlias = dict[str, Any] | None
-"""None; `{"text": fields}` for the other fields of a text; `{"raw": entry}` for an entry that is no part."""
 
 _BY_URL: Final[dict[str, Literal["image", "video"]]] = {"image_url": "image", "video_url": "video"}
 _DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 
-def parse_content(entries: list[Any]) -> tuple[list[Content], list[Slot]]:
+def parse_content(entries: list[Any]) -> tuple[list[Content], list[ContentSlot | None]]:
     """The parts of a content list, and a slot for every entry."""
-    parts, slots = list[Content](), list[Slot]()
+    parts, slots = list[Content](), list[ContentSlot | None]()
     for entry in entries:
         part = _parse_entry(entry)
         if part is None:
-            slots.append({"raw": copied(entry)})
+            slots.append(ContentSlot(raw=copied(entry)))
             continue
         parts.append(part)
         others = {k: copied(v) for k, v in entry.items() if k not in ("type", "text")}
-        slots.append({"text": others} if isinstance(part, Text) and others else None)
+        slots.append(ContentSlot(others) if isinstance(part, Text) and others else None)
     return parts, slots
 
 
-def render_content(parts: Sequence[Content], slots: Sequence[Slot] = ()) -> list[Any]:
+def render_content(parts: Sequence[Content], slots: Sequence[ContentSlot | None] = ()) -> list[Any]:
     """The content list for these parts, in the order of the slots; parts without a slot come last."""
     left, out = list(reversed(parts)), list[Any]()
     for slot in slots:
-        if slot is not None and "raw" in slot:
-            out.append(copied(slot["raw"]))
+        if slot is not None and slot.raw is not UNSET:
+            out.append(copied(slot.raw))
         elif left:
             part = left.pop()
-            others = copied(slot.get("text", {})) if slot is not None and isinstance(part, Text) else {}
+            others = copied(slot.text) if slot is not None and isinstance(part, Text) else {}
             out.append(_render_part(part) | others)
     return out + [_render_part(part) for part in reversed(left)]
 
@@ -129,20 +128,17 @@ def _split_data_url(address: str) -> tuple[str | None, str | None]:
 def _extras(entry: dict[str, Any], key: str, *held: str) -> dict[str, Any]:
     """What the entry says besides: around the inner object, in it, or that there is none."""
     inner = entry[key]
-    kept: dict[str, Any] = {"outer": {k: copied(v) for k, v in entry.items() if k not in ("type", key)}}
-    if isinstance(inner, dict):
-        kept["inner"] = {k: copied(v) for k, v in inner.items() if k not in held or not isinstance(v, str)}
-    else:
-        kept["bare"] = True
-    kept = {name: value for name, value in kept.items() if value}
-    return {DIALECT: kept} if kept else {}
+    outer = {k: copied(v) for k, v in entry.items() if k not in ("type", key)}
+    if not isinstance(inner, dict):
+        return {DIALECT: ChatMediaExtras(outer, bare=True)}
+    others = {k: copied(v) for k, v in inner.items() if k not in held or not isinstance(v, str)}
+    return {DIALECT: ChatMediaExtras(outer, others)} if outer or others else {}
 
 
 def _render_part(part: Content) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
-    kept = part.extras.get(DIALECT)
-    kept = kept if isinstance(kept, dict) else {}
+    extras = media_extras(part)
     if part.data is not None and part.kind != "audio":
         address = f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
     elif part.url is None and part.data is None:
@@ -154,7 +150,7 @@ def _render_part(part: Content) -> dict[str, Any]:
         case "audio" if part.data is not None:
             key, inner = "input_audio", {"data": part.data, "format": (part.media_type or "").removeprefix("audio/")}
         case "image" | "video":
-            key, inner = f"{part.kind}_url", address if kept.get("bare") else {"url": address}
+            key, inner = f"{part.kind}_url", address if extras.bare else {"url": address}
         case "file" | "audio":
             key, inner = "file", {"file_data": address}
     if isinstance(inner, dict):
@@ -162,5 +158,5 @@ def _render_part(part: Content) -> dict[str, Any]:
             inner["detail"] = part.detail
         if part.name is not None and key == "file":
             inner["filename"] = part.name
-        inner |= copied(kept.get("inner", {}))
-    return {"type": key, key: inner, **copied(kept.get("outer", {}))}
+        inner |= copied(extras.inner)
+    return {"type": key, key: inner, **copied(extras.outer)}

@@ -1,17 +1,8 @@
 """Chat messages become canonical messages, and the other way round.
 
 Parsed and rendered again, a list of messages is equal to what it was, fields that nobody
-knows included. The parts of the canonical message always win: what is kept beside them
-in `Message.extras` (under the name of this dialect) only says how they were written.
-
-| kept | meaning |
-|---|---|
-| `fields` | fields as they came: unknown ones, and known ones whose value is no part (`content: null`) |
-| `omit` | fields that would be written and were not there |
-| `content` | the content was a list: its slots, see `message_parts` |
-| `calls` | the slots of `tool_calls`, see `message_calls` |
-| `refusal` | the text that came as `refusal`, because the content says nothing |
-| `reasoning` | under which names the reasoning came; the usual one is `reasoning_content` |
+knows included. The parts of the canonical message always win: the `ChatMessageExtras` beside
+them only say how they were written.
 """
 
 from __future__ import annotations
@@ -20,8 +11,18 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS
+from moonshim.engine.dialects.openai_chat.extras import (
+    DIALECT,
+    NOTHING,
+    CallSlot,
+    ChatMessageExtras,
+    ContentSlot,
+    extras_of,
+    is_plain,
+    reasoning_fields,
+)
 from moonshim.engine.dialects.openai_chat.message_calls import parse_calls, render_calls
-from moonshim.engine.dialects.openai_chat.message_parts import DIALECT, Content, parse_content, render_content
+from moonshim.engine.dialects.openai_chat.message_parts import Content, parse_content, render_content
 from moonshim.engine.ids.mapper import ToolIdMapper, tool_id_strategy
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
@@ -90,94 +91,96 @@ def _places(message: Json, position: int, slot_at: dict[tuple[int, int], int]) -
 
 
 def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
-    given, kept, fields = message["role"], Json(), dict(message)
+    given, fields = message["role"], dict(message)
     role = _SPEAKERS.get(fields.pop("role"), "user")
     parts: list[Part] = []
+    names: tuple[str, ...] | None = None
+    refusal: str | None = None
+    calls: tuple[CallSlot | None, ...] = ()
     if role == "assistant":
-        parts += _take_reasoning(fields, kept)
-    content = _take_content(fields, kept)
+        thoughts, names = _take_reasoning(fields)
+        parts += thoughts
+    content, slots, omit = _take_content(fields)
     parts += content
-    if role == "assistant":
-        parts += _take_refusal(fields, kept, content)
+    if role == "assistant" and (refusal := _take_refusal(fields, content)) is not None:
+        parts.append(Text(refusal))
     if call_ids:
-        calls, slots = parse_calls(fields.pop("tool_calls"), call_ids)
-        parts += calls
-        if any(slots):
-            kept["calls"] = slots
+        made, entries = parse_calls(fields.pop("tool_calls"), call_ids)
+        parts += made
+        if any(entries):
+            calls = tuple(entries)
         # Beside calls, no content is what would be written anyway.
-        kept.pop("omit", None)
+        omit = ()
     if given != role:
         fields["role"] = given
-    return Message(role, tuple(parts), _extras(fields, kept))
+    extras = ChatMessageExtras(copied(fields) if fields else {}, omit, slots, calls, refusal, names)
+    return Message(role, tuple(parts), _held(extras))
 
 
 def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
-    kept, fields = Json(), dict(message)
+    fields = dict(message)
     del fields["role"]
-    content = _take_content(fields, kept)
+    content, slots, omit = _take_content(fields)
     wire_id, name = fields.get("tool_call_id"), fields.get("name")
     if isinstance(wire_id, str):
         del fields["tool_call_id"]
     elif "tool_call_id" not in fields:
-        kept["omit"] = [*kept.get("omit", ()), "tool_call_id"]
+        omit = (*omit, "tool_call_id")
     result = ToolResult(
         call_id,
         name if isinstance(name, str) else call_name or None,
         tuple(content),
         wire_id=wire_id if isinstance(wire_id, str) else None,
     )
-    return Message("tool", (result,), _extras(fields, kept))
+    return Message("tool", (result,), _held(ChatMessageExtras(copied(fields) if fields else {}, omit, slots)))
 
 
-def _extras(fields: Json, kept: Json) -> Json:
-    if fields:
-        kept["fields"] = copied(fields)
-    return {DIALECT: kept} if kept else {}
+def _held(extras: ChatMessageExtras) -> Json:
+    return {} if extras == NOTHING else {DIALECT: extras}
 
 
-def _take_content(fields: Json, kept: Json) -> list[Content]:
+def _take_content(fields: Json) -> tuple[list[Content], tuple[ContentSlot | None, ...] | None, tuple[str, ...]]:
+    """The parts of the content, the slots of a list, and the fields that are not there."""
     content = fields.get("content")
     if isinstance(content, str):
         del fields["content"]
-        return [Text(content)]
+        return [Text(content)], None, ()
     if isinstance(content, list):
         del fields["content"]
-        parts, kept["content"] = parse_content(content)
-        return parts
-    if "content" not in fields:
-        kept["omit"] = ["content"]
-    return []
+        parts, slots = parse_content(content)
+        return parts, tuple(slots), ()
+    return [], None, () if "content" in fields else ("content",)
 
 
-def _take_refusal(fields: Json, kept: Json, content: list[Content]) -> list[Text]:
+def _take_refusal(fields: Json, content: list[Content]) -> str | None:
     """What the model said when it would not answer: its words, where the content has none."""
     refusal = fields.get("refusal")
     if not isinstance(refusal, str) or not refusal or any(isinstance(part, Text) and part.text for part in content):
-        return []
-    kept["refusal"] = fields.pop("refusal")
-    return [Text(refusal)]
+        return None
+    del fields["refusal"]
+    return refusal
 
 
-def _take_reasoning(fields: Json, kept: Json) -> list[Reasoning]:
+def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | None]:
+    """The reasoning, and the fields that it came in where those are not the usual ones."""
     texts = {key: fields[key] for key in _REASONING if isinstance(fields.get(key), str)}
     details = fields.get("reasoning_details")
     if not isinstance(details, list) or not all(isinstance(one, dict) for one in details):
         details = []
     if not texts and not details:
-        return []
+        return [], None
     text = next(iter(texts.values())) if texts else _text_of_details(details)
     keys = [key for key, value in texts.items() if value == text]
     for key in keys:
         del fields[key]
     if details:
         del fields["reasoning_details"]
-    if keys != ["reasoning_content"]:
-        kept["reasoning"] = keys
+    names = None if keys == ["reasoning_content"] else tuple(keys)
     signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
     if details and details[-1] == _signed(signature):
         # Our own way to hand a signature of another dialect to a client.
         details = details[:-1]
-    return [Reasoning(text, signature, tuple(copied(details)))]
+    return [Reasoning(text, signature, tuple(copied(details)))], names
 
 
 def _signed(signature: str | None) -> Json:
@@ -256,55 +259,56 @@ class _Identifiers:
 
 
 def _render_message(message: Message, position: int, ids: _Identifiers) -> list[Json]:
-    if message.is_one_text and DIALECT not in message.extras and message.role != "tool":
+    if message.is_one_text and is_plain(message) and message.role != "tool":
         return [{"role": message.role, "content": cast(Text, message.parts[0]).text}]
-    kept = message.extras.get(DIALECT)
-    kept = kept if isinstance(kept, dict) else {}
+    extras = extras_of(message)
     results, body = list[Json](), list[tuple[int, Part]]()
     for place, part in enumerate(message.parts):
         if isinstance(part, ToolResult):
-            results.append(_render_result(part, ids.of(part, position, place), kept, ids))
+            results.append(_render_result(part, ids.of(part, position, place), extras, ids))
         else:
             body.append((place, part))
-    if message.role == "tool" and "role" not in kept.get("fields", {}):
+    if message.role == "tool" and "role" not in extras.fields:
         if body:
             raise CannotExpress("only results may stand in a message of role tool", field=f"messages[{position}]")
         return results
     if results and not body:
         return results
-    out = _render_body(message.role, body, kept, position, ids)
+    out = _render_body(message, body, extras, position, ids)
     # The results of a human turn answer the turn before it.
     return [out, *results] if message.role == "assistant" else [*results, out]
 
 
-def _render_result(result: ToolResult, wire_id: str | None, kept: Json, ids: _Identifiers) -> Json:
+def _render_result(result: ToolResult, wire_id: str | None, extras: ChatMessageExtras, ids: _Identifiers) -> Json:
     out: Json = {"role": "tool"}
     if wire_id is not None:
         out["tool_call_id"] = wire_id
-    elif not _says("tool_call_id", kept):
+    elif not extras.lacks("tool_call_id"):
         out["tool_call_id"] = ids.made(result)
-    _put_content(out, result.parts, kept, "")
-    return _with_fields(out, kept)
+    _put_content(out, result.parts, extras, "")
+    return _with_fields(out, extras)
 
 
-def _render_body(role: Role, body: list[tuple[int, Part]], kept: Json, position: int, ids: _Identifiers) -> Json:
+def _render_body(
+    message: Message, body: list[tuple[int, Part]], extras: ChatMessageExtras, position: int, ids: _Identifiers
+) -> Json:
+    role = message.role
     out: Json = {"role": role}
     calls = [(ids.of(part, position, place), part) for place, part in body if isinstance(part, ToolCall)]
     reasoning = [part for _, part in body if isinstance(part, Reasoning)]
     if role != "assistant" and (calls or reasoning):
         raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
     content = [part for _, part in body if isinstance(part, (Text, Media))]
-    refusal = kept.get("refusal")
-    if role == "assistant" and isinstance(refusal, str) and content and content[-1] == Text(refusal):
-        out["refusal"] = refusal
+    if role == "assistant" and extras.refusal is not None and content and content[-1] == Text(extras.refusal):
+        out["refusal"] = extras.refusal
         content.pop()
-    _put_content(out, content, kept, None if calls else "")
+    _put_content(out, content, extras, None if calls else "")
     if reasoning:
         # What was redacted is a piece without a text.
         text = "\n".join(part.text for part in reasoning if part.text)
         fields = [part.field for part in reasoning if part.field is not None]
         details = [copied(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
-        for field in fields[:1] or kept.get("reasoning", ["reasoning_content"]):
+        for field in fields[:1] or reasoning_fields(message):
             if field == "reasoning_details":
                 details = with_text(details, text)
             else:
@@ -312,10 +316,9 @@ def _render_body(role: Role, body: list[tuple[int, Part]], kept: Json, position:
         if (signature := sole_signature(reasoning)) and (ids.tokens or not is_signed(signature)):
             details.append(_signed(signature))
         out |= {"reasoning_details": details} if details else {}
-    slots = kept.get("calls", ())
-    if calls or slots:
-        out["tool_calls"] = render_calls(calls, slots, ids.custom)
-    return _with_fields(out, kept)
+    if calls or extras.calls:
+        out["tool_calls"] = render_calls(calls, extras.calls, ids.custom)
+    return _with_fields(out, extras)
 
 
 def _holds_token(entry: Json) -> bool:
@@ -341,23 +344,18 @@ def with_text(details: list[Json], text: str) -> list[Json]:
     return [{"type": "reasoning.text", "text": text}, *details]
 
 
-def _put_content(out: Json, parts: Sequence[Content], kept: Json, empty: str | None) -> None:
-    if "content" in kept:
-        out["content"] = render_content(parts, kept["content"])
+def _put_content(out: Json, parts: Sequence[Content], extras: ChatMessageExtras, empty: str | None) -> None:
+    if extras.content is not None:
+        out["content"] = render_content(parts, extras.content)
     elif len(parts) == 1 and isinstance(parts[0], Text):
         out["content"] = parts[0].text
     elif parts:
         out["content"] = render_content(parts)
-    elif empty is not None and not _says("content", kept):
+    elif empty is not None and not extras.lacks("content"):
         # A call may stand without any content; hosts refuse an empty one beside it.
         out["content"] = empty
 
 
-def _says(key: str, kept: Json) -> bool:
-    return key in kept.get("omit", ()) or key in kept.get("fields", {})
-
-
-def _with_fields(out: Json, kept: Json) -> Json:
+def _with_fields(out: Json, extras: ChatMessageExtras) -> Json:
     """Add the fields as they came, except where a part has something to say by now."""
-    fields = kept.get("fields", {})
-    return out | {key: copied(value) for key, value in fields.items() if key == "role" or key not in out}
+    return out | {key: copied(value) for key, value in extras.fields.items() if key == "role" or key not in out}

@@ -6,9 +6,15 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import (
+    DIALECT,
+    ChatRequestExtras,
+    body_fields,
+    extras_of,
+    request_extras,
+)
 from moonshim.engine.dialects.openai_chat.fields import FIELDS, Json, fields_said, values_of
 from moonshim.engine.dialects.openai_chat.message_checks import check_messages
-from moonshim.engine.dialects.openai_chat.message_parts import DIALECT
 from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
 from moonshim.engine.dialects.openai_chat.tools import parse_tool, render_tool
 from moonshim.engine.dialects.protocol import with_overrides
@@ -48,7 +54,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
         tools=_parse_tools(body),
         sampling=sampling,
         locations=tuple(f"messages[{place}]" for place in range(len(messages))),
-        extras={DIALECT: {"fields": fields, "has_tools": "tools" in body}},
+        extras={DIALECT: ChatRequestExtras(fields, "tools" in body)},
         **values,
     )
     return request, changes
@@ -71,9 +77,8 @@ def _opened(message: Message, place: int, signer: Signer, changes: list[Change])
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
     """The body that makes this request, and what Chat cannot say of it."""
-    kept = request.extras.get(DIALECT)
-    kept = kept if isinstance(kept, dict) else {}
-    came: Json = kept.get("fields", {})
+    extras = request_extras(request)
+    came = extras.fields
     changes: list[Change] = []
     body: Json = {"model": request.model}
     body |= {key: value for key, value in came.items() if key not in _KNOWN}
@@ -94,7 +99,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     )
     if request.tools is not None and ("functions" not in came or _parse_tools(came) != request.tools):
         body["tools"] = _render_tools(request.tools, changes)
-    elif kept.get("has_tools"):
+    elif extras.has_tools:
         body["tools"] = None
     changes += _unsaid(request) + _unsaid_thinking(request, body)
     return with_overrides(body, request.body_overrides), changes
@@ -162,21 +167,20 @@ def _unsaid_thinking(request: Request, body: Json) -> list[Change]:
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what that host is not told."""
-    fields: Json = request.extras.get(DIALECT, {}).get("fields", {})
     changes = [
         Change("cannot_say", f"{key} is a field of Chat alone", key)
-        for key, value in fields.items()
+        for key, value in body_fields(request).items()
         if key not in _KNOWN and key != "functions" and value is not None
     ]
     for place, message in enumerate(request.messages):
-        kept, where = message.extras.get(DIALECT, {}), f"messages[{place}]"
-        for slot in kept.get("content", ()):
-            if slot is not None and isinstance(entry := slot.get("raw"), dict):
+        extras, where = extras_of(message), f"messages[{place}]"
+        for slot in extras.content or ():
+            if slot is not None and isinstance(entry := slot.raw, dict):
                 if entry.get("type") == "file":
                     raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
                 changes.append(Change("cannot_say", f"a part of type {entry.get('type')} is Chat's alone", where))
         said = _ELSEWHERE | {"name"} if message.role == "tool" else _ELSEWHERE
-        alone = [key for key, value in kept.get("fields", {}).items() if value is not None and key not in said]
+        alone = [key for key, value in extras.fields.items() if value is not None and key not in said]
         changes += [Change("cannot_say", f"{key} of a message is a field of Chat alone", where) for key in alone]
     return request, changes
 

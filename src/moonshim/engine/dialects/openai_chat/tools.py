@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from moonshim.engine.dialects.openai_chat.message_parts import DIALECT
+from moonshim.engine.dialects.openai_chat.extras import DIALECT, ChatToolExtras, definition_of
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
 from moonshim.engine.values.conversation import Tool
 from moonshim.errors import InvalidInput
@@ -18,7 +18,7 @@ def parse_tool(given: Any, where: str) -> Tool:
     """A tool as it was declared; the definition itself is kept, to be written again where nothing has changed."""
     if not isinstance(given, dict):
         raise InvalidInput(f"a tool must be an object, not {type(given).__name__}", field=where)
-    kind, extras = given.get("type", "function"), {DIALECT: given}
+    kind, extras = given.get("type", "function"), {DIALECT: ChatToolExtras(given)}
     if not isinstance(kind, str):
         raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
     body = given.get("function" if kind in ("function", "builtin_function") else kind)
@@ -43,8 +43,7 @@ def parse_tool(given: Any, where: str) -> Tool:
 
 def render_tool(tool: Tool) -> Json | None:
     """The definition of a tool; None for one that only another host can run."""
-    came = tool.extras.get(DIALECT)
-    came = came if isinstance(came, dict) else {}
+    came = definition_of(tool)
     if came and parse_tool(came, "") == tool:
         return came if "type" in came else {"type": "function", **came}
     if tool.kind == "server":

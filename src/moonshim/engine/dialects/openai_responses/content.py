@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from moonshim.engine.dialects.openai_responses.alignment import align
+from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesMediaExtras, media_fields
 from moonshim.engine.values.conversation import Media, Part, Role, Text
 from moonshim.errors import InvalidInput
 
 __all__ = [
-    "DIALECT",
     "TEXT_TYPES",
     "Content",
     "Json",
@@ -26,9 +26,6 @@ __all__ = [
     "render_entry",
 ]
 
-DIALECT: Final = "openai_responses"
-
-Json: TypeAlias = dict[str, Any]
 Content: TypeAlias = Text | Media
 TextType: TypeAlias = Literal["input_text", "output_text"]
 
@@ -131,7 +128,7 @@ def _parse_audio(entry: Json) -> Media | None:
 def _others(entry: Json, kind: str) -> Json:
     known = _MEDIA_FIELDS[kind]
     others = {key: value for key, value in entry.items() if key not in known}
-    return {DIALECT: others} if others else {}
+    return {DIALECT: ResponsesMediaExtras(others)} if others else {}
 
 
 # --- parts -> entries -------------------------------------------------------------------------------------------
@@ -178,9 +175,8 @@ def render_entry(part: Part, came: Any, text_type: TextType) -> Json | None:
         return None
     if isinstance(came, dict) and _parse_entry(came, "", 0) == part:
         return came
-    others = part.extras.get(DIALECT)
     entry = _render_media(part)
-    return None if entry is None else {**entry, **(others if isinstance(others, dict) else {})}
+    return None if entry is None else {**entry, **media_fields(part)}
 
 
 def _render_media(part: Media) -> Json | None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.dialects.openai_responses.content import DIALECT
 from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response
 from moonshim.engine.dialects.openai_responses.encode import ResponsesEncoder, encode_response
 from moonshim.engine.dialects.openai_responses.errors import render_problem
+from moonshim.engine.dialects.openai_responses.extras import (
+    DIALECT,
+    ResponsesMediaExtras,
+    ResponsesMessageExtras,
+    body_fields,
+    holds_unknown,
+)
 from moonshim.engine.dialects.openai_responses.messages import parse_messages
 from moonshim.engine.dialects.openai_responses.references import drop_unsupported
 from moonshim.engine.dialects.openai_responses.render_items import render_messages
@@ -23,6 +29,12 @@ OPENAI_RESPONSES: Final = Dialect(
     drop_unsupported=drop_unsupported,
     parse_messages=parse_messages,
     render_messages=render_messages,
+    message_extras=ResponsesMessageExtras,
+    media_extras=ResponsesMediaExtras,
+    body_fields=body_fields,
+    holds_unknown=holds_unknown,
+    tool_schema_field="parameters",
+    response_schema_field="text.format.schema",
     decoder=ResponsesDecoder,
     decode_response=decode_response,
     encoder=ResponsesEncoder,

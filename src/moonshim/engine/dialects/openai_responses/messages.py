@@ -1,8 +1,8 @@
 """Input items become canonical messages.
 
 The items of one assistant turn in a row (reasoning, messages, calls) are one message; each
-result is one; every other message is one. `Message.extras` keeps, under the name of this
-dialect, the `items` that the message was made of, as they came. Items that are no part of
+result is one; every other message is one. Its `ResponsesMessageExtras` hold the items that
+the message was made of, as they came. Items that are no part of
 any message (a search that the host ran, a reference that nobody resolved) are kept with the
 message before them, so that no other dialect meets a message without parts. Only where such
 items are all that the model did between the user's words and what was said next, they are a
@@ -17,7 +17,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses.compaction import COMPACTIONS, read_compaction
-from moonshim.engine.dialects.openai_responses.content import DIALECT, Json, parse_content
+from moonshim.engine.dialects.openai_responses.content import parse_content
+from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesMessageExtras
 from moonshim.engine.dialects.openai_responses.items import (
     CALLS,
     OUTPUTS,
@@ -106,7 +107,8 @@ class ItemReader:
         if self._waiting:
             self._put("assistant", [], None, "input[0]")
         return [
-            Message(role, tuple(parts), {DIALECT: {"items": items, "at": at}}) for role, parts, items, at in self._done
+            Message(role, tuple(parts), {DIALECT: ResponsesMessageExtras(tuple(items), tuple(at))})
+            for role, parts, items, at in self._done
         ]
 
     def _put(self, role: Role, parts: Sequence[Part], item: Json | None, where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from moonshim.engine.dialects.openai_responses.content import DIALECT
+from moonshim.engine.dialects.openai_responses.extras import tool_extras
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["Names", "Said", "flat_name", "plain_name"]
@@ -35,10 +35,9 @@ def plain_name(tool: Tool) -> Said:
     """
     if not tool.namespace:
         return None, tool.name
-    kept = tool.extras.get(DIALECT)
-    came = kept.get("definition") if isinstance(kept, dict) else None
-    name = came.get("name") if isinstance(came, dict) else None
-    if isinstance(name, str) and isinstance(kept, dict) and kept.get("flat") == tool.name:
+    extras = tool_extras(tool)
+    name = None if extras.definition is None else extras.definition.get("name")
+    if isinstance(name, str) and extras.flat == tool.name:
         return tool.namespace, name
     start = flat_name(tool.namespace, "")
     return (tool.namespace, tool.name[len(start) :]) if tool.name.startswith(start) else (None, tool.name)

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses.content import DIALECT, Json, parse_entries
+from moonshim.engine.dialects.openai_responses.content import parse_entries
+from moonshim.engine.dialects.openai_responses.extras import Json, body_fields, extras_of
 from moonshim.engine.dialects.openai_responses.fields import FIELDS
 from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
-from moonshim.engine.dialects.openai_responses.render_items import kept_items
-from moonshim.engine.dialects.openai_responses.request import CONTINUES, kept_fields
+from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request
 from moonshim.errors import CannotExpress, InvalidInput
 
@@ -95,8 +95,9 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """
     changes, messages = list[Change](), list[Message]()
     for message in request.messages:
-        items = kept_items(message)
-        for item, at in zip(items, message.extras.get(DIALECT, {}).get("at", ()), strict=False):
+        extras = extras_of(message)
+        items = extras.items
+        for item, at in zip(items, extras.at, strict=False):
             place = f"input[{at}]"
             if _is_reference(item) and not item["id"].startswith(_THOUGHT):
                 raise InvalidInput(f"nobody here knows the item {item['id']!r}: send the item itself", field=place)
@@ -104,7 +105,7 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
             if _has_token(item):
                 changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place))
         messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
-    fields = kept_fields(request)
+    fields = body_fields(request)
     for key in _ELSEWHERE:
         if fields.get(key) is not None:
             raise InvalidInput(

@@ -13,7 +13,8 @@ from typing import TypeAlias, assert_never
 from msgspec import Struct
 
 from moonshim.engine.dialects.openai_responses.alignment import align
-from moonshim.engine.dialects.openai_responses.content import DIALECT, TEXT_TYPES, Json, parse_entries, render_entry
+from moonshim.engine.dialects.openai_responses.content import TEXT_TYPES, parse_entries, render_entry
+from moonshim.engine.dialects.openai_responses.extras import Json, extras_of
 from moonshim.engine.dialects.openai_responses.items import (
     CALLS,
     OUTPUTS,
@@ -40,7 +41,7 @@ from moonshim.engine.values.conversation import (
 )
 from moonshim.errors import InvalidInput
 
-__all__ = ["Writing", "kept_items", "render_messages"]
+__all__ = ["Writing", "render_messages"]
 
 Pair: TypeAlias = tuple[int | None, Part | None]
 """A place in the content of an item, and the part that is there now."""
@@ -54,13 +55,6 @@ def render_messages(messages: Sequence[Message]) -> list[Json]:
     """
     writing = Writing(messages, Names(), Names())
     return [item for message in messages for item in writing.items(message, "")]
-
-
-def kept_items(message: Message) -> list[Json]:
-    """The items that a message was parsed from, if it was parsed here."""
-    kept = message.extras.get(DIALECT)
-    items = kept.get("items") if isinstance(kept, dict) else None
-    return items if isinstance(items, list) else []
 
 
 class _Group(Struct):
@@ -100,7 +94,7 @@ class Writing:
 
     def items(self, message: Message, place: str) -> list[Json]:
         """The items of one message."""
-        kept = kept_items(message)
+        kept = extras_of(message).items
         if not kept:
             # The results of a human turn answer the turn before it.
             first = sorted(message.parts, key=lambda part: message.role == "user" and not isinstance(part, ToolResult))
@@ -133,9 +127,9 @@ class Writing:
             pass  # it was not read in the first place, and stays what it is
         return [(None, None)]
 
-    def _unsealed(self, items: list[Json]) -> list[Json]:
+    def _unsealed(self, items: Sequence[Json]) -> list[Json]:
         if not self._for_host or not any(is_signed(item.get("encrypted_content")) for item in items):
-            return items
+            return list(items)
         return [{k: v for k, v in item.items() if k != "encrypted_content" or not is_signed(v)} for item in items]
 
     def _grouped(self, groups: list[_Group], role: Role, place: str) -> list[Json]:
@@ -211,7 +205,7 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def _groups(pairs: list[Pair], spots: list[tuple[int, int | None, Part | None]], kept: list[Json]) -> list[_Group]:
+def _groups(pairs: list[Pair], spots: list[tuple[int, int | None, Part | None]], kept: Sequence[Json]) -> list[_Group]:
     """Parts that stood in one item, or may stand in one, are together again."""
     groups: list[_Group] = []
     for spot, part in pairs:

@@ -1,22 +1,27 @@
-"""A Responses request becomes a canonical request, and the other way round, unchanged in all that Responses can say.
-
-`Request.extras` keeps, under the name of this dialect, the `fields` of the body as they
-came, all but the input: also those that only whoever holds earlier answers can act on
-(`previous_response_id`, `conversation`, `prompt`), and the tools as they were declared.
-"""
+"""A Responses request becomes a canonical request, and the other way round, unchanged in all that Responses can say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses.content import DIALECT, Json
+from moonshim.engine.dialects.openai_responses.extras import (
+    DIALECT,
+    Json,
+    ResponsesMessageExtras,
+    ResponsesRequestExtras,
+    body_fields,
+    extras_of,
+    is_loaded,
+    request_extras,
+    tool_extras,
+)
 from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsayable
 from moonshim.engine.dialects.openai_responses.messages import ItemReader, with_canonical_ids
 from moonshim.engine.dialects.openai_responses.names import Names, plain_name
-from moonshim.engine.dialects.openai_responses.render_items import Writing, kept_items
+from moonshim.engine.dialects.openai_responses.render_items import Writing
 from moonshim.engine.dialects.openai_responses.tool_choice import parse_choice, render_choice
 from moonshim.engine.dialects.openai_responses.tools import parse_tools, render_tools
 from moonshim.engine.dialects.protocol import with_overrides
@@ -24,7 +29,7 @@ from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Tool
 from moonshim.errors import InvalidInput
 
-__all__ = ["CONTINUES", "kept_fields", "parse_request", "render_request"]
+__all__ = ["CONTINUES", "parse_request", "render_request"]
 
 CONTINUES: Final = "moonshim_continues"
 """A field of our own: what a body went on from before all of it was put into its input."""
@@ -37,15 +42,8 @@ _LOADING: Final = frozenset({"tool_search_output", "additional_tools"})
 """Items that declare tools in the middle of a conversation."""
 _Meant: TypeAlias = tuple[bool, str | None, str]
 """Whether the host runs a tool; namespace and name, as the client says them."""
-_INSTRUCTIONS: Final[Json] = {DIALECT: {"instructions": True}}
-_BARE: Final[Json] = {DIALECT: {"bare": True}}
-
-
-def kept_fields(request: Request) -> Json:
-    """The fields of the client's body, as far as the request came in this dialect."""
-    kept = request.extras.get(DIALECT)
-    fields = kept.get("fields") if isinstance(kept, dict) else None
-    return fields if isinstance(fields, dict) else {}
+_INSTRUCTIONS: Final[Json] = {DIALECT: ResponsesMessageExtras(instructions=True)}
+_BARE: Final[Json] = {DIALECT: ResponsesMessageExtras(bare=True)}
 
 
 # --- body -> request --------------------------------------------------------------------------------------------
@@ -69,9 +67,9 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     values = {name: field.read(body) for name, field in FIELDS.items()}
     sampling = {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("sampling.")}
     fields = {key: value for key, value in body.items() if key != "input"}
-    kept: Json = {"fields": fields}
+    absent: Literal["null", "missing"] | None = None
     if not isinstance(body.get("input"), (str, list)):
-        kept["input"] = "null" if "input" in body else "missing"
+        absent = "null" if "input" in body else "missing"
     request = Request(
         model=model,
         messages=tuple(messages),
@@ -79,7 +77,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
         tool_choice=parse_choice(body.get("tool_choice"), names),
         sampling=Sampling(**sampling),
         locations=tuple(places),
-        extras={DIALECT: kept},
+        extras={DIALECT: ResponsesRequestExtras(fields, absent)},
         **values,
     )
     return request, changes
@@ -126,22 +124,20 @@ def _alike(one: Tool, other: Tool) -> bool:
 
 def _named(tool: Tool, where: str, taken: set[str]) -> Tool:
     """A tool in a namespace, under a joined name that is nobody else's."""
-    kept = tool.extras[DIALECT]
-    return parse_tools([{**kept["namespace"], "tools": [kept["definition"]]}], where, taken)[0]
+    extras = tool_extras(tool)
+    return parse_tools([{**(extras.namespace or {}), "tools": [extras.definition]}], where, taken)[0]
 
 
 def _loaded(tool: Tool, name: str | None = None) -> Tool:
-    kept = {**tool.extras[DIALECT], "loaded": True}
-    if name is None or "flat" not in kept:
-        return replace(tool, extras={DIALECT: kept})
-    return replace(tool, name=name, extras={DIALECT: kept | {"flat": name}})
+    extras = replace(tool_extras(tool), loaded=True)
+    if name is None or extras.flat is None:
+        return replace(tool, extras={DIALECT: extras})
+    return replace(tool, name=name, extras={DIALECT: replace(extras, flat=name)})
 
 
 def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
     """The tools that items have loaded, under the names that the items were read with."""
-    kept = [(tool, tool.extras.get(DIALECT)) for tool in tools]
-    loaded = [(tool, own) for tool, own in kept if isinstance(own, dict) and own.get("loaded") is True]
-    return [replace(tool, name=own.get("flat", tool.name)) for tool, own in loaded]
+    return [replace(tool, name=tool_extras(tool).flat or tool.name) for tool in tools if is_loaded(tool)]
 
 
 def _parse_input(body: Json, names: Names, signer: Signer) -> tuple[list[Message], list[str], list[Change]]:
@@ -173,7 +169,7 @@ def _parse_input(body: Json, names: Names, signer: Signer) -> tuple[list[Message
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
     """The body that makes this request, and what Responses cannot say of it."""
-    came, changes = kept_fields(request), list[Change]()
+    came, changes = body_fields(request), list[Change]()
     body: Json = {"model": request.model}
     body |= {key: value for key, value in came.items() if key not in _KNOWN}
     for field in FIELDS.values():
@@ -206,8 +202,7 @@ def _put_input(body: Json, request: Request, came: Json, before: Names, now: Nam
         del places[:1]
     elif came.get("instructions", 0) is None:
         body["instructions"] = None
-    kept = request.extras.get(DIALECT)
-    absent = kept.get("input") if isinstance(kept, dict) else None
+    absent = request_extras(request).input
     if not messages and absent is not None:
         body |= {"input": None} if absent == "null" else {}
     elif len(messages) == 1 and _is_bare(messages[0]):
@@ -223,13 +218,9 @@ def _is_instructions(message: Message, came: Json) -> bool:
     """Whether a first message is said as `instructions`: it was, or it came from elsewhere and is one text."""
     if message.role != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
         return False
-    return _marked(message, "instructions") or (not kept_items(message) and not came.get("instructions"))
+    extras = extras_of(message)
+    return extras.instructions or (not extras.items and not came.get("instructions"))
 
 
 def _is_bare(message: Message) -> bool:
-    return _marked(message, "bare") and len(message.parts) == 1 and isinstance(message.parts[0], Text)
-
-
-def _marked(message: Message, mark: str) -> bool:
-    kept = message.extras.get(DIALECT)
-    return isinstance(kept, dict) and kept.get(mark) is True
+    return extras_of(message).bare and len(message.parts) == 1 and isinstance(message.parts[0], Text)

@@ -6,7 +6,8 @@ import re
 from typing import Any, Final
 
 from moonshim.engine.dialects.openai_responses.content import Json
-from moonshim.engine.dialects.openai_responses.request import CONTINUES, kept_fields
+from moonshim.engine.dialects.openai_responses.extras import body_fields
+from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.values.conversation import Request, Usage
 from moonshim.engine.values.events import Failed
 
@@ -47,7 +48,7 @@ _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 def echo(request: Request) -> Json:
     """The fields of a request that every response object repeats, as they came."""
-    came = kept_fields(request)
+    came = body_fields(request)
     said = {key: value if came.get(key) is None else came[key] for key, value in _ECHOED.items()}
     if said["previous_response_id"] is None and isinstance(continues := came.get(CONTINUES), dict):
         said["previous_response_id"] = continues.get("previous_response_id")

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moonshim.engine.dialects.openai_responses.content import DIALECT, Json
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesToolExtras, is_loaded, tool_extras
 from moonshim.engine.dialects.openai_responses.names import flat_name, plain_name
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
 from moonshim.engine.values.conversation import Change, Tool
@@ -93,27 +95,25 @@ def _name(given: Json, where: str) -> str:
 def _parse_tool(given: Json, kind: str, namespace: Json | None, where: str, taken: set[str]) -> Tool:
     about = given.get("description")
     about = about if isinstance(about, str) else None
-    kept: Json = {"definition": given}
+    extras = ResponsesToolExtras(given, namespace)
     if kind in ("function", "custom"):
         said, within = _name(given, where), namespace["name"] if namespace is not None else None
         name = _free(flat_name(within, said), taken) if namespace is not None else said
         taken.add(name)
         if namespace is not None:
-            kept |= {"namespace": namespace, "flat": name}
+            extras = replace(extras, flat=name)
         deferred = given.get("defer_loading") is True
         if kind == "custom":
             told = _with_format(about, given.get("format"))
-            return Tool(name, told, FREE_TEXT_SCHEMA, {DIALECT: kept}, "custom", within, deferred)
+            return Tool(name, told, FREE_TEXT_SCHEMA, {DIALECT: extras}, "custom", within, deferred)
         strict = given.get("strict")
         strict = strict if isinstance(strict, bool) else None
         schema = _schema(given, where)
-        return Tool(name, about, schema, {DIALECT: kept}, "function", within, deferred, strict)
-    if namespace is not None:
-        kept["namespace"] = namespace
+        return Tool(name, about, schema, {DIALECT: extras}, "function", within, deferred, strict)
     if kind == TOOL_SEARCH and given.get("execution") == "client":
         taken.add(kind)
-        return Tool(kind, about, _schema(given, where), {DIALECT: kept})
-    return Tool(_HOSTED.get(kind, kind), about, None, {DIALECT: kept}, "server")
+        return Tool(kind, about, _schema(given, where), {DIALECT: extras})
+    return Tool(_HOSTED.get(kind, kind), about, None, {DIALECT: extras}, "server")
 
 
 def _schema(given: Json, where: str) -> Json | None:
@@ -147,7 +147,7 @@ def _with_format(about: str | None, format: Any) -> str | None:
 
 def kind_of(tool: Tool) -> str:
     """The type of the definition that a tool came in, or would get."""
-    came = _kept(tool).get("definition", {}).get("type")
+    came = (tool_extras(tool).definition or {}).get("type")
     if isinstance(came, str):
         return came
     return tool.name if tool.kind == "server" else tool.kind
@@ -158,7 +158,7 @@ def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], chang
 
     `before` are the tools that were read from that list.
     """
-    declared = [tool for tool in tools if not _kept(tool).get("loaded")]
+    declared = [tool for tool in tools if not is_loaded(tool)]
     if isinstance(came, list) and before == declared:
         return came
     out, last = list[Json](), None
@@ -174,15 +174,15 @@ def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], chang
             out[-1]["tools"].append(definition)
         else:
             about: Json = {"type": "namespace", "name": namespace, "description": f"Tools of {namespace}."}
-            out.append({**(_kept(tool).get("namespace") or about), "tools": [definition]})
+            out.append({**(tool_extras(tool).namespace or about), "tools": [definition]})
         last = namespace
     return out
 
 
 def _render_tool(tool: Tool) -> Json | None:
-    came = _kept(tool).get("definition")
+    came = tool_extras(tool).definition
     name = plain_name(tool)[1]
-    if isinstance(came, dict):
+    if came is not None:
         return _patched(tool, came, name)
     match tool.kind:
         case "server":
@@ -209,8 +209,3 @@ def _patched(tool: Tool, came: Json, name: str) -> Json:
         pairs = (("parameters", tool.parameters, was.parameters), ("strict", tool.strict, was.strict))
         now |= {key: value for key, value, before in pairs if value != before}
     return {**came, **now} if now else came
-
-
-def _kept(tool: Tool) -> Json:
-    kept = tool.extras.get(DIALECT)
-    return kept if isinstance(kept, dict) else {}

@@ -1,15 +1,7 @@
 """The AI SDK's model messages become canonical messages, and the other way round.
 
-Parsed and rendered again, a list of messages is equal to what it was. Beside the parts,
-`Message.extras` keeps (under the name of this dialect):
-
-| kept | meaning |
-|---|---|
-| `fields` | fields of the message besides role and content (`providerOptions`) |
-| `content` | the content was a list: for every entry None, `{"part": entry}` or `{"raw": entry}` |
-
-An entry is kept whole only where its part does not say it all, and it is used again
-only while it still says what its part says.
+Parsed and rendered again, a list of messages is equal to what it was: the
+`VercelMessageExtras` beside the parts say how they were written.
 """
 
 from __future__ import annotations
@@ -18,8 +10,16 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.vercel_ai.extras import (
+    DIALECT,
+    ContentSlot,
+    Json,
+    VercelMessageExtras,
+    extras_of,
+)
 from moonshim.engine.dialects.vercel_ai.outputs import parse_output, render_media, render_output
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
@@ -29,10 +29,8 @@ from moonshim.errors import InvalidInput
 
 __all__ = ["parse_messages", "render_messages"]
 
-Json: TypeAlias = dict[str, Any]
 Resolve: TypeAlias = Callable[[str, str], str]
 
-DIALECT: Final = "vercel_ai"
 _SPEAKERS: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
@@ -60,28 +58,29 @@ def _parse_message(message: Any, position: int) -> Message:
         raise InvalidInput(
             f"a message must be an object whose role is one of {', '.join(_SPEAKERS)}", field=f"messages[{position}]"
         )
-    content, parts, kept = message.get("content"), list[Part](), Json()
+    content, parts = message.get("content"), list[Part]()
     fields = {key: copied(value) for key, value in message.items() if key not in ("role", "content")}
-    if fields:
-        kept["fields"] = fields
+    slots: list[ContentSlot | None] | None = None
     if isinstance(content, str):
         parts.append(Text(content))
     elif isinstance(content, list):
-        slots: list[Json | None] = []
+        slots = []
         for entry in content:
             part = _parse_entry(entry)
             if part is None:
-                slots.append({"raw": copied(entry)})
+                slots.append(ContentSlot(raw=copied(entry)))
                 continue
             parts.append(part)
-            slots.append(None if _render_part(part) == entry else {"part": copied(entry)})
-        kept["content"] = slots
+            slots.append(None if _render_part(part) == entry else ContentSlot(copied(entry)))
     else:
         raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
     role = _SPEAKERS[given]
-    if "content" in kept and not any(kept["content"]) and _plain_content(role, parts) == content:
-        del kept["content"]
-    return Message(role, tuple(parts), {DIALECT: kept} if kept else {})
+    if slots is not None and not any(slots) and _plain_content(role, parts) == content:
+        slots = None
+    if not fields and slots is None:
+        return Message(role, tuple(parts))
+    extras = VercelMessageExtras(fields, None if slots is None else tuple(slots))
+    return Message(role, tuple(parts), {DIALECT: extras})
 
 
 def _parse_entry(entry: Any) -> Part | None:
@@ -201,8 +200,7 @@ def render_messages(
 
 
 def _render_message(message: Message, parts: list[Part]) -> list[Json]:
-    kept = message.extras.get(DIALECT)
-    kept = kept if isinstance(kept, dict) else {}
+    extras = extras_of(message)
     out = list[Json]()
     if message.role != "tool" and message.role != "assistant":
         # Results that another protocol puts into a human turn have a message of their own here.
@@ -211,15 +209,15 @@ def _render_message(message: Message, parts: list[Part]) -> list[Json]:
         if results:
             out.append({"role": "tool", "content": [_render_part(result) for result in results]})
     content: Any
-    if "content" in kept:
-        content = _follow(parts, kept["content"])
+    if extras.content is not None:
+        content = _follow(parts, extras.content)
     elif parts:
         content = _plain_content(message.role, parts)
     else:
         return out
-    if content == [] and not kept:
+    if content == [] and DIALECT not in message.extras:
         return out
-    return [*out, {"role": message.role, "content": content} | copied(kept.get("fields", {}))]
+    return [*out, {"role": message.role, "content": content} | copied(extras.fields)]
 
 
 def _plain_content(role: Role, parts: list[Part]) -> Any:
@@ -230,14 +228,14 @@ def _plain_content(role: Role, parts: list[Part]) -> Any:
     return [_render_part(part) for part in parts if part != Text("")]
 
 
-def _follow(parts: list[Part], slots: Sequence[Json | None]) -> list[Any]:
+def _follow(parts: list[Part], slots: Sequence[ContentSlot | None]) -> list[Any]:
     left, out = list(reversed(parts)), list[Any]()
     for slot in slots:
-        if slot is not None and "raw" in slot:
-            out.append(copied(slot["raw"]))
+        if slot is not None and slot.raw is not UNSET:
+            out.append(copied(slot.raw))
         elif left:
             part = left.pop()
-            out.append(_render_part(part) if slot is None else _as_it_came(part, slot["part"]))
+            out.append(_render_part(part) if slot is None or slot.part is None else _as_it_came(part, slot.part))
     return out + [_render_part(part) for part in reversed(left)]
 
 

@@ -21,8 +21,8 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.anthropic.extras import more_follows
 from moonshim.engine.ids.pairing import pair
-from moonshim.engine.request.leftovers import more_follows
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.engine.values.tool_calls import CallSeen

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.engine.request.leftovers import fields_of, without_fields
+from moonshim.engine.dialects.openai_chat.extras import without_result_name
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.request.tools.tool_names import ToolNames
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
@@ -42,9 +42,9 @@ class _Calls:
         parts = tuple(self._part(part, place) for part in message.parts)
         if all(one is other for one, other in zip(parts, message.parts, strict=True)):
             return message
-        if message.role == "tool" and "name" in fields_of(message):
+        if message.role == "tool":
             # The name that came beside the result is the old one.
-            message = without_fields(message, "name")
+            message = without_result_name(message)
         return replace(message, parts=parts)
 
     def _part(self, part: Part, place: str | None) -> Part:

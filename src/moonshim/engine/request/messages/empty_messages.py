@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from operator import is_
 from typing import Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.anthropic import extras as messages_extras
+from moonshim.engine.dialects.openai_chat import extras as chat_extras
+from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.profile import HostProfile
-from moonshim.engine.request.leftovers import (
-    CHAT,
-    MESSAGES,
-    came,
-    came_apart,
-    came_with_listed_results,
-    fields_of,
-    holds_unknown,
-    joined,
-    kept_of,
-    more_follows,
-    only,
-    only_said,
-    without,
-)
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.request.messages.chat_shapes import may_go_on
 from moonshim.engine.values.conversation import (
@@ -50,7 +37,7 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
     """
     out, begun = list[LocatedMessage](), False
     for number, one in enumerate(messages):
-        if one.message.is_one_text and CHAT not in one.message.extras:
+        if one.message.is_one_text and chat_extras.is_plain(one.message):
             begun = begun or one.message.role != "system"
             out.append(one)
             continue
@@ -68,23 +55,17 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
             )
             continue
         message = one.message
-        if profile.dialect == CHAT and profile.generation != "other" and "refusal" in kept_of(message):
+        if profile.dialect == chat_extras.DIALECT and profile.generation != "other" and chat_extras.is_refusal(message):
             changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", one.place))
-            message = _refusal_as_content(message)
+            message = chat_extras.say_refusal(message)
         if not goes_on and _drops_text(message, profile):
-            full = _with_full_results(only(message, lambda part: part != Text("")), profile)
+            full = _with_full_results(chat_extras.keep_parts(message, lambda part: part != Text("")), profile)
             if full is not message:
                 message = full
                 changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
         begun = begun or message.role != "system"
         out.append(one.as_message(message))
     return out
-
-
-def _refusal_as_content(message: Message) -> Message:
-    """The message whose refusal is text like any other; an empty text before it was no content."""
-    bare = only_said(without(message, "refusal"), "content")
-    return only(bare, lambda part: part != Text(""))
 
 
 def _stands_between(before: Message, message: Message, *, last: bool) -> bool:
@@ -104,12 +85,13 @@ def _says(part: Part) -> bool:
 
 def _goes_on(message: Message, *, last: bool) -> bool:
     """Whether it says something by being there: the model goes on with it, or it declares tools."""
-    fields = fields_of(message)
-    return bool(fields.get("tools") or (fields.get("partial") and may_go_on(message, last=last)))
+    return bool(chat_extras.declared_tools(message)) or (
+        chat_extras.is_partial(message) and may_go_on(message, last=last)
+    )
 
 
 def _is_empty(message: Message, profile: HostProfile) -> bool:
-    return not any(map(_says, message.parts)) and not holds_unknown(message, profile.dialect)
+    return not any(map(_says, message.parts)) and not dialect_named(profile.dialect).holds_unknown(message)
 
 
 def _drops_text(message: Message, profile: HostProfile) -> bool:
@@ -120,19 +102,19 @@ def _drops_text(message: Message, profile: HostProfile) -> bool:
 def _with_full_results(message: Message, profile: HostProfile) -> Message:
     """The message whose results have no empty text in a list; a result that says nothing is an empty text itself."""
     parts = list[Part]()
-    blocks = profile.dialect == MESSAGES and came_with_listed_results(message)
+    blocks = profile.dialect == messages_extras.DIALECT and messages_extras.came_with_listed_results(message)
     # Messages writes a result without parts as an empty text, and one that did not change as it came.
     nothing = () if blocks else (Text(""),)
     for part in message.parts:
         if isinstance(part, ToolResult) and Text("") in part.parts:
-            listed = len(part.parts) > 1 or blocks or "content" in kept_of(message)
+            listed = len(part.parts) > 1 or blocks or chat_extras.has_listed_content(message)
             full = tuple(inner for inner in part.parts if inner != Text(""))
             part = replace(part, parts=full or nothing) if listed else part
         parts.append(part)
     if all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
-    unknown = holds_unknown(message, CHAT)
-    return replace(message if unknown else without(message, "content"), parts=tuple(parts))
+    unknown = chat_extras.holds_unknown(message)
+    return replace(message if unknown else chat_extras.without_content_list(message), parts=tuple(parts))
 
 
 class _Turn:
@@ -186,7 +168,7 @@ def _joins(before: Message, message: Message, profile: HostProfile) -> bool:
 
 
 def _is_silent(message: Message) -> bool:
-    return not any(map(_says, message.parts)) and not holds_unknown(message, CHAT)
+    return not any(map(_says, message.parts)) and not chat_extras.holds_unknown(message)
 
 
 def _has_thoughts(message: Message) -> bool:
@@ -201,28 +183,20 @@ def join_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[Lo
     out, apart = list[LocatedMessage](), False
     for one in messages:
         message = one.message
-        if apart and message.role in _USERS and came_apart(message):
+        if apart and message.role in _USERS and messages_extras.came_apart(message):
             changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
-            message = joined(message)
-        elif more_follows(message) and (ordered := _results_first(message)) is not message:
+            message = messages_extras.joined(message)
+        elif (
+            messages_extras.more_follows(message)
+            and (ordered := messages_extras.with_results_first(message)) is not message
+        ):
             changes.append(Change("result_moved", "results stand before what the user says beside them", one.place))
             message = ordered
-        elif out and kept_of(message, MESSAGES).get("half") == 2 and more_follows(out[-1].message):
-            message = _results_first(message)
-        apart = message.role in _USERS and (apart or came(one.message))
+        elif out and messages_extras.is_second_half(message) and messages_extras.more_follows(out[-1].message):
+            message = messages_extras.with_results_first(message)
+        apart = message.role in _USERS and (apart or messages_extras.came(one.message))
         out.append(one.as_message(message))
     return out
-
-
-def _results_first(message: Message) -> Message:
-    """The half of a message that came in Messages, as if that had come in the order that hosts want."""
-    kept = kept_of(message, MESSAGES)
-    blocks = kept["came"]["content"]
-    ordered = sorted(blocks, key=lambda block: block["type"] != "tool_result")
-    if all(map(is_, ordered, blocks)):
-        return message
-    whole = {**kept["came"], "content": ordered}
-    return replace(message, extras=message.extras | {MESSAGES: {**kept, "came": whole}})
 
 
 _USERS: Final = ("user", "tool")

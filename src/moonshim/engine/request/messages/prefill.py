@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from moonshim.engine.request.leftovers import CHAT, MESSAGES, fields_of, kept_of
+from moonshim.engine.dialects.anthropic.extras import DIALECT as MESSAGES
+from moonshim.engine.dialects.openai_chat.extras import as_partial, is_partial
 from moonshim.engine.values.conversation import Change, Request, ToolCall
 
 __all__ = ["mark_prefill"]
@@ -13,13 +14,10 @@ __all__ = ["mark_prefill"]
 def mark_prefill(request: Request) -> tuple[Request, list[Change]]:
     """In Messages a last message of the assistant is gone on with; Kimi on Chat wants that said (`partial`)."""
     last = request.messages[-1] if request.messages else None
-    if MESSAGES not in request.extras or last is None or last.role != "assistant" or fields_of(last).get("partial"):
+    if MESSAGES not in request.extras or last is None or last.role != "assistant" or is_partial(last):
         return request, []
     if any(isinstance(part, ToolCall) for part in last.parts):
         return request, []
-    kept = kept_of(last)
-    fields = {**fields_of(last), "partial": True}
-    marked = replace(last, extras={**last.extras, CHAT: {**kept, "fields": fields}})
     place = request.locations[len(request.messages) - 1] if len(request.locations) == len(request.messages) else None
     change = Change("prefill", "the answer that the client has begun is marked as one to go on with", place)
-    return replace(request, messages=(*request.messages[:-1], marked)), [change]
+    return replace(request, messages=(*request.messages[:-1], as_partial(last))), [change]

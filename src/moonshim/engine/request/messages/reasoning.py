@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import has_legacy_call, reasoning_fields
 from moonshim.engine.hosts.profile import HostProfile
-from moonshim.engine.request.leftovers import fields_of, kept_of
 from moonshim.engine.request.located import ChangeCounter, LocatedMessage
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Text, ToolCall
@@ -51,7 +51,7 @@ def put_back(request: Request, profile: HostProfile, recalled: Mapping[int, Reas
 def _wants(message: Message, profile: HostProfile) -> bool:
     """Whether the host takes the reasoning of this message."""
     # In the protocol of 2023 a call is a field.
-    calling = any(isinstance(part, ToolCall) for part in message.parts) or "function_call" in fields_of(message)
+    calling = any(isinstance(part, ToolCall) for part in message.parts) or has_legacy_call(message)
     keeps = profile.keeps_reasoning == "all" or (profile.keeps_reasoning == "calls" and calling)
     return message.role == "assistant" and profile.reasoning_in is not None and keeps
 
@@ -181,14 +181,12 @@ class _ReasoningAdapter:
 
     def _field(self, thought: Reasoning, detailed: bool, message: Message) -> str | None:
         """Under which name it goes; None where the way it came is right."""
-        names = (
-            [thought.field] if thought.field is not None else kept_of(message).get("reasoning", ["reasoning_content"])
-        )
+        names = (thought.field,) if thought.field is not None else reasoning_fields(message)
         match self._profile.reasoning_in:
             case "reasoning_content" | "reasoning" as wanted:
-                return thought.field if names == [wanted] else wanted
+                return thought.field if names == (wanted,) else wanted
             case "reasoning_details":
-                if names == ["reasoning"] or (detailed and names in ([], ["reasoning_details"])):
+                if names == ("reasoning",) or (detailed and names in ((), ("reasoning_details",))):
                     return thought.field
                 return "reasoning_details" if detailed else "reasoning"
             case "echo" if detailed and names and self._profile.reasoning_out == "reasoning_details":

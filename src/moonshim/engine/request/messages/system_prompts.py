@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.request.leftovers import MESSAGES, came, fields_of, only, without, without_fields
+from moonshim.engine.dialects.anthropic.extras import as_system_prompt, came
+from moonshim.engine.dialects.openai_chat.extras import keep_parts, unusual_role, with_usual_role, without_form
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Text
 
@@ -28,7 +29,7 @@ def strip_billing(messages: list[LocatedMessage], changes: list[Change]) -> list
                 )
             )
             parts = tuple(Text(_BILLING.sub("", p.text)) if isinstance(p, Text) else p for p in message.parts)
-            message = only(replace(message, parts=parts), lambda part: part != Text(""))
+            message = keep_parts(replace(message, parts=parts), lambda part: part != Text(""))
         out.append(one.as_message(message))
     return out
 
@@ -41,12 +42,12 @@ def condition_roles(messages: list[LocatedMessage], changes: list[Change]) -> li
     """Roles that only some hosts know become those that all know: `developer` is `system`, an unknown one `user`."""
     out = list[LocatedMessage]()
     for one in messages:
-        role = fields_of(one.message).get("role")
+        role = unusual_role(one.message)
         if role is not None:
             changes.append(
                 Change("role", f"role {role!r} is not known everywhere: sent as {one.message.role}", one.place)
             )
-            one = one.as_message(without_fields(one.message, "role"))
+            one = one.as_message(with_usual_role(one.message))
         out.append(one)
     return out
 
@@ -69,8 +70,7 @@ def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> lis
             changes.append(
                 Change("system_first", "a system message before the first turn belongs to the system prompt", one.place)
             )
-            extras = {name: value for name, value in one.message.extras.items() if name != MESSAGES}
-            one = one.as_message(replace(one.message, extras=extras))
+            one = one.as_message(as_system_prompt(one.message))
         out.append(one)
     return out
 
@@ -78,5 +78,5 @@ def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> lis
 def _said(message: Message) -> Message:
     text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
     others = tuple(part for part in message.parts if not isinstance(part, Text))
-    bare = without(message, "content", "omit", "fields")
+    bare = without_form(message)
     return replace(bare, role="user", parts=(Text(f"<system>\n{text}\n</system>"), *others))

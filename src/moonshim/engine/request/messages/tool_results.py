@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.request.leftovers import lacks, only_said
+from moonshim.engine.dialects.openai_chat.extras import lacks_call_id, lacks_content, without_result_form
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
@@ -94,16 +94,16 @@ def _mended(one: LocatedMessage, unclaimed: _Unclaimed, changes: list[Change]) -
                 part = replace(part, call_id=call.id, name=call.name)
             part = replace(part, wire_id=None)
         parts[number] = part
-    said = only_said(message, "content", "tool_call_id")
+    said = without_result_form(message)
     return one.as_message(replace(said, parts=tuple(parts)))
 
 
 def _has_id(message: Message, result: ToolResult) -> bool:
-    return not lacks(message, "tool_call_id") if result.wire_id is None else result.wire_id != ""
+    return not lacks_call_id(message) if result.wire_id is None else result.wire_id != ""
 
 
 def _has_content(message: Message, result: ToolResult) -> bool:
-    return bool(result.parts) or not lacks(message, "content")
+    return bool(result.parts) or not lacks_content(message)
 
 
 def say_failures(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:

@@ -6,9 +6,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.anthropic.extras import DIALECT as MESSAGES
+from moonshim.engine.dialects.anthropic.extras import is_typed
+from moonshim.engine.dialects.openai_chat.extras import DIALECT as CHAT
+from moonshim.engine.dialects.openai_responses.extras import is_loaded
+from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
 from moonshim.engine.hosts.profile import HostProfile
-from moonshim.engine.request.leftovers import MESSAGES
 from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.engine.request.tools.tool_names import ToolNames
 from moonshim.engine.values.conversation import Change, Tool, ToolChoice
@@ -16,10 +20,6 @@ from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["ToolAdapter"]
 
-_CUSTOM: Final = "custom"
-_CHATS: Final = "function.parameters"
-_SCHEMA_FIELDS: Final = {"openai_chat": _CHATS, "anthropic": "input_schema", "openai_responses": "parameters"}
-"""What each client calls the schema of a tool; the tools in a message, and those of nobody, are Chat's."""
 _SEARCHES: Final = ("web_search", "$web_search")
 
 
@@ -106,9 +106,7 @@ class ToolAdapter:
 
     def _is_typed(self, tool: Tool) -> bool:
         """Whether Messages would declare it by a type that the host does not know."""
-        came = tool.extras.get(self._profile.dialect)
-        typed = isinstance(came, dict) and (came.get("type") or _CUSTOM) != _CUSTOM
-        return typed and self._profile.dialect == MESSAGES and not self._profile.typed_tools
+        return self._profile.dialect == MESSAGES and not self._profile.typed_tools and is_typed(tool)
 
     def _searching(self, tool: Tool, place: str) -> Tool | None:
         """A tool that the host runs itself: there is one at most, the search."""
@@ -158,12 +156,12 @@ def _places(tools: tuple[Tool, ...], where: str) -> list[str]:
 
 def _is_entry(tool: Tool) -> bool:
     """Whether it is an entry of the client's list: in Responses a namespace has several tools, and items load some."""
-    kept = tool.extras.get("openai_responses")
-    return tool.namespace is None and not (isinstance(kept, dict) and kept.get("loaded"))
+    return tool.namespace is None and not is_loaded(tool)
 
 
 def _schema_field(tool: Tool) -> str:
-    return next((field for dialect, field in _SCHEMA_FIELDS.items() if dialect in tool.extras), _CHATS)
+    """What its client calls the schema of a tool; the tools in a message, and those of no dialect, are Chat's."""
+    return dialect_named(next((name for name in CLIENT_DIALECTS if name in tool.extras), CHAT)).tool_schema_field
 
 
 def _same(one: Tool, other: Tool) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
+from moonshim.engine.dialects.openai_chat.extras import (
+    declared_tools,
+    with_declared_tools,
+    without_content_form,
+    without_declared_tools,
+)
 from moonshim.engine.formats import format_tools, parse_tools
-from moonshim.engine.request.leftovers import CHAT, fields_of, kept_of, only_said, without_fields
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.request.tools.declared import ToolAdapter
 from moonshim.engine.values.conversation import Change, Message, Text, Tool
@@ -20,14 +23,14 @@ def declare_in_messages(
     """The messages, and the tools that have to be declared beside them because the host reads none in a message."""
     out, besides = list[LocatedMessage](), list[Tool]()
     for number, one in enumerate(messages):
-        given = fields_of(one.message).get("tools")
+        given = declared_tools(one.message)
         if given is None:
             out.append(one)
             continue
         where = f"{one.place or f'messages[{number}]'}.tools"
         if one.message.role != "system":
             changes.append(Change("dynamic_tools", "only a system message can declare tools: left out", where))
-            out.append(one.as_message(without_fields(one.message, "tools")))
+            out.append(one.as_message(without_declared_tools(one.message)))
             continue
         came = _read(given, where)
         tools = adapter.declare(came, where)
@@ -38,7 +41,7 @@ def declare_in_messages(
                 Change("dynamic_tools", "the host reads no tools in messages: declared with the others", where)
             )
             besides += tools
-            out.append(one.as_message(without_fields(one.message, "tools")))
+            out.append(one.as_message(without_declared_tools(one.message)))
     return out, tuple(besides)
 
 
@@ -53,10 +56,9 @@ def _declaring(one: LocatedMessage, tools: tuple[Tool, ...] | None) -> list[Loca
     """The message that declares tools; what it says besides goes into one of its own, before it."""
     message = one.message
     if tools is not None:
-        fields = fields_of(message) | {"tools": format_tools(tools, "kimi")}
-        message = replace(message, extras=message.extras | {CHAT: kept_of(message) | {"fields": fields}})
+        message = with_declared_tools(message, format_tools(tools, "kimi"))
     if not any(isinstance(part, Text) and part.text for part in message.parts):
         return [one.as_message(message)]
-    said = without_fields(one.message, "tools")
-    silent = Message("system", (Text(""),), only_said(message, "content").extras)
+    said = without_declared_tools(one.message)
+    silent = Message("system", (Text(""),), without_content_form(message).extras)
     return [one.as_message(said), one.as_message(silent)]

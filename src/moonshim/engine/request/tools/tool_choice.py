@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import declared_tools
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, ToolChoice
 from moonshim.errors import InvalidOption
@@ -53,9 +54,4 @@ def _default(word: str, request: Request) -> ToolChoice:
 
 def _declares_later(request: Request) -> bool:
     """Whether a system message declares tools (K3)."""
-    for message in request.messages:
-        kept = message.extras.get("openai_chat") if message.role == "system" else None
-        fields = kept.get("fields") if isinstance(kept, dict) else None
-        if isinstance(fields, dict) and fields.get("tools"):
-            return True
-    return False
+    return any(message.role == "system" and bool(declared_tools(message)) for message in request.messages)

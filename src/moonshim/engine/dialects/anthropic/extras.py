@@ -1,0 +1,197 @@
+"""What Messages holds of a message, a tool or a request beside the canonical value, and what others may ask about it.
+
+The canonical fields always win; a record only says how they were written. Nothing in it is
+copied: it holds the client's own objects, and nothing changes them. The steps that adapt a
+request to its host read no field of a record: they call the functions below.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.extras import read_extras, with_extras
+from moonshim.engine.values.conversation import Media, Message, Request, Tool
+
+__all__ = [
+    "DIALECT",
+    "Json",
+    "MessagesMediaExtras",
+    "MessagesMessageExtras",
+    "MessagesRequestExtras",
+    "MessagesToolExtras",
+    "as_system_prompt",
+    "body_fields",
+    "came",
+    "came_apart",
+    "came_with_listed_results",
+    "definition_of",
+    "extras_of",
+    "holds_unknown",
+    "is_second_half",
+    "is_typed",
+    "joined",
+    "media_extras",
+    "more_follows",
+    "request_extras",
+    "with_results_first",
+]
+
+DIALECT: Final = "anthropic"
+Json: TypeAlias = dict[str, Any]
+
+_CUSTOM: Final = "custom"
+_KNOWN_BLOCKS: Final = (
+    *("text", "thinking", "redacted_thinking", "image", "document"),
+    *("tool_use", "tool_result", "search_result", "tool_reference"),
+)
+
+
+class MessagesMessageExtras(Struct, frozen=True, omit_defaults=True):
+    """How a message of Messages was written."""
+
+    came: Json | None = None
+    """The message as it came."""
+    half: Literal[1, 2] | None = None
+    """A user message with results and more became two: 1 has the results, 2 the rest."""
+    top: Any = None
+    """The `system` of a request as it came: a string or a list of blocks."""
+
+    @property
+    def blocks(self) -> list[Json]:
+        """The content that came, where it was a list."""
+        content = None if self.came is None else self.came.get("content")
+        return content if isinstance(content, list) else []
+
+
+class MessagesMediaExtras(Struct, frozen=True, omit_defaults=True):
+    """How a block was written that is a file or an image elsewhere."""
+
+    block: Json | None = None
+    """The block as it came, where only Messages knows it."""
+    fields: Json = {}
+    """Its other fields, where it is one that others know too."""
+
+
+class MessagesToolExtras(Struct, frozen=True, omit_defaults=True):
+    """How a tool was declared."""
+
+    definition: Json = {}
+
+
+class MessagesRequestExtras(Struct, frozen=True, omit_defaults=True):
+    """How a request was written."""
+
+    fields: Json = {}
+    """The body as it came, less its messages, its system and its tools."""
+    system: Any = UNSET
+    """The `system`, where it came and said nothing (`""`, `[]`, null)."""
+    tools: Any = UNSET
+    """The `tools`, where they came and said nothing."""
+    marks_cache: bool = False
+    """Whether the system or a tool has a `cache_control`."""
+
+
+_NO_MESSAGE: Final = MessagesMessageExtras()
+_NO_MEDIA: Final = MessagesMediaExtras()
+_NO_TOOL: Final = MessagesToolExtras()
+_NO_REQUEST: Final = MessagesRequestExtras()
+
+
+# --- requests, tools, media -----------------------------------------------------------------------------------------
+
+
+def request_extras(request: Request) -> MessagesRequestExtras:
+    return read_extras(request.extras, DIALECT, _NO_REQUEST)
+
+
+def body_fields(request: Request) -> Json:
+    """The fields of the client's body, less messages, system and tools; empty where it came from elsewhere."""
+    return request_extras(request).fields
+
+
+def definition_of(tool: Tool) -> Json:
+    """The definition that a tool came in; empty where it came from elsewhere."""
+    return read_extras(tool.extras, DIALECT, _NO_TOOL).definition
+
+
+def media_extras(media: Media) -> MessagesMediaExtras:
+    return read_extras(media.extras, DIALECT, _NO_MEDIA)
+
+
+def is_typed(tool: Tool) -> bool:
+    """Whether it is declared by a type that only some hosts know (`bash_20250124`)."""
+    return (definition_of(tool).get("type") or _CUSTOM) != _CUSTOM
+
+
+# --- messages: reading ------------------------------------------------------------------------------------------
+
+
+def extras_of(message: Message) -> MessagesMessageExtras:
+    return read_extras(message.extras, DIALECT, _NO_MESSAGE) if message.extras else _NO_MESSAGE
+
+
+def holds_unknown(message: Message) -> bool:
+    """Whether it has a block that only Messages knows. Such a message is not as empty as its parts look."""
+    return any(map(_is_unknown, extras_of(message).blocks))
+
+
+def _is_unknown(block: Json) -> bool:
+    source = block.get("source")
+    by_file = isinstance(source, dict) and source.get("type") == "file"
+    return by_file or block.get("type") not in _KNOWN_BLOCKS
+
+
+def came(message: Message) -> bool:
+    """Whether it came in Messages, which writes it as near to that as can be."""
+    return extras_of(message).came is not None
+
+
+def came_apart(message: Message) -> bool:
+    """Whether Messages would leave it apart from one of the same role that came before it, as real hosts allow."""
+    extras = extras_of(message)
+    return extras.came is not None and extras.half != 2
+
+
+def more_follows(message: Message) -> bool:
+    """Whether these are the results of a message that came in Messages and says more, in the message after this."""
+    return extras_of(message).half == 1
+
+
+def is_second_half(message: Message) -> bool:
+    """Whether Messages joins it to the one before it."""
+    return extras_of(message).half == 2
+
+
+def came_with_listed_results(message: Message) -> bool:
+    """Whether it came in Messages with a result whose content is a list of blocks."""
+    return any(isinstance(block.get("content"), list) for block in extras_of(message).blocks)
+
+
+# --- messages: changing -----------------------------------------------------------------------------------------
+
+
+def joined(message: Message) -> Message:
+    """The message as one that Messages joins to the one before it."""
+    extras = None if message.role == "tool" else replace(extras_of(message), half=2)
+    return with_extras(message, DIALECT, extras)
+
+
+def as_system_prompt(message: Message) -> Message:
+    """A system message that stood among the others, as one that belongs to the `system` of the body."""
+    return with_extras(message, DIALECT, None)
+
+
+def with_results_first(message: Message) -> Message:
+    """The half of a message that came in Messages, as if that had come in the order that hosts want."""
+    extras = extras_of(message)
+    if extras.came is None:
+        return message
+    blocks = extras.came["content"]
+    ordered = sorted(blocks, key=lambda block: block["type"] != "tool_result")
+    if all(map(is_, ordered, blocks)):
+        return message
+    return with_extras(message, DIALECT, replace(extras, came={**extras.came, "content": ordered}))

@@ -1,0 +1,385 @@
+"""What Chat holds of a message, a tool or a request beside the canonical value, and what others may ask about it.
+
+Parsed and rendered again, everything is equal to what it was: these records hold what no
+canonical field says. The canonical fields always win; a record only says how they were
+written. The steps that adapt a request to its host read no field of a record: they call the
+functions below, which take and return messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.extras import read_extras, with_extras
+from moonshim.engine.values.conversation import Media, Message, Part, Request, Text, Tool
+from moonshim.engine.wire.json_codec import encode
+
+__all__ = [
+    "DIALECT",
+    "NOTHING",
+    "CallSlot",
+    "ChatMediaExtras",
+    "ChatMessageExtras",
+    "ChatRequestExtras",
+    "ChatToolExtras",
+    "ContentSlot",
+    "LegacyCall",
+    "as_partial",
+    "body_fields",
+    "declared_tools",
+    "definition_of",
+    "extras_of",
+    "has_legacy_call",
+    "has_listed_content",
+    "holds_unknown",
+    "is_legacy_result",
+    "is_partial",
+    "is_plain",
+    "is_refusal",
+    "keep_parts",
+    "lacks_call_id",
+    "lacks_content",
+    "legacy_result_name",
+    "media_extras",
+    "reasoning_fields",
+    "request_extras",
+    "say_refusal",
+    "take_legacy_call",
+    "unusual_role",
+    "with_declared_tools",
+    "with_plain_calls",
+    "with_usual_role",
+    "without_content_form",
+    "without_content_list",
+    "without_declared_tools",
+    "without_form",
+    "without_legacy_fields",
+    "without_partial",
+    "without_result_form",
+    "without_result_name",
+    "without_unread_calls",
+]
+
+DIALECT: Final = "openai_chat"
+Json: TypeAlias = dict[str, Any]
+
+_LEGACY: Final = ("functions", "function_call")
+
+
+class ContentSlot(Struct, frozen=True, omit_defaults=True):
+    """An entry of a content list that its part does not say in full."""
+
+    text: Json = {}
+    """The other fields of a text."""
+    raw: Any = UNSET
+    """The entry itself, where it is not a part."""
+
+
+class CallSlot(Struct, frozen=True, omit_defaults=True):
+    """An entry of `tool_calls` that its call does not say in full."""
+
+    call: Json | None = None
+    """What is left of the entry without the text of the arguments."""
+    of: str | None = None
+    """The canonical identifier of its call."""
+    text: bool = False
+    """Whether the arguments were text."""
+    raw: Any = UNSET
+    """The entry itself, where it is not a call."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every host reads the entry: a function with its arguments as text."""
+        if self.call is None or not self.text:
+            return False
+        return self.call.get("type") in ("function", "builtin_function") and isinstance(self.call.get("function"), dict)
+
+
+class ChatMessageExtras(Struct, frozen=True, omit_defaults=True):
+    """How a Chat message was written."""
+
+    fields: Json = {}
+    """Fields as they came: unknown ones, and known ones whose value is not a part (`content: null`)."""
+    omit: tuple[str, ...] = ()
+    """Fields that would be written and were not there."""
+    content: tuple[ContentSlot | None, ...] | None = None
+    """The content was a list: one slot for each entry, None where the part says it all."""
+    calls: tuple[CallSlot | None, ...] = ()
+    """One slot for each entry of `tool_calls`, None where the call says it all."""
+    refusal: str | None = None
+    """The text that came as `refusal`, because the content says nothing."""
+    reasoning: tuple[str, ...] | None = None
+    """The fields that the reasoning came in; None: `reasoning_content`."""
+
+    def lacks(self, field: str) -> bool:
+        """Whether the message came without this field, or with a value that is not a part."""
+        return field in self.omit or field in self.fields
+
+
+class ChatMediaExtras(Struct, frozen=True, omit_defaults=True):
+    """How an entry of content was written that is an image, a sound, a video or a file."""
+
+    outer: Json = {}
+    """Its other fields, around the inner object."""
+    inner: Json = {}
+    """The other fields of the inner object."""
+    bare: bool = False
+    """Whether the address stood in the place of the inner object."""
+
+
+class ChatToolExtras(Struct, frozen=True, omit_defaults=True):
+    """How a tool was declared."""
+
+    definition: Json = {}
+
+
+class ChatRequestExtras(Struct, frozen=True, omit_defaults=True):
+    """How a request was written."""
+
+    fields: Json = {}
+    """The body as it came, less its messages and its tools."""
+    has_tools: bool = False
+    """Whether the body had `tools`, whatever was in it."""
+
+
+class LegacyCall(Struct, frozen=True):
+    """The call of a function in the protocol of 2023, which had no identifiers."""
+
+    name: str
+    arguments: str
+
+
+NOTHING: Final = ChatMessageExtras()
+_NO_MEDIA: Final = ChatMediaExtras()
+_NO_TOOL: Final = ChatToolExtras()
+_NO_REQUEST: Final = ChatRequestExtras()
+_USUAL_REASONING: Final = ("reasoning_content",)
+
+
+# --- requests, tools, media -----------------------------------------------------------------------------------------
+
+
+def request_extras(request: Request) -> ChatRequestExtras:
+    return read_extras(request.extras, DIALECT, _NO_REQUEST)
+
+
+def definition_of(tool: Tool) -> Json:
+    """The definition that a tool came in; empty where it came from elsewhere."""
+    return read_extras(tool.extras, DIALECT, _NO_TOOL).definition
+
+
+def media_extras(media: Media) -> ChatMediaExtras:
+    return read_extras(media.extras, DIALECT, _NO_MEDIA) if media.extras else _NO_MEDIA
+
+
+def body_fields(request: Request) -> Json:
+    """The fields of the client's body, less messages and tools; empty where the request came from elsewhere."""
+    return request_extras(request).fields
+
+
+def without_legacy_fields(request: Request) -> tuple[Request, list[str]]:
+    """The request without the fields of 2023 that declare and choose functions, and which those were."""
+    extras = request_extras(request)
+    old: list[str] = [name for name in _LEGACY if name in extras.fields]
+    if not old:
+        return request, []
+    left = {name: value for name, value in extras.fields.items() if name not in old}
+    return replace(request, extras=request.extras | {DIALECT: replace(extras, fields=left)}), old
+
+
+# --- messages: reading ------------------------------------------------------------------------------------------
+
+
+def extras_of(message: Message) -> ChatMessageExtras:
+    return read_extras(message.extras, DIALECT, NOTHING) if message.extras else NOTHING
+
+
+def is_plain(message: Message) -> bool:
+    """Whether Chat holds nothing beside its parts. Most steps skip such messages."""
+    return DIALECT not in message.extras
+
+
+def unusual_role(message: Message) -> Any:
+    """The role as it came where only some hosts know it (`developer`), else None."""
+    return extras_of(message).fields.get("role")
+
+
+def declared_tools(message: Message) -> Any:
+    """The tools that a message declares, as they came."""
+    return extras_of(message).fields.get("tools")
+
+
+def is_partial(message: Message) -> bool:
+    """Whether the client asks the model to go on with this message."""
+    return bool(extras_of(message).fields.get("partial"))
+
+
+def is_refusal(message: Message) -> bool:
+    """Whether the text of the message came as a refusal."""
+    return extras_of(message).refusal is not None
+
+
+def has_legacy_call(message: Message) -> bool:
+    """Whether it calls a function in the way of 2023."""
+    return "function_call" in extras_of(message).fields
+
+
+def is_legacy_result(message: Message) -> bool:
+    """Whether it is a function's result in the way of 2023."""
+    return message.role == "tool" and unusual_role(message) == "function"
+
+
+def legacy_result_name(message: Message) -> str | None:
+    """Whose result a legacy result is."""
+    name = extras_of(message).fields.get("name")
+    return name if isinstance(name, str) else None
+
+
+def lacks_content(message: Message) -> bool:
+    """Whether the message came without content, or with null."""
+    return extras_of(message).lacks("content")
+
+
+def lacks_call_id(message: Message) -> bool:
+    """Whether a result came without an identifier, or with one that is not text."""
+    return extras_of(message).lacks("tool_call_id")
+
+
+def has_listed_content(message: Message) -> bool:
+    """Whether the content was a list of parts."""
+    return extras_of(message).content is not None
+
+
+def holds_unknown(message: Message) -> bool:
+    """Whether it has content that only Chat knows. Such a message is not as empty as its parts look."""
+    return any(slot is not None and slot.raw is not UNSET for slot in extras_of(message).content or ())
+
+
+def reasoning_fields(message: Message) -> tuple[str, ...]:
+    """The fields that the reasoning of the message came in, or would be written to."""
+    names = extras_of(message).reasoning
+    return _USUAL_REASONING if names is None else names
+
+
+# --- messages: changing -----------------------------------------------------------------------------------------
+
+
+def _changed(message: Message, **changes: Any) -> Message:
+    return with_extras(message, DIALECT, replace(extras_of(message), **changes))
+
+
+def _with_field(message: Message, name: str, value: Any) -> Message:
+    return _changed(message, fields={**extras_of(message).fields, name: value})
+
+
+def _without_fields(message: Message, *names: str) -> Message:
+    fields = extras_of(message).fields
+    return _changed(message, fields={name: value for name, value in fields.items() if name not in names})
+
+
+def _only_said(message: Message, *names: str) -> Message:
+    """Without what is held of these fields: by now the parts say it."""
+    bare = _without_fields(message, *names)
+    return _changed(bare, omit=tuple(name for name in extras_of(bare).omit if name not in names))
+
+
+def with_usual_role(message: Message) -> Message:
+    """Written under the role that every host knows."""
+    return _without_fields(message, "role")
+
+
+def with_declared_tools(message: Message, tools: list[Json]) -> Message:
+    """Declaring these tools instead of its own."""
+    return _with_field(message, "tools", tools)
+
+
+def without_declared_tools(message: Message) -> Message:
+    return _without_fields(message, "tools")
+
+
+def as_partial(message: Message) -> Message:
+    """Marked as one that the model is to go on with."""
+    return _with_field(message, "partial", True)
+
+
+def without_partial(message: Message) -> Message:
+    return _without_fields(message, "partial")
+
+
+def without_unread_calls(message: Message) -> tuple[Message, bool]:
+    """Without a `tool_calls` in which no call could be read, and whether there was one."""
+    found = "tool_calls" in extras_of(message).fields
+    return (_without_fields(message, "tool_calls") if found else message), found
+
+
+def without_result_name(message: Message) -> Message:
+    """Without the name of the tool that came beside its result."""
+    return _without_fields(message, "name") if "name" in extras_of(message).fields else message
+
+
+def without_result_form(message: Message) -> Message:
+    """A result whose content and identifier are written as its parts say."""
+    return _only_said(message, "content", "tool_call_id")
+
+
+def without_content_form(message: Message) -> Message:
+    """A message whose content is written as its parts say, also where it came without any."""
+    return _only_said(message, "content")
+
+
+def without_content_list(message: Message) -> Message:
+    """A message whose content need not be a list."""
+    return _changed(message, content=None)
+
+
+def without_form(message: Message) -> Message:
+    """A message that is written from its parts, without any field of its own."""
+    return _changed(message, content=None, omit=(), fields={})
+
+
+def take_legacy_call(message: Message) -> tuple[Message, LegacyCall | None]:
+    """The message without its legacy call, and that call; None where it has no name."""
+    called = extras_of(message).fields.get("function_call")
+    bare = _without_fields(message, "function_call")
+    name = called.get("name") if isinstance(called, dict) else None
+    if not isinstance(called, dict) or not isinstance(name, str):
+        return bare, None
+    arguments = called.get("arguments")
+    text = arguments if isinstance(arguments, str) else encode({} if arguments is None else arguments).decode()
+    return bare, LegacyCall(name, text)
+
+
+def say_refusal(message: Message) -> Message:
+    """The message whose refusal is text like any other; an empty text before it goes, since it says nothing."""
+    bare = _only_said(_changed(message, refusal=None), "content")
+    return keep_parts(bare, lambda part: part != Text(""))
+
+
+def keep_parts(message: Message, stays: Callable[[Part], bool]) -> Message:
+    """The message with some of its parts, and with the slots of those; itself when all of them stay."""
+    parts = tuple(part for part in message.parts if stays(part))
+    if len(parts) == len(message.parts):
+        return message
+    slots = extras_of(message).content
+    if slots is None:
+        return replace(message, parts=parts)
+    content = (stays(part) for part in message.parts if isinstance(part, (Text, Media)))
+    left = tuple(slot for slot in slots if (slot is not None and slot.raw is not UNSET) or next(content, False))
+    return replace(_changed(message, content=left or None), parts=parts)
+
+
+def with_plain_calls(message: Message) -> tuple[Message, list[str]]:
+    """The message without entries of `tool_calls` that hosts refuse, and what was wrong with them."""
+    slots, wrong = extras_of(message).calls, list[str]()
+    if all(slot is None or slot.is_plain for slot in slots):
+        return message, wrong
+    if any(slot is not None and slot.raw is not UNSET for slot in slots):
+        wrong.append("an entry of tool_calls that is no call: left out")
+    if any(slot is not None and slot.call is not None and not slot.is_plain for slot in slots):
+        wrong.append("a call is written as a function with its arguments as text")
+    left = tuple(slot if slot is None or slot.is_plain else None for slot in slots if slot is None or slot.raw is UNSET)
+    return _changed(message, calls=left if any(left) else ()), wrong
