@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -151,7 +150,22 @@ def test_cancelling_twice_ends_everything_all_the_same(shell: Shell, tmp_path: P
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await gone(*pids)
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids), "it was ended, but not waited for"
+
+    run(test())
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_cancelling_while_it_starts_leaves_nothing(shell: Shell, tmp_path: Path, steps: int) -> None:
+    async def test() -> None:
+        task = asyncio.create_task(shell.bash("sleep 1000 & echo $! >> pids; wait"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        pids = tmp_path / "pids"
+        await gone(*map(int, pids.read_text().split() if pids.exists() else ()))
 
     run(test())
 
@@ -169,8 +183,7 @@ def test_who_leaves_the_group_and_keeps_the_output_open_does_not_hold_up_the_res
 ) -> None:
     async def test() -> None:
         assert await shell.bash("setsid sleep 1000 & echo $! > pids; echo started") == "started"
-        for pid in await pids_in(tmp_path / "pids", 1):
-            os.kill(pid, signal.SIGKILL)
+        await gone(*await pids_in(tmp_path / "pids", 1))
 
     run(test())
 

@@ -117,9 +117,10 @@ class Shell:
                 await asyncio.wait({said.over}, timeout=_LAST_WORDS)
             finally:
                 _signal_group(process.pid, signal.SIGKILL)
-                _kill_marked(mark)
             return Ran(_cleaned(said.text()), code)
         finally:
+            # Also when the start itself was cancelled: the shell is gone then, but what it started need not be.
+            _kill_marked(mark)
             transport.close()
 
     def _environment(self, mark: str) -> dict[str, str]:
@@ -143,8 +144,21 @@ async def _ended(process: asyncio.subprocess.Process, seconds: float) -> int | N
                     await asyncio.wait_for(process.wait(), _GRACE)
             finally:
                 _signal_group(process.pid, signal.SIGKILL)
-            await process.wait()
+                await _reap(process)
     return code
+
+
+async def _reap(process: asyncio.subprocess.Process) -> None:
+    """Wait for a process that was killed, even if the task is cancelled again meanwhile, so that none is left over."""
+    waiting = asyncio.ensure_future(process.wait())
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait({waiting})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def _signal_group(group: int, number: int) -> None:
