@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
+import msgspec
 import pytest
 
 from moonshim import (
@@ -25,6 +26,7 @@ from moonshim.engine.signing import SignedPayload, Signer
 from moonshim.errors import problem_of
 from tests.support.streams import chunk, listen, parsed, read_sse, sse
 
+T = TypeVar("T")
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}
 
 
@@ -346,28 +348,51 @@ def _nested(depth: int) -> Any:
     return value
 
 
+def outcome(work: Callable[[], T]) -> T | InvalidInput:
+    try:
+        return work()
+    except InvalidInput as error:
+        return error
+
+
 @pytest.mark.parametrize("depth", [500, 985, 992, 999, 5_000, 100_000])
-def test_what_is_nested_without_measure_is_refused_or_sent(depth: int) -> None:
+@pytest.mark.parametrize("place", ["field", "arguments", "parameters", "part"])
+def test_what_is_nested_deeply_is_sent_whole_or_refused(place: str, depth: int) -> None:
+    """Where in between the limit is, the interpreter decides."""
     deep = _nested(depth)
     entry = {"id": "c", "type": "function", "function": {"name": "f", "arguments": deep}}
-    bodies = [
-        chat(extra=deep),
-        chat(messages=[HELLO, {"role": "assistant", "tool_calls": [entry]}]),
-        chat(tools=[{"type": "function", "function": {"name": "f", "parameters": deep}}]),
-        chat(messages=[{"role": "user", "content": [{"type": "odd", "x": deep}]}]),
-    ]
-    for body in bodies:
-        for work in (
-            lambda one: prepare_request(one, host="moonshot"),
-            lambda one: count_tokens(one, dialect="openai_chat"),
-        ):
-            with contextlib.suppress(InvalidInput):
-                work(body)
+    body = {
+        "field": chat(extra=deep),
+        "arguments": chat(messages=[HELLO, {"role": "assistant", "tool_calls": [entry]}]),
+        "parameters": chat(tools=[{"type": "function", "function": {"name": "f", "parameters": deep}}]),
+        "part": chat(messages=[{"role": "user", "content": [{"type": "odd", "x": deep}]}]),
+    }[place]
+    sent = outcome(lambda: prepare_request(body, host="moonshot").body)
+    if isinstance(sent, InvalidInput):
+        assert depth > 500 or place == "parameters"
+        assert "nested" in str(sent)
+    else:
+        assert depth < 100_000
+        assert place != "parameters", "the host takes schemas of 200 levels"
+        assert msgspec.json.encode(sent).replace(b'\\"', b'"').count(b'{"a":') == depth
+    tokens = outcome(lambda: count_tokens(body, dialect="openai_chat"))
+    if isinstance(tokens, InvalidInput):
+        assert depth > 500
+        assert "nested too deeply" in str(tokens)
+    else:
+        # A field or a part that nobody knows counts as nothing, or as a fixed amount.
+        assert place in ("field", "part") or depth < tokens < 100_000
 
 
-@pytest.mark.parametrize("value", [{1, 2}, object(), 10**5000, b"x"], ids=["set", "object", "number", "bytes"])
-def test_what_is_no_json_is_refused_or_sent(value: Any) -> None:
-    with contextlib.suppress(InvalidInput):
+@pytest.mark.parametrize(("value", "sent"), [({1}, b"[1]"), (b"x", b'"eA=="')], ids=["set", "bytes"])
+def test_a_value_that_can_be_written_as_json_is_sent(value: Any, sent: bytes) -> None:
+    body = prepare_request(chat(extra=value), host="moonshot").body
+    assert msgspec.json.encode(body["extra"]) == sent
+
+
+@pytest.mark.parametrize("value", [object(), 10**5000], ids=["object", "number"])
+def test_a_value_that_cannot_be_written_as_json_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="not JSON"):
         prepare_request(chat(extra=value), host="moonshot")
 
 
