@@ -9,7 +9,7 @@ CODE := $(strip $(foreach folder,src tests bench conformance examples scripts,\
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve demo test test-matrix test-pythons test-clients check format lock audit bench bench-gateway bench-load bench-tenants bench-soak conformance fuzz clean
+.PHONY: help ready serve demo test test-all test-matrix test-pythons test-clients check format lock audit bench bench-gateway bench-load bench-tenants bench-soak conformance fuzz clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -24,13 +24,16 @@ serve: ready ## run the gateway: on what is configured, or on a demo when nothin
 demo: ready ## see a conversation break without Moonshim and go well with it, in a minute
 	@$(BIN)/python -m scripts.demo
 
-test: ready ## run the tests (ARGS="-k name" goes to pytest)
+test: ready ## run the quick tests, in two minutes or so (ARGS="-k name" goes to pytest)
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
+
+test-all: ready ## run every test (minutes)
+	@$(BIN)/python -m scripts.run_tests --all $(ARGS)
 
 test-matrix: ready ## every fault, generation, client and upstream dialect, and a table of what came of it (minutes)
 	@MOONSHIM_MATRIX=full $(BIN)/python -m pytest -q -n $$(nproc) --dist worksteal tests/matrix $(ARGS)
 
-test-pythons: ready ## run them, with fewer examples, on every other Python from 3.11 on that is here
+test-pythons: ready ## run the quick tests on every other Python from 3.11 on that is here
 	@$(BIN)/python -m scripts.run_tests --others $(ARGS)
 
 test-clients: ready ## drive real agents and frameworks (Claude Code, Codex, agno, …) against a host that misbehaves (ARGS="codex")

@@ -1,8 +1,9 @@
-"""The machine's interpreters -> the test suite run on each, and one line for each at the end.
+"""The machine's interpreters -> a tier of the test suite run on each, and one line for each at the end.
 
-The default interpreter runs everything (`make test`). The others, each in an environment of its
-own, run the same tests with fewer generated examples (`make test-pythons`): they are there to
-find what differs between Python versions, not to look for the same faults again.
+`make test` runs the quick tier: without the tests that are marked `slow` (tests/support/tiers.py), and with fewer
+generated examples. `make test-all` (`--all`) runs every test. `make test-pythons` (`--others`) runs the quick tier on
+the other interpreters, each in an environment of its own: they are there to find what differs between Python versions,
+not to look for the same faults again.
 """
 
 from __future__ import annotations
@@ -22,25 +23,40 @@ NO_TESTS_RAN: Final = 5
 
 def run_suite(python: Path, profile: str, arguments: list[str]) -> str:
     """Run the tests; the verdict in a few words, "passed" only when there were tests and all of them passed."""
-    env = {**os.environ, "MOONSHIM_TEST_PROFILE": profile}
     # Snapshots are compared as ever; without the option inline-snapshot explains at length that xdist cannot fix them.
     # One more than there are cores: many tests wait for processes and hosts of their own.
     workers = (os.cpu_count() or 1) + 1
-    options = ["-q", "-n", str(workers), "--dist", "worksteal", "--inline-snapshot=disable"]
+    options = ["-q", "-rfEsX", "-n", str(workers), "--dist", "worksteal", "--inline-snapshot=disable"]
+    if profile == "quick":
+        options += ["-m", "not slow"]
     command = [str(python), "-m", "pytest", *options, *arguments]
-    code = subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
+    code = subprocess.run(command, cwd=ROOT, env=environment(profile), check=False).returncode
     if code == NO_TESTS_RAN:
         return "FAILED: no tests ran"
     return "passed" if code == 0 else f"FAILED: pytest ended with code {code}"
 
 
+def environment(profile: str) -> dict[str, str]:
+    """What the tests run with: their profile, and bytecode, in a folder of its own where it is not wanted elsewhere.
+
+    Without bytecode every worker, and every process that a test starts, compiles all that it imports.
+    """
+    env = {**os.environ, "MOONSHIM_TEST_PROFILE": profile}
+    if env.pop("PYTHONDONTWRITEBYTECODE", ""):
+        env.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
+    return env
+
+
 def main(arguments: list[str]) -> int:
     default = version_of(sys.executable) or "?"
-    profile = os.environ.get("MOONSHIM_TEST_PROFILE", "full")
-    jobs: dict[str, tuple[str | None, str]] = {default: (None, profile)}
-    if arguments[:1] == ["--others"]:
+    every_test = arguments[:1] == ["--all"]
+    others = arguments[:1] == ["--others"]
+    profile = "full" if every_test else "quick"
+    jobs: dict[str, tuple[str | None, str]] = {default: (None, os.environ.get("MOONSHIM_TEST_PROFILE", profile))}
+    if every_test or others:
         arguments = arguments[1:]
-        jobs = {version: (path, "quick") for version, path in interpreters().items() if version != default}
+    if others:
+        jobs = {version: (path, profile) for version, path in interpreters().items() if version != default}
         if not jobs:
             print(f"there is no other Python than {default} here")
             return 0

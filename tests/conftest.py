@@ -1,4 +1,4 @@
-"""What every test file shares: the hypothesis profile, the demo gateway, and the summary of the matrix."""
+"""What every test file shares: the hypothesis profile, the tiers, the demo gateway, and the summary of the matrix."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from typing import Any
 import pytest
 
 from tests.matrix.report import table
-from tests.support import profiles
+from tests.support import profiles, tiers
 
 profiles.load()
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers select
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tiers.mark_slow(items)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return (config.option.markexpr == tiers.WITHOUT_SLOW and tiers.is_wholly_slow(collection_path)) or None
 
 
 @pytest.fixture(scope="module")
