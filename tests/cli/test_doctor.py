@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.cli.doctor import ADVICE
-from tests.doctor.test_checkup import MARKERS, chat_host, chat_stream, error, events, says
+from moonshim.doctor.report import ADVICE
+from tests.doctor.test_check import MARKERS, chat_host, chat_stream, error, events, says
 from tests.support.command import MOONSHIM, ROOT, Done, environment, moonshim_
 from tests.support.gateway.hosts import Asked, Host, Peer, Script, run
 
@@ -181,8 +181,8 @@ def test_the_page_has_every_cause() -> None:
     assert causes == set(ADVICE)
 
 
-def test_every_cause_that_a_checkup_can_name_has_an_advice() -> None:
-    source = (ROOT / "src" / "moonshim" / "gateway" / "checkup.py").read_text()
+def test_every_cause_that_a_check_can_name_has_an_advice() -> None:
+    source = (ROOT / "src" / "moonshim" / "doctor" / "check.py").read_text()
     named = re.findall(r'_wrong\(\s*"\w+", "(\w+)"', source)
     assert len(set(named)) > 10
     assert set(named) <= set(ADVICE)

@@ -43,7 +43,7 @@ from moonshim.gateway.outbound.request_headers import host_headers
 from moonshim.http_client import UpstreamClient, UpstreamRequest, UpstreamResponse
 from moonshim.transformers import load_chain
 
-__all__ = ["AT_ONCE", "MOST_TOKENS", "SECONDS", "Checkup", "Finding", "check_providers"]
+__all__ = ["AT_ONCE", "MOST_TOKENS", "SECONDS", "Finding", "ProviderReport", "check_providers"]
 
 Json: TypeAlias = dict[str, Any]
 State: TypeAlias = Literal["right", "wrong", "unknown"]
@@ -101,7 +101,7 @@ class Finding(Struct, frozen=True):
     """What would be right, where that was found: lines of the configuration, names of models, seconds."""
 
 
-class Checkup(Struct, frozen=True, kw_only=True):
+class ProviderReport(Struct, frozen=True, kw_only=True):
     """What one tool round with a provider has shown. No secret is in it."""
 
     provider: str
@@ -133,14 +133,14 @@ async def check_providers(
     seconds: float = SECONDS,
     user_agent: str | None = None,
     at_once: int = AT_ONCE,
-) -> AsyncIterator[Checkup]:
+) -> AsyncIterator[ProviderReport]:
     """Ask every provider, several at a time; what was found comes in the order of the configuration.
 
     `model` is asked for instead of the first one of each provider.
     """
     upstream, places = UpstreamClient(), asyncio.Semaphore(at_once)
 
-    async def check(provider: ProviderConfig) -> Checkup:
+    async def check(provider: ProviderConfig) -> ProviderReport:
         async with places:
             examined = _Check(upstream, provider, seconds, {} if user_agent is None else {"user-agent": user_agent})
             return await examined.run(_picked(config, provider, model))
@@ -207,7 +207,7 @@ class _Check:
         self._call_id: str | None = None
         self._first_token: float | None = None
 
-    async def run(self, picked: tuple[str, str] | None) -> Checkup:
+    async def run(self, picked: tuple[str, str] | None) -> ProviderReport:
         began = time.perf_counter()
         try:
             await self._round(picked)
@@ -215,7 +215,7 @@ class _Check:
             self._wrong("chain", "cannot_prepare", str(error))
         findings = tuple(sorted(self._findings.values(), key=lambda one: _TOPICS.index(one.topic)))
         usages = [reply.reading.usage for reply in self._replies if reply.reading.usage is not None]
-        return Checkup(
+        return ProviderReport(
             provider=self._provider.name,
             right=all(finding.state != "wrong" for finding in findings),
             model=self._model,

@@ -1,4 +1,4 @@
-"""What a checkup finds at hosts of every kind of health, each on a real socket."""
+"""What a check finds at hosts, healthy and not, each on a real socket."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 import trustme
 
-from moonshim.cli.doctor import advice, verdict
 from moonshim.config import Config, KeySource, ProviderConfig, Secret, TransformerUse, endpoint_of
-from moonshim.doctor.checkup import Checkup, Finding, check_providers
+from moonshim.doctor.check import Finding, ProviderReport, check_providers
+from moonshim.doctor.report import advice, verdict
 from tests.support.gateway.hosts import Asked, Host, Peer, Script, run, whole
 
 KEY: Final = "a-key-that-looks-like-nothing"
@@ -123,18 +123,18 @@ def provider_at(url: str, **given: Any) -> ProviderConfig:
     return ProviderConfig(**(fields | given))
 
 
-async def check(*providers: ProviderConfig, **given: Any) -> list[Checkup]:
-    found = [checkup async for checkup in check_providers(Config(providers=providers), **({"seconds": 5.0} | given))]
+async def check(*providers: ProviderConfig, **given: Any) -> list[ProviderReport]:
+    found = [report async for report in check_providers(Config(providers=providers), **({"seconds": 5.0} | given))]
     assert KEY not in repr(found)
     return found
 
 
 def checked(
     script: Script, *, seconds: float = 5.0, model: str | None = None, base: str = "/v1", **given: Any
-) -> Checkup:
-    """The checkup of one host that follows a script."""
+) -> ProviderReport:
+    """The report on one host that follows a script."""
 
-    async def ask() -> Checkup:
+    async def ask() -> ProviderReport:
         async with Host(script) as host:
             provider = provider_at(host.url, api_base_url=host.url + base, **given)
             return (await check(provider, seconds=seconds, model=model))[0]
@@ -142,48 +142,48 @@ def checked(
     return run(ask())
 
 
-def finding(checkup: Checkup, topic: str) -> Finding:
-    [found] = [one for one in checkup.findings if one.topic == topic]
+def finding(report: ProviderReport, topic: str) -> Finding:
+    [found] = [one for one in report.findings if one.topic == topic]
     return found
 
 
-def advised(checkup: Checkup, topic: str) -> str:
-    return advice(finding(checkup, topic)) or ""
+def advised(report: ProviderReport, topic: str) -> str:
+    return advice(finding(report, topic)) or ""
 
 
-def wrong(checkup: Checkup) -> list[str]:
-    assert checkup.right == (not any(one.state == "wrong" for one in checkup.findings))
-    assert all((advice(one) is not None) == (one.state == "wrong") for one in checkup.findings), "what to do next"
-    return [one.topic for one in checkup.findings if one.state == "wrong"]
+def wrong(report: ProviderReport) -> list[str]:
+    assert report.right == (not any(one.state == "wrong" for one in report.findings))
+    assert all((advice(one) is not None) == (one.state == "wrong") for one in report.findings), "what to do next"
+    return [one.topic for one in report.findings if one.state == "wrong"]
 
 
 # --- all is right -----------------------------------------------------------------------------------------------
 
 
 def test_a_good_host_is_right_and_nothing_had_to_be_mended() -> None:
-    checkup = checked(chat_host())
-    assert wrong(checkup) == []
-    assert verdict(checkup) == "key, address, model and dialect are right; nothing to mend"
-    assert (checkup.call, checkup.call_id, checkup.repairs) == ("native", "functions.get_weather:0", {})
-    assert [one.topic for one in checkup.findings if one.state == "right"] == [
+    report = checked(chat_host())
+    assert wrong(report) == []
+    assert verdict(report) == "key, address, model and dialect are right; nothing to mend"
+    assert (report.call, report.call_id, report.repairs) == ("native", "functions.get_weather:0", {})
+    assert [one.topic for one in report.findings if one.state == "right"] == [
         "address", "key", "model", "dialect", "call", "answer",
     ]  # fmt: skip
-    assert "SOME_API_KEY" in finding(checkup, "key").said
+    assert "SOME_API_KEY" in finding(report, "key").said
 
 
 def test_tokens_of_both_requests_are_counted_and_the_first_is_timed() -> None:
-    checkup = checked(chat_host())
-    assert (checkup.input_tokens, checkup.output_tokens) == (200, 20)
-    assert checkup.first_token_seconds is not None
-    assert 0 <= checkup.first_token_seconds <= checkup.seconds
+    report = checked(chat_host())
+    assert (report.input_tokens, report.output_tokens) == (200, 20)
+    assert report.first_token_seconds is not None
+    assert 0 <= report.first_token_seconds <= report.seconds
 
 
 def test_markers_and_identifiers_that_were_mended_are_told_in_words() -> None:
-    checkup = checked(chat_host(events(chat_stream({"content": MARKERS}))))
-    assert wrong(checkup) == []
-    assert checkup.call == "markers"
-    assert "marker_call" in checkup.repairs
-    assert "mended: markers×1" in verdict(checkup)
+    report = checked(chat_host(events(chat_stream({"content": MARKERS}))))
+    assert wrong(report) == []
+    assert report.call == "markers"
+    assert "marker_call" in report.repairs
+    assert "mended: markers×1" in verdict(report)
     rewritten = checked(chat_host(events(native_call("call_17"))))
     assert rewritten.call_id == "functions.get_weather:0"
     assert "ids×1" in verdict(rewritten)
@@ -203,11 +203,11 @@ def test_a_host_that_never_streams_is_right_too() -> None:
 
 
 def test_a_messages_host_is_asked_in_messages() -> None:
-    checkup = checked(messages_host, base="/anthropic", dialect="anthropic")
-    assert wrong(checkup) == []
-    assert checkup.call_id is not None
-    assert (checkup.input_tokens, checkup.output_tokens) == (180, 18)
-    assert "given back" in finding(checkup, "reasoning").said
+    report = checked(messages_host, base="/anthropic", dialect="anthropic")
+    assert wrong(report) == []
+    assert report.call_id is not None
+    assert (report.input_tokens, report.output_tokens) == (180, 18)
+    assert "given back" in finding(report, "reasoning").said
 
 
 def test_reasoning_is_given_back_to_a_host_that_insists_on_it() -> None:
@@ -223,15 +223,15 @@ def test_reasoning_is_given_back_to_a_host_that_insists_on_it() -> None:
         else:
             await peer.send(events(chat_stream({"content": SENTENCE})))
 
-    checkup = checked(script, host="moonshot")
-    assert wrong(checkup) == []
-    assert finding(checkup, "reasoning").said == "18 characters came, and were given back"
+    report = checked(script, host="moonshot")
+    assert wrong(report) == []
+    assert finding(report, "reasoning").said == "18 characters came, and were given back"
 
 
 def test_a_server_of_ones_own_needs_no_key() -> None:
-    checkup = checked(chat_host(), keys=(), key_sources=())
-    assert wrong(checkup) == []
-    assert finding(checkup, "key").said == "none is configured, and none is asked for"
+    report = checked(chat_host(), keys=(), key_sources=())
+    assert wrong(report) == []
+    assert finding(report, "key").said == "none is configured, and none is asked for"
 
 
 # --- the address ------------------------------------------------------------------------------------------------
@@ -240,24 +240,24 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
 def test_a_refused_connection_is_an_address_that_is_wrong() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        [checkup] = run(check(provider_at(f"http://127.0.0.1:{free.getsockname()[1]}")))
-    assert wrong(checkup) == ["address"]
-    assert "connection refused" in verdict(checkup)
-    assert advised(checkup, "address") == "start the server, or put its port right in api_base_url"
+        [report] = run(check(provider_at(f"http://127.0.0.1:{free.getsockname()[1]}")))
+    assert wrong(report) == ["address"]
+    assert "connection refused" in verdict(report)
+    assert advised(report, "address") == "start the server, or put its port right in api_base_url"
 
 
 def test_a_host_that_no_name_server_knows_is_an_address_that_is_wrong() -> None:
-    [checkup] = run(check(provider_at("https://moonshim.invalid")))
-    assert wrong(checkup) == ["address"]
-    assert "HTTPS_PROXY" in advised(checkup, "address")
+    [report] = run(check(provider_at("https://moonshim.invalid")))
+    assert wrong(report) == ["address"]
+    assert "HTTPS_PROXY" in advised(report, "address")
 
 
 def test_tls_to_a_plain_port_leads_to_http() -> None:
     async def ask() -> None:
         async with Host(chat_host()) as host:
-            [checkup] = await check(provider_at(host.url.replace("http:", "https:")), seconds=0.5)
-            assert wrong(checkup) == ["address"]
-            assert advised(checkup, "address").endswith(f': api_base_url = "{host.url}/v1"')
+            [report] = await check(provider_at(host.url.replace("http:", "https:")), seconds=0.5)
+            assert wrong(report) == ["address"]
+            assert advised(report, "address").endswith(f': api_base_url = "{host.url}/v1"')
             assert all("authorization" not in asked.headers for asked in host.asked), "no key in the open"
 
     run(ask())
@@ -274,9 +274,9 @@ def test_plain_http_to_a_tls_port_leads_to_https(tmp_path: Any) -> None:
     async def ask() -> None:
         async with Host(chat_host(), tls=context) as host:
             plain = provider_at(host.url.replace("https:", "http:"), ca_bundle=str(bundle))
-            [checkup] = await check(plain)
-            assert wrong(checkup) == ["address"]
-            assert f'api_base_url = "{host.url}/v1"' in advised(checkup, "address")
+            [report] = await check(plain)
+            assert wrong(report) == ["address"]
+            assert f'api_base_url = "{host.url}/v1"' in advised(report, "address")
 
     run(ask())
     said = checked(
@@ -290,10 +290,10 @@ def test_a_host_that_never_answers_is_reachable_but_silent() -> None:
     async def script(peer: Peer, asked: Asked) -> None:
         await peer.gone()
 
-    checkup = checked(script, seconds=0.3)
-    assert wrong(checkup) == ["answer"]
-    assert finding(checkup, "address").state == "right"
-    assert "--timeout" in advised(checkup, "answer")
+    report = checked(script, seconds=0.3)
+    assert wrong(report) == ["answer"]
+    assert finding(report, "address").state == "right"
+    assert "--timeout" in advised(report, "answer")
 
 
 def test_a_host_that_never_ends_is_not_waited_for() -> None:
@@ -301,55 +301,55 @@ def test_a_host_that_never_ends_is_not_waited_for() -> None:
         await peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: still thinking\n\n")
         await peer.gone()
 
-    checkup = checked(script, seconds=0.3)
-    assert wrong(checkup) == ["answer"]
+    report = checked(script, seconds=0.3)
+    assert wrong(report) == ["answer"]
 
 
 def test_a_wrong_path_leads_to_the_right_one() -> None:
-    checkup = checked(chat_host(), base="/wrong/v1")
-    assert wrong(checkup) == ["address"]
-    advice = advised(checkup, "address")
+    report = checked(chat_host(), base="/wrong/v1")
+    assert wrong(report) == ["address"]
+    advice = advised(report, "address")
     assert advice.endswith('/v1", dialect = "openai_chat"')
     assert "/wrong" not in advice
 
 
 @pytest.mark.parametrize("answer", [whole(PAGE, headers=("content-type: text/html",)), NOT_FOUND])
 def test_a_web_server_is_no_api(answer: bytes) -> None:
-    checkup = checked(says(answer))
-    assert wrong(checkup) == ["address"]
-    assert "no Chat is spoken" in verdict(checkup)
+    report = checked(says(answer))
+    assert wrong(report) == ["address"]
+    assert "no Chat is spoken" in verdict(report)
 
 
 @pytest.mark.parametrize("status", ["403 Forbidden", "502 Bad Gateway"])
 def test_a_page_before_the_host_is_not_blamed_on_the_key(status: str) -> None:
-    checkup = checked(says(whole(PAGE, status=status, headers=("content-type: text/html",))))
-    assert wrong(checkup) == ["answer"]
-    assert "firewall" in advised(checkup, "answer")
+    report = checked(says(whole(PAGE, status=status, headers=("content-type: text/html",))))
+    assert wrong(report) == ["answer"]
+    assert "firewall" in advised(report, "answer")
 
 
 def test_a_redirect_is_told_and_not_followed() -> None:
     moved = whole(
         b"", status="301 Moved", headers=("location: https://api.example.com/v1/chat/completions?key=1234567",)
     )
-    checkup = checked(says(moved))
-    assert wrong(checkup) == ["address"]
-    assert "https://api.example.com/v1" in verdict(checkup)
-    assert "1234567" not in repr(checkup)
+    report = checked(says(moved))
+    assert wrong(report) == ["address"]
+    assert "https://api.example.com/v1" in verdict(report)
+    assert "1234567" not in repr(report)
 
 
 # --- the dialect ------------------------------------------------------------------------------------------------
 
 
 def test_chat_at_a_host_of_messages_leads_to_messages() -> None:
-    checkup = checked(messages_host, base="/anthropic/v1")
-    assert wrong(checkup) == ["dialect"]
-    assert advised(checkup, "dialect").endswith('/anthropic/v1", dialect = "anthropic"')
+    report = checked(messages_host, base="/anthropic/v1")
+    assert wrong(report) == ["dialect"]
+    assert advised(report, "dialect").endswith('/anthropic/v1", dialect = "anthropic"')
 
 
 def test_messages_at_a_host_of_chat_leads_to_chat() -> None:
-    checkup = checked(chat_host(), base="/anthropic", dialect="anthropic")
-    assert wrong(checkup) == ["dialect"]
-    assert advised(checkup, "dialect").endswith('/v1", dialect = "openai_chat"')
+    report = checked(chat_host(), base="/anthropic", dialect="anthropic")
+    assert wrong(report) == ["dialect"]
+    assert advised(report, "dialect").endswith('/v1", dialect = "openai_chat"')
 
 
 @pytest.mark.parametrize(
@@ -360,16 +360,16 @@ def test_messages_at_a_host_of_chat_leads_to_chat() -> None:
     ],
 )
 def test_an_endpoint_that_answers_in_another_dialect_is_told(dialect: str, answer: bytes, speaks: str) -> None:
-    checkup = checked(says(events(answer)), dialect=dialect)
-    assert wrong(checkup) == ["dialect"]
-    assert speaks in advised(checkup, "dialect")
+    report = checked(says(events(answer)), dialect=dialect)
+    assert wrong(report) == ["dialect"]
+    assert speaks in advised(report, "dialect")
 
 
 def test_the_advice_works() -> None:
     async def ask() -> None:
         async with Host(messages_host) as host:
-            [checkup] = await check(provider_at(host.url))
-            advice = advised(checkup, "dialect").split('"')
+            [report] = await check(provider_at(host.url))
+            advice = advised(report, "dialect").split('"')
             fixed = provider_at(host.url, api_base_url=advice[1], dialect=advice[3])
             assert endpoint_of(fixed) == f"{host.url}/anthropic/v1/messages"
             [again] = await check(fixed)
@@ -391,20 +391,20 @@ def test_the_advice_works() -> None:
     ],
 )
 def test_a_key_that_is_refused_is_told_with_its_source_and_never_itself(status: str, kind: str, word: str) -> None:
-    checkup = checked(says(error(status, f"Incorrect API key {KEY}", kind)))
-    assert wrong(checkup) == ["key"]
-    said = finding(checkup, "key")
+    report = checked(says(error(status, f"Incorrect API key {KEY}", kind)))
+    assert wrong(report) == ["key"]
+    said = finding(report, "key")
     assert "SOME_API_KEY" in said.said
     assert status[:3] in said.said
     assert "***" in said.said
-    assert word in advised(checkup, "key")
+    assert word in advised(report, "key")
 
 
 def test_a_key_that_is_not_there_is_told_with_the_place_it_was_looked_for() -> None:
     refusal = says(error("401 Unauthorized", "no key", "invalid_authentication_error"))
-    checkup = checked(refusal, keys=(), key_sources=(KeySource("SOME_API_KEY", found=False),))
-    assert wrong(checkup) == ["key"]
-    assert "SOME_API_KEY is not set" in verdict(checkup)
+    report = checked(refusal, keys=(), key_sources=(KeySource("SOME_API_KEY", found=False),))
+    assert wrong(report) == ["key"]
+    assert "SOME_API_KEY is not set" in verdict(report)
 
 
 def test_every_key_is_tried() -> None:
@@ -416,23 +416,23 @@ def test_every_key_is_tried() -> None:
         else:
             await good(peer, asked)
 
-    checkup = checked(script, keys=(Secret(KEY), Secret("second-key"), Secret("third-key")))
-    assert wrong(checkup) == ["key"]
-    assert "number 2 of 3 is refused (401)" in verdict(checkup)
-    assert finding(checkup, "answer").state == "right"
+    report = checked(script, keys=(Secret(KEY), Secret("second-key"), Secret("third-key")))
+    assert wrong(report) == ["key"]
+    assert "number 2 of 3 is refused (401)" in verdict(report)
+    assert finding(report, "answer").state == "right"
 
 
 def test_headers_of_the_configuration_are_sent_and_never_shown() -> None:
     async def script(peer: Peer, asked: Asked) -> None:
         await peer.send(error("400 Bad Request", f"I saw {asked.headers['x-secret']} of {asked.headers['user-agent']}"))
 
-    async def ask() -> Checkup:
+    async def ask() -> ProviderReport:
         async with Host(script) as host:
             provider = provider_at(host.url, headers={"X-Secret": "hidden-value"})
             return (await check(provider, user_agent="curl/8"))[0]
 
-    checkup = run(ask())
-    assert verdict(checkup) == "answer: 400, I saw *** of curl/8"
+    report = run(ask())
+    assert verdict(report) == "answer: 400, I saw *** of curl/8"
 
 
 # --- the model --------------------------------------------------------------------------------------------------
@@ -447,16 +447,16 @@ def test_headers_of_the_configuration_are_sent_and_never_shown() -> None:
     ],
 )
 def test_an_unknown_model_is_told_with_the_nearest_names(answer: bytes) -> None:
-    checkup = checked(chat_host(answer), model="kimi-k2p5")
-    assert wrong(checkup) == ["model"]
-    assert advised(checkup, "model") == "the host has these: kimi-k2.5, kimi-k3"
+    report = checked(chat_host(answer), model="kimi-k2p5")
+    assert wrong(report) == ["model"]
+    assert advised(report, "model") == "the host has these: kimi-k2.5, kimi-k3"
 
 
 def test_an_unknown_model_is_told_where_the_host_has_no_list() -> None:
     answer = error("404 Not Found", f"The model `{MODEL}` does not exist.")
-    checkup = checked(chat_host(answer, models=NOT_FOUND))
-    assert wrong(checkup) == ["model"]
-    assert "--model" in advised(checkup, "model")
+    report = checked(chat_host(answer, models=NOT_FOUND))
+    assert wrong(report) == ["model"]
+    assert "--model" in advised(report, "model")
 
 
 def test_a_404_at_the_right_address_is_about_the_model_even_if_messages_is_spoken_beside_it() -> None:
@@ -468,26 +468,26 @@ def test_a_404_at_the_right_address_is_about_the_model_even_if_messages_is_spoke
         else:
             await chat(peer, asked)
 
-    checkup = checked(script)
-    assert wrong(checkup) == ["model"]
-    assert "support tool use" in verdict(checkup)
-    assert finding(checkup, "model").cause == "model_not_served"
+    report = checked(script)
+    assert wrong(report) == ["model"]
+    assert "support tool use" in verdict(report)
+    assert finding(report, "model").cause == "model_not_served"
 
 
 def test_without_a_model_the_list_of_the_host_has_one() -> None:
-    checkup = checked(chat_host(models=whole(b'[{"id":"glm-5"},{"id":"moonshotai/kimi-k3"}]')), models=())
-    assert wrong(checkup) == []
-    assert checkup.model == "moonshotai/kimi-k3"
+    report = checked(chat_host(models=whole(b'[{"id":"glm-5"},{"id":"moonshotai/kimi-k3"}]')), models=())
+    assert wrong(report) == []
+    assert report.model == "moonshotai/kimi-k3"
 
 
 def test_an_alias_says_which_model_is_asked_for() -> None:
-    async def ask() -> Checkup:
+    async def ask() -> ProviderReport:
         async with Host(chat_host()) as host:
             config = Config(
                 providers=(provider_at(host.url, models=()),), aliases={"claude-*": ("other/x", "host/kimi-k3")}
             )
-            [checkup] = [checkup async for checkup in check_providers(config, seconds=5.0)]
-            return checkup
+            [report] = [report async for report in check_providers(config, seconds=5.0)]
+            return report
 
     assert run(ask()).model == "kimi-k3"
 
@@ -496,42 +496,42 @@ def test_an_alias_says_which_model_is_asked_for() -> None:
 
 
 def test_a_model_that_never_calls_the_tool_is_told() -> None:
-    checkup = checked(chat_host(events(chat_stream({"content": "It is sunny, I guess."}))))
-    assert wrong(checkup) == ["call"]
-    assert checkup.call == "none"
-    assert "--enable-auto-tool-choice" in advised(checkup, "call")
-    assert finding(checkup, "key").state == "right"
+    report = checked(chat_host(events(chat_stream({"content": "It is sunny, I guess."}))))
+    assert wrong(report) == ["call"]
+    assert report.call == "none"
+    assert "--enable-auto-tool-choice" in advised(report, "call")
+    assert finding(report, "key").state == "right"
 
 
 def test_a_model_that_thinks_until_it_is_cut_off_is_told() -> None:
     thinking = chat_stream({"reasoning_content": "Hm. " * 20}, finish="length")
-    checkup = checked(chat_host(events(thinking)))
-    assert wrong(checkup) == ["call"]
-    assert "2048 tokens" in verdict(checkup)
+    report = checked(chat_host(events(thinking)))
+    assert wrong(report) == ["call"]
+    assert "2048 tokens" in verdict(report)
 
 
 def test_markers_that_the_chain_leaves_alone_are_told() -> None:
     chain = (TransformerUse("Kimi", {"manualToolParsing": False}),)
-    checkup = checked(chat_host(events(chat_stream({"content": MARKERS}))), transformers=chain)
-    assert wrong(checkup) == ["call"]
-    assert "manualToolParsing" in advised(checkup, "call")
+    report = checked(chat_host(events(chat_stream({"content": MARKERS}))), transformers=chain)
+    assert wrong(report) == ["call"]
+    assert "manualToolParsing" in advised(report, "call")
 
 
 def test_a_call_without_what_the_schema_asks_for_is_told() -> None:
-    checkup = checked(chat_host(events(native_call(arguments='{"town":"Paris"}'))))
-    assert wrong(checkup) == ["call"]
+    report = checked(chat_host(events(native_call(arguments='{"town":"Paris"}'))))
+    assert wrong(report) == ["call"]
 
 
 def test_a_host_that_refuses_the_result_is_told() -> None:
-    checkup = checked(chat_host(second=error("400 Bad Request", "invalid role: tool")))
-    assert wrong(checkup) == ["answer"]
-    assert "invalid role: tool" in verdict(checkup)
+    report = checked(chat_host(second=error("400 Bad Request", "invalid role: tool")))
+    assert wrong(report) == ["answer"]
+    assert "invalid role: tool" in verdict(report)
 
 
 def test_an_answer_of_only_reasoning_is_told() -> None:
-    checkup = checked(chat_host(second=events(chat_stream({"reasoning_content": "Rain."}))))
-    assert wrong(checkup) == ["answer"]
-    assert "retry_empty_answer" in advised(checkup, "answer")
+    report = checked(chat_host(second=events(chat_stream({"reasoning_content": "Rain."}))))
+    assert wrong(report) == ["answer"]
+    assert "retry_empty_answer" in advised(report, "answer")
 
 
 @pytest.mark.parametrize(
@@ -544,15 +544,15 @@ def test_an_answer_of_only_reasoning_is_told() -> None:
     ],
 )
 def test_trouble_at_the_host_is_not_blamed_on_the_key(answer: bytes, advice: str) -> None:
-    checkup = checked(says(answer))
-    assert wrong(checkup) == ["answer"]
-    assert advice in advised(checkup, "answer")
+    report = checked(says(answer))
+    assert wrong(report) == ["answer"]
+    assert advice in advised(report, "answer")
 
 
 def test_a_transformer_that_cannot_be_loaded_is_told() -> None:
-    checkup = checked(chat_host(), transformers=(TransformerUse("Kimmi"),))
-    assert wrong(checkup) == ["chain"]
-    assert "Kimmi" in verdict(checkup)
+    report = checked(chat_host(), transformers=(TransformerUse("Kimmi"),))
+    assert wrong(report) == ["chain"]
+    assert "Kimmi" in verdict(report)
 
 
 # --- several ----------------------------------------------------------------------------------------------------
@@ -575,7 +575,7 @@ def test_providers_are_asked_at_the_same_time_and_told_in_order() -> None:
         async with Host(together(chat_host())) as one, Host(together(chat_host())) as other:
             providers = [provider_at(host.url, name=name) for name, host in (("b", one), ("a", other))]
             found = await check(*providers)
-            assert [(checkup.provider, checkup.right) for checkup in found] == [("b", True), ("a", True)]
+            assert [(report.provider, report.right) for report in found] == [("b", True), ("a", True)]
 
     run(ask())
 
@@ -583,7 +583,7 @@ def test_providers_are_asked_at_the_same_time_and_told_in_order() -> None:
 def test_no_more_are_asked_at_once_than_may_be() -> None:
     open_now: list[int] = []
 
-    async def ask() -> Iterable[Checkup]:
+    async def ask() -> Iterable[ProviderReport]:
         async def script(peer: Peer, asked: Asked) -> None:
             open_now.append(host.open)
             await chat_host()(peer, asked)
@@ -592,5 +592,5 @@ def test_no_more_are_asked_at_once_than_may_be() -> None:
         async with Host(script) as host:
             return await check(*(provider_at(host.url, name=f"p{n}") for n in range(4)), at_once=1)
 
-    assert all(checkup.right for checkup in run(ask()))
+    assert all(report.right for report in run(ask()))
     assert set(open_now) == {1}
