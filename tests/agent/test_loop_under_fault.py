@@ -135,11 +135,14 @@ def test_a_disk_that_is_full_is_told_and_the_conversation_goes_on_and_is_written
     assert second == "answered, kept: True, 13 messages"
     found = read_history(path)
     assert found.troubles == ()
-    assert _speakers(found.messages) == "human ai tool ai tool tool ai tool ai tool ai human ai"
+    assert _roles(found.messages) == ROLES
     assert results_in(History(found.messages)) == SEEN
     check_can_go_on(History(found.messages))
     assert server.refusals == []
 
 
-def _speakers(messages: tuple[Message, ...]) -> str:
+ROLES = "user assistant tool assistant tool tool assistant tool assistant tool assistant user assistant"
+
+
+def _roles(messages: tuple[Message, ...]) -> str:
     return " ".join(message.role for message in messages)

@@ -126,7 +126,7 @@ def test_a_hint_that_cannot_be_read_is_refused(hint: str) -> None:
         (HI, [Tool(5)]),  # type: ignore[arg-type]
         (HI, [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "x": object()}}}]),
     ],
-    ids=["speaker", "parts", "arguments", "schema", "name", "dict"],
+    ids=["role", "parts", "arguments", "schema", "name", "dict"],
 )
 def test_what_cannot_be_sent_is_refused_at_once(format: str, messages: Any, tools: Any) -> None:
     provider = Provider(NOWHERE, model="kimi-k2.5", tool_format=format)

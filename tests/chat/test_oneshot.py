@@ -193,7 +193,7 @@ def test_a_signal_stops_it_and_the_conversation_is_whole(host: Simulator, tmp_pa
     kept = [
         json.loads(line) for line in next((folder / "data" / "moonshim" / "chats").iterdir()).read_text().splitlines()
     ]
-    spoken = [line["message"]["speaker"] for line in kept if "message" in line]
+    spoken = [line["message"]["role"] for line in kept if "message" in line]
     assert spoken == ["user", "assistant", "tool"]
 
 

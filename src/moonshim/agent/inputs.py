@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from moonshim.engine.dialects.openai_chat.message_checks import check_messages
 from moonshim.engine.dialects.openai_chat.messages import parse_messages
 from moonshim.engine.dialects.openai_chat.tools import parse_tool
 from moonshim.engine.ids import tool_id_strategy
-from moonshim.engine.values.conversation import Message, Part, Thinking, Tool, ToolCall, ToolChoice, ToolResult
+from moonshim.engine.values.conversation import Message, Part, Role, Thinking, Tool, ToolCall, ToolChoice, ToolResult
 from moonshim.errors import InvalidInput
 
 __all__ = [
@@ -45,6 +45,7 @@ class DeclaresTool(Protocol):
 AnyMessage: TypeAlias = Message | Mapping[str, Any]
 AnyTool: TypeAlias = Tool | DeclaresTool | Mapping[str, Any]
 
+_ROLES: Final[tuple[str, ...]] = get_args(Role)
 _SWITCHES: Final = {"on": True, "off": False}
 EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -52,14 +53,16 @@ EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
     """Canonical messages, from such and from the dicts of the OpenAI API, also mixed.
 
-    >>> read_messages([{"role": "user", "content": "hi"}])[0].speaker
-    'human'
+    >>> read_messages([{"role": "user", "content": "hi"}])[0].role
+    'user'
     """
     listed = _listed(given, "messages")
     messages: list[Message] = []
     for place, one in enumerate(listed):
         if not isinstance(one, (Message, Mapping)):
             raise InvalidInput(f"a message must be a Message or a dict, not {type(one).__name__}", field=_at(place))
+        if isinstance(one, Message) and one.role not in _ROLES:
+            raise InvalidInput(f"unknown role {one.role!r}; use one of {', '.join(_ROLES)}", field=f"{_at(place)}.role")
     if all(isinstance(one, Message) for one in listed):
         return tuple(listed)
     if not any(isinstance(one, Message) for one in listed):
