@@ -17,6 +17,7 @@ PUBLIC: Final = (
     "moonshim.agent.toolbox",
     "moonshim.integrations",
     "moonshim.simulator",
+    "moonshim.testing",
 )
 INTERNAL_PAGES: Final = ("architecture.md", "hosts.md")
 """Pages that say where in the source something is, for people who change it."""

@@ -39,6 +39,9 @@ PUBLIC = {
     "moonshim.integrations": """
         Memory anthropic_http_client async_anthropic_http_client async_openai_http_client openai_http_client
     """,
+    "moonshim.testing": """
+        IntendedCall IntendedResponse RecordedHost RecordedRequest RecordedResponse Replies SimRequest Simulator
+    """,
     "moonshim.simulator": """
         FAULTS IntendedCall IntendedResponse Model SimRequest Simulator SimulatorSettings play
     """,

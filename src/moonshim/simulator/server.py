@@ -9,18 +9,17 @@ with Simulator().running() as server:  # in a thread of its own
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
 from msgspec.structs import replace
 
 from moonshim.http_server.server import EmbeddedServer, serve_inside
+from moonshim.http_server.threads import in_thread
 from moonshim.simulator.http.app import SimulatorApp
 from moonshim.simulator.http.exchange import SimExchange
 from moonshim.simulator.http.log import log_failure, log_request
@@ -108,34 +107,6 @@ class Simulator:
         if server is not None:
             await server.close()
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Simulator]:
+    def running(self) -> AbstractContextManager[Simulator]:
         """The same for code without an event loop: it runs in its own thread."""
-        ready, over = threading.Event(), asyncio.Event()
-        loops: list[asyncio.AbstractEventLoop] = []
-        failures: list[BaseException] = []
-
-        async def run() -> None:
-            async with self:
-                loops.append(asyncio.get_running_loop())
-                ready.set()
-                await over.wait()
-
-        def work() -> None:
-            try:
-                asyncio.run(run())
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                ready.set()
-
-        thread = threading.Thread(target=work, name="moonshim-simulator", daemon=True)
-        thread.start()
-        ready.wait()
-        if failures:
-            raise failures[0]
-        try:
-            yield self
-        finally:
-            loops[0].call_soon_threadsafe(over.set)
-            thread.join()
+        return in_thread(self, "moonshim-simulator")
