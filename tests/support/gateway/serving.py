@@ -25,7 +25,7 @@ _PROGRAM: Final = """
 import sys
 import msgspec
 from moonshim.errors import MoonshimError
-from moonshim.gateway import logs
+from moonshim.gateway.observe import logs
 from moonshim.gateway.process.settings import ServeSettings, opening
 from moonshim.http_server.sockets import bind
 
