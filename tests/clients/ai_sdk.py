@@ -30,7 +30,7 @@ def _client(provider: str, dialect: Dialect) -> Client:
         name=f"AI SDK, {provider}",
         dialect=dialect,
         folder="ai-sdk",
-        packages=("assistant", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/openai-compatible"),
+        packages=("ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/openai-compatible"),
         command=command,
         shell=Shell(tool="bash"),
     )

@@ -27,7 +27,7 @@ AI_SDK_EXAMPLE: Final = Client(
     name="AI SDK, the example",
     dialect="chat",
     folder="ai-sdk",
-    packages=("assistant", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/openai-compatible"),
+    packages=("ai", "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/openai-compatible"),
     command=_command,
     shell=Shell(tool="bash"),
 )
