@@ -16,7 +16,7 @@ from moonshim.simulator import IntendedCall, IntendedResponse, Model, SimRequest
 __all__ = ["LIST", "PATIENCE", "Boxes", "Rounds", "boxes_for", "collected", "human", "run", "whole_conversation"]
 
 T = TypeVar("T")
-PATIENCE: Final = 30.0
+PATIENCE: Final = 120.0
 LIST: Final = Tool(
     "ls",
     "Lists a folder.",

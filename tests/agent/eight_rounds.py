@@ -185,7 +185,7 @@ def main() -> None:
         if child == 0:
             endings: list[str] = []
             try:
-                endings = asyncio.run(asyncio.wait_for(go_on(msgspec.json.decode(line, type=Half)), 60))
+                endings = asyncio.run(asyncio.wait_for(go_on(msgspec.json.decode(line, type=Half)), 180))
             except BaseException as error:
                 endings = [f"{type(error).__name__}: {error}"]
             finally:

@@ -109,7 +109,7 @@ def test_a_conversation_of_eight_rounds(boxes: Boxes, in_a_new_process: GoOn, tm
     hosts = {behaviour: boxes.of(behaviour) for behaviour in BEHAVIOUR_NAMES}
     first, last = (Host(behaviour, hosts[behaviour].url, wire) for behaviour, wire in (cell.first, cell.last))
     half = Half(cell.fault, first, last, str(tmp_path / "talk.jsonl"))
-    endings = asyncio.run(asyncio.wait_for(go_on(half), 60))
+    endings = asyncio.run(asyncio.wait_for(go_on(half), 180))
     later = in_a_new_process(replace(half, second=True))
     assert later["process"] != os.getpid()
     endings += later["endings"]

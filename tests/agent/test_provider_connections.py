@@ -234,7 +234,7 @@ class TestKeeping:
                 run(once())
 
 
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 60.0
 
 
 def connections(server: Simulator) -> int:

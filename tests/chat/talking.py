@@ -13,7 +13,7 @@ import pyte
 
 from tests.support.command import MOONSHIM, environment
 
-DEADLINE: Final = 30.0
+DEADLINE: Final = 120.0
 COLUMNS, ROWS = 100, 30
 CTRL_C, CTRL_D, CTRL_J, CTRL_R, CTRL_T, ALT_ENTER, UP = "\x03", "\x04", "\n", "\x12", "\x14", "\x1b\r", "\x1b[A"
 

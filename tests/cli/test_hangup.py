@@ -19,7 +19,7 @@ from tests.support.gateway.serving import wait_until
 
 pty = pytest.importorskip("pty")
 
-DEADLINE: Final = 30.0
+DEADLINE: Final = 120.0
 # What a terminal does for its shell: a session, whose controlling terminal is standard input. The tests themselves may
 # run under nohup.
 ON_TERMINAL: Final = (

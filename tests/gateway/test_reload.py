@@ -17,7 +17,7 @@ GOOD = '[[providers]]\nname = "{name}"\napi_base_url = "http://127.0.0.1:1/v1"\n
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
     assert condition(), what

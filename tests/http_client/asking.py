@@ -12,7 +12,7 @@ from tests.support.gateway.hosts import Asked, Host, Peer, Script, run
 
 __all__ = ["PATIENT", "call", "read_out", "sending", "silent", "with_host"]
 
-PATIENT: Final = Timeouts(connect=15.0, first_byte=15.0, between_bytes=15.0)
+PATIENT: Final = Timeouts(connect=120.0, first_byte=120.0, between_bytes=120.0)
 
 
 def call(

@@ -24,7 +24,7 @@ OTHER: Final = "plain-1"
 """The model of the simulator that is no Kimi."""
 AGENT: Final = "claude-cli/2.1.325 (the matrix)"
 """One of those that Kimi's coding endpoint lets in."""
-PATIENCE: Final = 60.0
+PATIENCE: Final = 120.0
 HASTY: Final = 1.5
 """Seconds that somebody waits who does not wait for a host that stalls."""
 

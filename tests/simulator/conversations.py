@@ -30,7 +30,7 @@ class Answered(Struct, frozen=True):
 
 def request(url: str, method: str, path: str, body: Any = None, **headers: str) -> Answered:
     """One request on a connection of its own. A body is JSON, bytes as they are, or pieces without a length."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
     plain = body is None or isinstance(body, bytes) or (not isinstance(body, dict) and isinstance(body, Iterable))
     try:
         connection.request(method, path, body if plain else json.dumps(body).encode(), headers)

@@ -23,7 +23,7 @@ from moonshim.simulator.response import IntendedResponse
 from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds
 from tests.simulator.conversations import anthropic_client, openai_client, request
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 120.0
 FOR_EVER: Final = 3600.0
 ASKED: Final[Any] = {"model": "kimi-k3", "messages": [{"role": "user", "content": "Hi"}], "tools": CHAT_TOOLS}
 

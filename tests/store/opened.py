@@ -15,7 +15,7 @@ from moonshim.store.sqlite import SqliteStore
 from tests.support.redis_server import RedisCluster, RedisServer
 
 KINDS: Final = ("memory", "sqlite", "redis", "redis-cluster")
-DEADLINE: Final = 10.0
+DEADLINE: Final = 120.0
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

