@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.simulator.request import OfferedTool, SimCall, SimRequest, SimResult, SimTurn
 from moonshim.simulator.response import HostResponse, IntendedCall, IntendedResponse, NativeCall, TokenTotals
 
-__all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "sim_request", "told_by"]
+__all__ = ["CHAT_TOOLS", "CITIES", "MEANT", "MESSAGES_TOOLS", "Rounds", "answer", "expected_results", "sim_request"]
 
 CITIES: Final = ("Paris", "Łódź", "北京", "São Paulo", "Ho")
 _SCHEMA: Final[dict[str, Any]] = {
@@ -88,6 +88,6 @@ class Rounds(Struct, frozen=True):
         )
 
 
-def told_by(rounds: int) -> Sequence[str]:
+def expected_results(rounds: int) -> Sequence[str]:
     """What `Rounds` says in the end, when the tools answer `name(city)`."""
     return [f"{name}({CITIES[at % len(CITIES)]})" for at in range(rounds) for name in ("weather", "time_of-day")]

@@ -64,8 +64,8 @@ def chat_loop(client: openai.OpenAI, model: str, *, stream: bool, **given: Any) 
         if not message.get("tool_calls"):
             return str(message["content"])
         for call in message["tool_calls"]:
-            said = _run(call["function"]["name"], call["function"]["arguments"])
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": said})
+            result = _run(call["function"]["name"], call["function"]["arguments"])
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
     raise AssertionError("the model never came to an end")
 
 
@@ -85,8 +85,8 @@ def _streamed(client: openai.OpenAI, asked: dict[str, Any]) -> dict[str, Any]:
         delta = chunk.choices[0].delta
         message["content"] += delta.content or ""
         for field in ("reasoning_content", "reasoning"):
-            if said := getattr(delta, field, None):
-                message[field] = message.get(field, "") + said
+            if piece := getattr(delta, field, None):
+                message[field] = message.get(field, "") + piece
         for entry in getattr(delta, "reasoning_details", None) or ():
             _join_details(message.setdefault("reasoning_details", []), entry)
         for entry in delta.tool_calls or ():

@@ -45,17 +45,17 @@ def converse(
     **fields: Any,
 ) -> tuple[list[IntendedResponse], list[str]]:
     """Every answer up to the last, which calls nothing; and everything that the tools returned."""
-    said = list(turns or (HELLO,))
+    history = list(turns or (HELLO,))
     numbers = count(1)
     works = work or (lambda call: f"result {next(numbers)} of {call.name}")
     answers: list[IntendedResponse] = []
     results: list[str] = []
     while len(answers) < 30:
-        intended = model.reply(asked(*said, tools=tools, **fields))
+        intended = model.reply(asked(*history, tools=tools, **fields))
         answers.append(intended)
         if not intended.calls:
             return answers, results
         new = returned(intended, works, len(answers))
-        said += new
+        history += new
         results += [result.text for turn in new for result in turn.results]
     raise AssertionError("it never ends")

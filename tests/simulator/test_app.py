@@ -15,7 +15,7 @@ from moonshim.simulator import Simulator
 from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host.models import MODELS
 from moonshim.simulator.settings import ModelRow
-from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds, told_by
+from tests.simulator.asking import CHAT_TOOLS, MESSAGES_TOOLS, Rounds, expected_results
 from tests.simulator.conversations import anthropic_client, chat_loop, messages_loop, openai_client, request
 
 GENERATIONS = (
@@ -56,15 +56,15 @@ def anthropic_sdk(server: Simulator) -> Iterator[anthropic.Anthropic]:
 @pytest.mark.parametrize("model", GENERATIONS)
 class TestFiveRounds:
     def test_over_chat(self, server: Simulator, openai_sdk: openai.OpenAI, model: str, stream: bool) -> None:
-        said = chat_loop(openai_sdk, model, stream=stream)
-        assert said == "I was told: " + ", ".join(told_by(5))
+        reply = chat_loop(openai_sdk, model, stream=stream)
+        assert reply == "I was told: " + ", ".join(expected_results(5))
         assert [seen.problem for seen in list(server.requests)[-6:]] == [None] * 6
 
     def test_over_messages(
         self, server: Simulator, anthropic_sdk: anthropic.Anthropic, model: str, stream: bool
     ) -> None:
-        said = messages_loop(anthropic_sdk, model, stream=stream)
-        assert said == "I was told: " + ", ".join(told_by(5))
+        reply = messages_loop(anthropic_sdk, model, stream=stream)
+        assert reply == "I was told: " + ", ".join(expected_results(5))
         assert [seen.problem for seen in list(server.requests)[-6:]] == [None] * 6
 
 
@@ -73,7 +73,7 @@ class TestFiveRounds:
 )
 def test_k3_talks_at_every_host(behaviour: str) -> None:
     with Simulator(model=Rounds(2), behaviour=behaviour).running() as server, openai_client(server.url) as client:
-        assert chat_loop(client, "kimi-k3", stream=True) == "I was told: " + ", ".join(told_by(2))
+        assert chat_loop(client, "kimi-k3", stream=True) == "I was told: " + ", ".join(expected_results(2))
         assert server.refusals == []
 
 
@@ -86,20 +86,20 @@ def test_kimi_code_talks_to_agents_that_it_knows(model: str, stream: bool) -> No
         openai_client(f"{server.url}/coding", default_headers=agent) as chat,
         anthropic_client(f"{server.url}/coding", default_headers=agent) as messages,
     ):
-        assert chat_loop(chat, model, stream=stream) == "I was told: " + ", ".join(told_by(3))
-        assert messages_loop(messages, model, stream=stream) == "I was told: " + ", ".join(told_by(3))
+        assert chat_loop(chat, model, stream=stream) == "I was told: " + ", ".join(expected_results(3))
+        assert messages_loop(messages, model, stream=stream) == "I was told: " + ", ".join(expected_results(3))
         assert server.refusals == []
 
 
 def test_ids_of_the_right_kind_work_at_a_self_host_in_every_round() -> None:
     with Simulator(model=Rounds(), behaviour="selfhost").running() as server, openai_client(server.url) as client:
-        assert chat_loop(client, "kimi-k2.5", stream=True) == "I was told: " + ", ".join(told_by(5))
+        assert chat_loop(client, "kimi-k2.5", stream=True) == "I was told: " + ", ".join(expected_results(5))
 
 
 def test_ids_of_another_kind_work_at_a_self_host_for_two_rounds() -> None:
     with Simulator(model=Rounds(), behaviour="together").running() as server, openai_client(server.url) as client:
-        said = chat_loop(client, "kimi-k2.5", stream=True)
-        assert "<|tool_call_begin|>" in said
+        reply = chat_loop(client, "kimi-k2.5", stream=True)
+        assert "<|tool_call_begin|>" in reply
         assert len(server.requests) == 3
 
 
@@ -123,8 +123,8 @@ def test_an_error_is_one_of_the_client(openai_sdk: openai.OpenAI) -> None:
 
 def test_many_at_once_get_each_their_own_answer(openai_sdk: openai.OpenAI) -> None:
     def ask(number: int) -> str:
-        said = [{"role": "user", "content": f"{number}"}]
-        return str(openai_sdk.chat.completions.create(model="kimi-k3", messages=cast(Any, said)).id)
+        reply = [{"role": "user", "content": f"{number}"}]
+        return str(openai_sdk.chat.completions.create(model="kimi-k3", messages=cast(Any, reply)).id)
 
     with ThreadPoolExecutor(8) as pool:
         ids = set(pool.map(ask, range(24)))

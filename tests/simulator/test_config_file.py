@@ -95,7 +95,7 @@ def test_every_mistake_is_told_with_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "received"),
     [
         ("[models.mine]\nfaults = []\n", "sim.toml:1: models.mine: nobody knows what this model is"),
         ('[models."a+b"]\ngeneration = "k3"\n', 'sim.toml:1: models."a+b": a name of a model has no `+`'),
@@ -111,8 +111,8 @@ def test_every_mistake_is_told_with_its_line() -> None:
         ("seed = [\n", "sim.toml:1"),
     ],
 )  # fmt: skip
-def test_a_mistake_says_what_to_do(text: str, told: str) -> None:
-    assert told in "\n".join(wrong(text))
+def test_a_mistake_says_what_to_do(text: str, received: str) -> None:
+    assert received in "\n".join(wrong(text))
 
 
 def test_a_scenario_with_a_mistake_says_where_in_it(tmp_path: Path) -> None:

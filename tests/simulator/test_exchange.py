@@ -48,8 +48,8 @@ class Host:
         return self.exchange.requests[-1]
 
 
-def body_of(played: SimResponse) -> Json:
-    (data,) = played.pieces
+def body_of(response: SimResponse) -> Json:
+    (data,) = response.pieces
     assert isinstance(data, bytes)
     found: Json = json.loads(data)
     return found
@@ -59,15 +59,15 @@ def body_of(played: SimResponse) -> Json:
 
 
 def test_an_answer_is_made_at_the_time_of_the_clock_for_the_model_that_was_asked() -> None:
-    told = body_of(Host().ask(HELLO))
-    assert (told["created"], told["model"]) == (1_794_000_000, "kimi-k2.5")
+    received = body_of(Host().ask(HELLO))
+    assert (received["created"], received["model"]) == (1_794_000_000, "kimi-k2.5")
 
 
 def test_two_simulators_with_one_seed_send_the_same_bytes_and_one_never_repeats_an_id() -> None:
     one, two, other = Host(), Host(), Host(seed=1)
     first = [one.ask(HELLO) for _ in range(3)]
     assert first == [two.ask(HELLO) for _ in range(3)]
-    assert len({body_of(played)["id"] for played in (*first, other.ask(HELLO))}) == 4
+    assert len({body_of(response)["id"] for response in (*first, other.ask(HELLO))}) == 4
 
 
 def test_what_was_seen_has_the_question_and_what_was_meant() -> None:
@@ -268,9 +268,9 @@ def test_what_is_counted_does_not_grow_with_the_names_of_models(monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["+", "+split-bytes", "++five-rounds"])
 def test_faults_alone_are_no_model(name: str) -> None:
-    played = Host().ask(HELLO | {"model": name})
-    assert played.status == 404
-    assert body_of(played)["error"]["message"] == "Not found the model  or Permission denied"
+    response = Host().ask(HELLO | {"model": name})
+    assert response.status == 404
+    assert body_of(response)["error"]["message"] == "Not found the model  or Permission denied"
 
 
 @pytest.mark.parametrize(
@@ -314,14 +314,14 @@ def test_a_model_that_is_no_kimi_has_no_faults_of_kimi_and_ids_of_its_own() -> N
 
 
 def test_chaos_is_the_same_for_the_same_seed() -> None:
-    def shown(seed: int) -> list[tuple[str, ...]]:
+    def displayed(seed: int) -> list[tuple[str, ...]]:
         host = Host(chaos=0.5, seed=seed)
         for _ in range(40):
             host.ask(HELLO | {"stream": True})
         return [(*seen.faults, *seen.missed) for seen in host.exchange.requests]
 
-    assert shown(7) == shown(7) != shown(8)
-    assert 5 < sum(bool(names) for names in shown(7)) < 35
+    assert displayed(7) == displayed(7) != displayed(8)
+    assert 5 < sum(bool(names) for names in displayed(7)) < 35
 
 
 def test_old_models_stop_early_when_that_is_assumed() -> None:
@@ -329,11 +329,11 @@ def test_old_models_stop_early_when_that_is_assumed() -> None:
         def reply(self, sim_request: SimRequest) -> IntendedResponse:
             return IntendedResponse(text="word " * 3000)
 
-    told = [
+    received = [
         body_of(Host(Talker(), assume=assume).ask(HELLO | {"model": "kimi-k2-0905-preview"}))
         for assume in ((), ("short-answers",))
     ]
-    assert [one["choices"][0]["finish_reason"] for one in told] == ["stop", "length"]
+    assert [one["choices"][0]["finish_reason"] for one in received] == ["stop", "length"]
 
 
 # -- anything at all ---------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def rounds(*ids: str, name: str = "Bash") -> tuple[SimTurn, ...]:
     return tuple(turn for given in ids for turn in round_of(SimCall(given, name, "{}")))
 
 
-def asked_behind(history: tuple[SimTurn, ...], generation: str = "k2.5") -> HostResponse:
+def request_after(history: tuple[SimTurn, ...], generation: str = "k2.5") -> HostResponse:
     return answer_to(sim_request(generation, history=history), LS)
 
 
@@ -40,12 +40,12 @@ def slot(answer: HostResponse) -> str:
 
 @pytest.mark.parametrize("wrong", [(), ("call_0a1b",)])
 def test_the_first_two_rounds_work(wrong: tuple[str, ...]) -> None:
-    answer = asked_behind(rounds(*wrong))
+    answer = request_after(rounds(*wrong))
     assert imitate(answer) == answer
 
 
 @pytest.mark.parametrize(
-    ("shown", "written"),
+    ("displayed", "written"),
     [
         (("call_functionsBash0", "call_functionsBash1"), "functionsBash2"),
         (("functionsBash0", "functionsBash4"), "functionsBash5"),
@@ -59,15 +59,15 @@ def test_the_first_two_rounds_work(wrong: tuple[str, ...]) -> None:
         (("functions.Bash", "functions.Bash"), "functions.Bash"),
     ],
 )
-def test_the_third_round_is_written_as_the_history_was(shown: tuple[str, ...], written: str) -> None:
-    assert slot(imitate(asked_behind(rounds(*shown)))) == written
+def test_the_third_round_is_written_as_the_history_was(displayed: tuple[str, ...], written: str) -> None:
+    assert slot(imitate(request_after(rounds(*displayed)))) == written
 
 
 @pytest.mark.parametrize(
-    "shown", ["call_59adf5614cfe", "toolu_01A09q90", "chatcmpl-tool-8f", "9f8e-uuid", "", "hist_tool_x"]
+    "displayed", ["call_59adf5614cfe", "toolu_01A09q90", "chatcmpl-tool-8f", "9f8e-uuid", "", "hist_tool_x"]
 )
-def test_what_has_no_name_is_imitated_by_hexadecimals(shown: str) -> None:
-    written = slot(imitate(asked_behind(rounds(shown, shown))))
+def test_what_has_no_name_is_imitated_by_hexadecimals(displayed: str) -> None:
+    written = slot(imitate(request_after(rounds(displayed, displayed))))
     assert written.startswith("call_")
     assert len(written) == len("call_59adf5614cfe4f4b8a71be54")
 
@@ -87,31 +87,31 @@ def test_every_call_of_the_answer_is_broken_and_counted_on() -> None:
 
 
 def test_the_last_wrong_identifier_is_the_one_that_is_imitated() -> None:
-    assert slot(imitate(asked_behind(rounds("call_0a1b", "functions.Bash:1", "Bash_7")))) == "Bash_8"
+    assert slot(imitate(request_after(rounds("call_0a1b", "functions.Bash:1", "Bash_7")))) == "Bash_8"
 
 
 def test_it_recovers_when_the_history_is_right_again() -> None:
-    wrong = asked_behind(rounds("call_0a", "call_0b", "call_0c"))
+    wrong = request_after(rounds("call_0a", "call_0b", "call_0c"))
     assert imitate(wrong) != wrong
-    right = asked_behind(rounds("functions.Bash:0", "functions.Bash:1", "functions.Bash:2"))
+    right = request_after(rounds("functions.Bash:0", "functions.Bash:1", "functions.Bash:2"))
     assert imitate(right) == right
 
 
 def test_numbers_count_over_the_whole_conversation() -> None:
     parallel = (*round_of(SimCall("functions.a:0", "a", "{}"), SimCall("functions.b:1", "b", "{}")), *rounds())
-    right = asked_behind((*parallel, *round_of(SimCall("functions.a:2", "a", "{}"))))
+    right = request_after((*parallel, *round_of(SimCall("functions.a:2", "a", "{}"))))
     assert imitate(right) == right
 
 
 def test_a_wrong_number_alone_is_still_read_and_goes_on_wrong() -> None:
-    answer = imitate(asked_behind(rounds("functions.Bash:0", "functions.Bash:0", "functions.Bash:0")))
+    answer = imitate(request_after(rounds("functions.Bash:0", "functions.Bash:0", "functions.Bash:0")))
     assert [call.id for call in answer.calls] == ["functions.Bash:1"]
     assert (answer.text, answer.finish) == ("I look.", "tool_calls")
 
 
 @pytest.mark.parametrize("generation", ["k3", "k3.1", "other"])
 def test_only_k2_sees_identifiers(generation: str) -> None:
-    answer = asked_behind(rounds("call_0a", "call_0b", "call_0c"), generation)
+    answer = request_after(rounds("call_0a", "call_0b", "call_0c"), generation)
     assert imitate(answer) == answer
 
 
@@ -131,22 +131,22 @@ def conversation(rename: Callable[[str], str]) -> list[tuple[str, str]]:
     """Five rounds with a client that keeps its calls under other identifiers: how each answer ended, and its text."""
     tool: Any = {"type": "function", "function": {"name": "get_weather", "parameters": TOOLS["get_weather"]}}
     messages: list[Any] = [{"role": "user", "content": "What is the weather?"}]
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
     with Simulator(behaviour="selfhost", scenario="five-rounds").running() as server:
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
             for _ in range(6):
                 answer = client.chat.completions.create(model="kimi-k2.5", messages=messages, tools=[tool])
                 (choice,) = answer.choices
-                heard.append((choice.finish_reason, choice.message.content or ""))
-                said = choice.message.model_dump(exclude_none=True)
-                messages.append(said)
-                for call in said.get("tool_calls", ()):
+                received.append((choice.finish_reason, choice.message.content or ""))
+                reply = choice.message.model_dump(exclude_none=True)
+                messages.append(reply)
+                for call in reply.get("tool_calls", ()):
                     call["id"] = rename(call["id"])
                     messages.append({"role": "tool", "tool_call_id": call["id"], "content": "sunny"})
-                if "tool_calls" not in said:
+                if "tool_calls" not in reply:
                     break
         assert not server.refusals
-    return heard
+    return received
 
 
 def test_what_is_imitated_is_known_to_whoever_asks_why() -> None:
@@ -166,12 +166,12 @@ def test_what_is_imitated_is_known_to_whoever_asks_why() -> None:
 
 
 def test_a_client_that_keeps_identifiers_as_they_are_gets_through() -> None:
-    heard = conversation(lambda id_: id_)
-    assert [finish for finish, _ in heard] == ["tool_calls"] * 5 + ["stop"]
-    assert "sunny" in heard[-1][1]
+    received = conversation(lambda id_: id_)
+    assert [finish for finish, _ in received] == ["tool_calls"] * 5 + ["stop"]
+    assert "sunny" in received[-1][1]
 
 
 def test_a_client_that_strips_dots_and_colons_gets_markers_in_the_third_round() -> None:
-    heard = conversation(lambda id_: "call_" + re.sub(r"\W", "", id_))
-    assert [finish for finish, _ in heard] == ["tool_calls", "tool_calls", "stop"]
-    assert "<|tool_call_begin|>functionsget_weather3<|tool_call_argument_begin|>" in heard[-1][1]
+    received = conversation(lambda id_: "call_" + re.sub(r"\W", "", id_))
+    assert [finish for finish, _ in received] == ["tool_calls", "tool_calls", "stop"]
+    assert "<|tool_call_begin|>functionsget_weather3<|tool_call_argument_begin|>" in received[-1][1]

@@ -116,7 +116,7 @@ def test_pictures_keep_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reasoning"),
+    ("received", "reasoning"),
     [
         ({}, None),
         ({"reasoning_content": None}, None),
@@ -127,8 +127,8 @@ def test_pictures_keep_their_place() -> None:
         ({"reasoning": 5}, None),
     ],
 )
-def test_where_thoughts_stand(told: Json, reasoning: str | None) -> None:
-    assert chat(USER, {"role": "assistant", "content": "x", **told}).turns[1].reasoning == reasoning
+def test_where_thoughts_stand(received: Json, reasoning: str | None) -> None:
+    assert chat(USER, {"role": "assistant", "content": "x", **received}).turns[1].reasoning == reasoning
 
 
 def test_a_result_is_of_the_last_call_with_its_id() -> None:

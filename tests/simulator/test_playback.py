@@ -22,7 +22,7 @@ STREAM = sim_request(stream=True)
 GENERATIONS = {"k2": "k2.5", "k3": "k3", "other": "other"}
 
 
-def played(
+def respond(
     asked: SimRequest = STREAM, *faults: Fault, behaviour: str = "moonshot", intended: IntendedResponse = MEANT
 ) -> SimResponse:
     made = simulate_response(
@@ -37,7 +37,7 @@ def data(
 ) -> bytes:
     return b"".join(
         piece
-        for piece in played(asked, *faults, behaviour=behaviour, intended=intended).pieces
+        for piece in respond(asked, *faults, behaviour=behaviour, intended=intended).pieces
         if isinstance(piece, bytes)
     )
 
@@ -54,7 +54,7 @@ def test_the_same_arguments_make_the_same_bytes() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answer_says_of_what_kind_it_is_and_how_to_find_it(stream: bool) -> None:
     kind = "text/event-stream" if stream else "application/json"
-    chat, messages = (played(sim_request(wire=wire, stream=stream)).headers for wire in ("openai_chat", "anthropic"))
+    chat, messages = (respond(sim_request(wire=wire, stream=stream)).headers for wire in ("openai_chat", "anthropic"))
     assert chat["content-type"].startswith(kind)
     assert len(chat["x-trace-id"]) == 32
     assert messages["request-id"].startswith("req_")
@@ -154,7 +154,7 @@ def test_faults_of_one_place_act_one_after_the_other() -> None:
     assert b'"mark":"1"' in one
     assert b'"mark":"2"' in two
     assert MEANT.text.encode() + b"AB" in one
-    assert played(STREAM, *both).faults == ("a", "b")
+    assert respond(STREAM, *both).faults == ("a", "b")
 
 
 def test_a_fault_of_the_whole_answer_is_not_one_of_the_stream() -> None:
@@ -172,7 +172,7 @@ def test_a_fault_of_the_whole_answer_is_not_one_of_the_stream() -> None:
     ],
 )
 def test_a_fault_that_does_not_fit_changes_nothing_and_is_not_told(unfit: Json) -> None:
-    assert played(STREAM, fault(speech=says("A"), **unfit)) == played()
+    assert respond(STREAM, fault(speech=says("A"), **unfit)) == respond()
 
 
 @pytest.mark.parametrize(
@@ -185,42 +185,42 @@ def test_a_fault_that_does_not_fit_changes_nothing_and_is_not_told(unfit: Json) 
 )
 def test_a_fault_that_needs_what_the_answer_has_not_changes_nothing(needs: str, intended: IntendedResponse) -> None:
     needy = fault(speech=says("A"), needs=needs)
-    assert played(STREAM, needy, intended=intended).faults == ()
-    assert played(STREAM, needy).faults == ("test",)
+    assert respond(STREAM, needy, intended=intended).faults == ()
+    assert respond(STREAM, needy).faults == ("test",)
 
 
 def test_headers_are_what_a_fault_says() -> None:
-    assert played(STREAM, fault(headers={"content-type": "text/plain"})).headers["content-type"] == "text/plain"
+    assert respond(STREAM, fault(headers={"content-type": "text/plain"})).headers["content-type"] == "text/plain"
 
 
 def test_what_stalls_or_cuts_acts_behind_everything_else() -> None:
     stalls = fault("stalls", frames=lambda frames, answer: [*frames[:2], Stall(1), *frames[2:]])
     splits = fault("splits", frames=lambda frames, answer: [half for one in frames for half in (one[:9], one[9:])])
     cuts = fault("cuts", frames=lambda frames, answer: [*frames[:1], CUT])
-    assert played(STREAM, stalls, splits).pieces == played(STREAM, splits, stalls).pieces
-    pieces = played(STREAM, stalls, splits, cuts).pieces
+    assert respond(STREAM, stalls, splits).pieces == respond(STREAM, splits, stalls).pieces
+    pieces = respond(STREAM, stalls, splits, cuts).pieces
     assert [type(piece) for piece in pieces[:2]] == [bytes, str]
 
 
 def test_a_whole_answer_is_one_frame_on_the_line() -> None:
     halves = fault(frames=lambda frames, answer: [frames[0][:10], CUT])
-    assert len(played(sim_request()).pieces) == 1
-    assert played(sim_request(), halves).pieces[1] == CUT
+    assert len(respond(sim_request()).pieces) == 1
+    assert respond(sim_request(), halves).pieces[1] == CUT
 
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.status is None])
 @looped("family", ["k2", "k3"])
 def test_every_fault_can_be_played_wherever_it_applies(name: str, family: str) -> None:
-    shown = 0
+    displayed = 0
     for wire in ("openai_chat", "anthropic"):
         for stream in (True, False):
             asked = sim_request(wire=wire, stream=stream, generation=GENERATIONS[family])
             if FAULTS[name].applies(wire=asked.wire, family=family, stream=stream):
-                made = played(asked, FAULTS[name])
+                made = respond(asked, FAULTS[name])
                 assert made.faults == (name,)
-                assert made != played(asked)
-                shown += 1
-    assert shown or family not in FAULTS[name].families
+                assert made != respond(asked)
+                displayed += 1
+    assert displayed or family not in FAULTS[name].families
 
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.status is not None])
@@ -242,9 +242,9 @@ def test_a_status_is_told_in_the_dialect() -> None:
 
 
 def test_bytes_are_told_as_they_are() -> None:
-    told = error_response(Status(status=502, body=b"<html>"), "openai_chat")
-    assert (told.status, told.pieces) == (502, [b"<html>"])
-    assert told.headers["content-type"].startswith("text/html")
+    received = error_response(Status(status=502, body=b"<html>"), "openai_chat")
+    assert (received.status, received.pieces) == (502, [b"<html>"])
+    assert received.headers["content-type"].startswith("text/html")
 
 
 def test_no_body_at_all_drops_the_connection() -> None:

@@ -99,7 +99,7 @@ def test_a_file_is_read_anew_each_time(written: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "received"),
     [
         ("models.py", "which model is meant? Write the name behind a colon: `models.py:Name`"),
         (":Good", "which model is meant?"),
@@ -115,14 +115,14 @@ def test_a_file_is_read_anew_each_time(written: Path) -> None:
         ("models.py:number", "not int"),
     ],
 )
-def test_what_cannot_be_loaded_is_told(written: Path, place: str, told: str) -> None:
+def test_what_cannot_be_loaded_is_told(written: Path, place: str, received: str) -> None:
     with pytest.raises(PluginError) as caught:
         load_model(place)
-    assert told in str(caught.value)
+    assert received in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "received"),
     [
         ("import nothing_like_this", "ModuleNotFoundError: No module named 'nothing_like_this'"),
         ("\n\nraise ValueError('bad day')", "ValueError: bad day (" + "{file}:3)"),
@@ -130,15 +130,15 @@ def test_what_cannot_be_loaded_is_told(written: Path, place: str, told: str) -> 
         ("raise SystemExit(0)", "SystemExit"),
     ],
 )
-def test_a_file_that_fails_is_told(written: Path, text: str, told: str) -> None:
+def test_a_file_that_fails_is_told(written: Path, text: str, received: str) -> None:
     written.write_text(text)
     with pytest.raises(PluginError) as caught:
         load_model("models.py:f")
-    assert told.replace("{file}", str(written)) in str(caught.value)
+    assert received.replace("{file}", str(written)) in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "received"),
     [
         ("text", "returned a text: return `IntendedResponse(text=…)`"),
         ("nothing", "returned NoneType, and no IntendedResponse"),
@@ -154,12 +154,12 @@ def test_a_file_that_fails_is_told(written: Path, text: str, told: str) -> None:
         ("later", "is asynchronous"),
     ],
 )
-def test_a_wrong_answer_is_told_when_it_comes(written: Path, name: str, told: str) -> None:
+def test_a_wrong_answer_is_told_when_it_comes(written: Path, name: str, received: str) -> None:
     model = load_model(f"models.py:{name}")
     with pytest.raises(ModelFailed) as caught:
         model.reply(asked())
     assert str(caught.value).startswith(f"the model models.py:{name} ")
-    assert told in str(caught.value)
+    assert received in str(caught.value)
     assert problem_of(caught.value).status == 500
 
 

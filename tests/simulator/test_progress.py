@@ -11,7 +11,7 @@ REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("reply", "words"),
     [
         (["What is in a.txt?"], "What is in a.txt?"),
         (["What is in a.txt?", REMINDER, REMINDER], "What is in a.txt?"),  # kimi-code
@@ -20,8 +20,8 @@ REMINDER = "<system-reminder>\nToday is Sunday.\n</system-reminder>"
         ([REMINDER], REMINDER),
     ],
 )
-def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(said: list[str], words: str) -> None:
-    turns = tuple(SimTurn(role="user", text=text) for text in said)
+def test_the_words_are_those_of_the_person_wherever_an_agent_puts_its_reminders(reply: list[str], words: str) -> None:
+    turns = tuple(SimTurn(role="user", text=text) for text in reply)
     sim_request = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=turns)
     assert read_progress(sim_request).words == words
 

@@ -79,9 +79,9 @@ MESSAGES = [
 
 
 def sent(name: str, objection: Objection, wire: Wire) -> tuple[int, Any]:
-    told = refusal(objection, wire=wire, behaviour=BEHAVIOURS[name])
-    assert told.headers["content-type"] == "application/json"
-    return told.status, json.loads(told.body) if isinstance(told.body, bytes) else told.body
+    received = refusal(objection, wire=wire, behaviour=BEHAVIOURS[name])
+    assert received.headers["content-type"] == "application/json"
+    return received.status, json.loads(received.body) if isinstance(received.body, bytes) else received.body
 
 
 @pytest.mark.parametrize(("name", "objection", "status", "body"), CHAT)
@@ -99,7 +99,7 @@ def test_every_host_can_say_everything_and_it_can_be_written(name: str) -> None:
     broken = "\ud800 is half a character"
     for wire in ("openai_chat", "anthropic"):
         for objection in (BAD, BUSY, NO_KEY, OTHER_AGENT, TOO_LARGE, no_model(broken), Objection(broken)):
-            told = refusal(objection, wire=wire, behaviour=BEHAVIOURS[name])
-            assert told.body is not None
-            assert 400 <= told.status < 500
-            msgspec.json.encode(told.body)
+            received = refusal(objection, wire=wire, behaviour=BEHAVIOURS[name])
+            assert received.body is not None
+            assert 400 <= received.status < 500
+            msgspec.json.encode(received.body)

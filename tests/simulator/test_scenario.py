@@ -143,7 +143,7 @@ class TestMistakes:
         ]
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "received"),
         [
             ("[[round]\n", "s.toml:1:8: Expected ']]' at the end of an array declaration"),
             ("[round]\nsay = 'x'", "s.toml:1: round: this must be a list of tables (`[[round]]` in TOML), not a table"),
@@ -171,8 +171,8 @@ class TestMistakes:
             ("[[round]]\nrepeat = 600\n[[round]]\nrepeat = 600", "s.toml:1: round: there must be at most 1000 rounds"),
         ],
     )  # fmt: skip
-    def test_a_mistake_is_told(self, text: str, told: str) -> None:
-        assert problems(text) == [told]
+    def test_a_mistake_is_told(self, text: str, received: str) -> None:
+        assert problems(text) == [received]
 
     def test_json_has_lines_too(self) -> None:
         assert problems('{\n "round": [\n  {"sy": 1}]}', ".json") == [

@@ -143,16 +143,16 @@ class TestWords:
 class TestConversation:
     def test_each_message_begins_anew(self) -> None:
         first, _ = converse(ONE_CALL)
-        said = [HELLO, *returned(first[0], lambda call: "old"), SimTurn(role="assistant", text="old"), HELLO]
-        answers, (result,) = converse(ONE_CALL, *said)
+        reply = [HELLO, *returned(first[0], lambda call: "old"), SimTurn(role="assistant", text="old"), HELLO]
+        answers, (result,) = converse(ONE_CALL, *reply)
         assert [len(intended.calls) for intended in answers] == [1, 0]
         assert answers[-1].text == f"Here is what came back: {result}"
 
     def test_words_behind_results_are_no_new_message(self) -> None:
         """Agents remind of things there; a model that called again each time would never end."""
         call = ONE_CALL.reply(asked())
-        said = [HELLO, *returned(call, lambda made: "Rain"), SimTurn(role="user", text="Remember to be kind.")]
-        assert ONE_CALL.reply(asked(*said)).text == "Here is what came back: Rain"
+        reply = [HELLO, *returned(call, lambda made: "Rain"), SimTurn(role="user", text="Remember to be kind.")]
+        assert ONE_CALL.reply(asked(*reply)).text == "Here is what came back: Rain"
 
     def test_several_messages_at_once_are_one(self) -> None:
         context = SimTurn(role="user", text="<environment_context>\n<cwd>/tmp</cwd>\n</environment_context>")
@@ -274,8 +274,8 @@ class TestToolChoice:
         tools = [WEATHER, final]
         first = ONE_CALL.reply(asked(tools=tools, tool_choice="required"))
         assert [call.name for call in first.calls] == ["get_weather"]
-        said = [HELLO, *returned(first, lambda call: "Rain")]
-        (last,) = ONE_CALL.reply(asked(*said, tools=tools, tool_choice="required")).calls
+        reply = [HELLO, *returned(first, lambda call: "Rain")]
+        (last,) = ONE_CALL.reply(asked(*reply, tools=tools, tool_choice="required")).calls
         assert last.name == "final_result"
         assert json.loads(last.arguments) == {"text": "Here is what came back: Rain"}
 

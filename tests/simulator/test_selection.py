@@ -13,8 +13,8 @@ from moonshim.simulator.settings import SimulatorSettings
 
 
 def test_a_model_alone_asks_for_nothing() -> None:
-    wanted = read_model("kimi-k2.5")
-    assert (wanted.model, wanted.faults, wanted.scenario) == ("kimi-k2.5", (), None)
+    expected = read_model("kimi-k2.5")
+    assert (expected.model, expected.faults, expected.scenario) == ("kimi-k2.5", (), None)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_a_model_alone_asks_for_nothing() -> None:
     ],
 )
 def test_names_behind_a_model_are_read(asked: str, model: str, faults: list[str], scenario: str | None) -> None:
-    wanted = read_model(asked)
-    assert (wanted.model, [str(one) for one in wanted.faults], wanted.scenario) == (model, faults, scenario)
+    expected = read_model(asked)
+    assert (expected.model, [str(one) for one in expected.faults], expected.scenario) == (model, faults, scenario)
 
 
 def test_a_header_has_commas_and_spaces() -> None:
@@ -47,7 +47,7 @@ def test_a_fault_is_due_in_its_round_and_as_often_as_it_should_be() -> None:
     always, third, twice = read_names("cut-off, cut-off@3, cut-off*2")[0]
     assert [always.is_due(round_, 9) for round_ in (1, 3)] == [True, True]
     assert [third.is_due(round_, 9) for round_ in (1, 2, 3, 4)] == [False, False, True, False]
-    assert [twice.is_due(1, shown) for shown in (0, 1, 2)] == [True, True, False]
+    assert [twice.is_due(1, displayed) for displayed in (0, 1, 2)] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_one_fault_may_be_a_text_and_rows_of_models_may_be_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "received"),
     [
         ({"chaos": 2}, "chaos: must be a share of all responses, from 0 to 1"),
         ({"chaos": "often"}, "Expected `float`, got `str` - at `chaos`"),
@@ -171,8 +171,8 @@ def test_one_fault_may_be_a_text_and_rows_of_models_may_be_plain() -> None:
         ({"models": {"mine": {"generation": "k2.8"}}}, "did you mean `k2.7`"),
     ],
 )
-def test_settings_that_mean_nothing_are_told_before_it_runs(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(WrongSettings, match=re.escape(told)):
+def test_settings_that_mean_nothing_are_told_before_it_runs(fields: dict[str, Any], received: str) -> None:
+    with pytest.raises(WrongSettings, match=re.escape(received)):
         Simulator(**fields)
 
 

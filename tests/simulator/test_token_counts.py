@@ -38,34 +38,34 @@ def tallies(*questions: SimRequest) -> list[TokenTotals]:
 
 
 def test_a_history_that_stays_as_it_was_is_known_up_to_what_is_new() -> None:
-    told = tallies(*(conversation(rounds) for rounds in range(6)))
-    assert told[0].cached == 0
-    for before, after in pairwise(told):
+    received = tallies(*(conversation(rounds) for rounds in range(6)))
+    assert received[0].cached == 0
+    for before, after in pairwise(received):
         assert after.prompt > before.prompt
         assert before.prompt - 3 * BLOCK <= after.cached <= before.prompt
         assert after.cached % BLOCK == 0
 
 
 def test_ids_that_are_made_anew_on_every_request_cost_all_that_comes_behind_the_first() -> None:
-    told = tallies(*(conversation(rounds, id_of=f"call_{rounds}_{{}}") for rounds in range(6)))
+    received = tallies(*(conversation(rounds, id_of=f"call_{rounds}_{{}}") for rounds in range(6)))
     start = tallies(conversation(0))[0].prompt
-    assert all(one.cached <= start for one in told)
-    assert told[-1].cached < told[-1].prompt / 2
+    assert all(one.cached <= start for one in received)
+    assert received[-1].cached < received[-1].prompt / 2
 
 
 def test_a_system_prompt_that_tells_the_time_costs_everything() -> None:
     clocks = [SimTurn(role="system", text=f"It is 12:0{minute}. {SYSTEM.text}") for minute in range(6)]
-    told = tallies(*(conversation(at, system=clock) for at, clock in enumerate(clocks)))
-    assert [one.cached for one in told] == [0] * 6
+    received = tallies(*(conversation(at, system=clock) for at, clock in enumerate(clocks)))
+    assert [one.cached for one in received] == [0] * 6
 
 
 def test_renaming_hides_ids_that_are_made_anew_from_the_cache() -> None:
     counter = Counter()
-    told = [
+    received = [
         counter.tally(conversation(rounds, id_of=f"call_{rounds}_{{}}"), IntendedResponse(), renamed=True)
         for rounds in range(6)
     ]
-    assert told[-1].cached > told[-1].prompt / 2
+    assert received[-1].cached > received[-1].prompt / 2
 
 
 def test_the_same_prompt_is_known_whole_and_never_more_than_whole() -> None:
@@ -84,25 +84,25 @@ def test_a_short_prompt_is_never_known() -> None:
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_is_forgotten_first() -> None:
-    counter = Counter(kept=200)
+    counter = Counter(capacity=200)
     old, new = conversation(5), [sim_request(SimTurn(role="user", text=f"{at} {SAID}" * 20)) for at in range(10)]
     counter.tally(old, IntendedResponse())
     assert counter.tally(old, IntendedResponse()).cached > 0
     for one in new:
         counter.tally(one, IntendedResponse())
-        assert counter.kept <= 200
+        assert counter.stored <= 200
     assert counter.tally(old, IntendedResponse()).cached == 0
 
 
 def test_of_a_prompt_that_is_too_long_to_keep_its_beginning_is_kept() -> None:
-    counter = Counter(kept=10)
+    counter = Counter(capacity=10)
     ask = conversation(20)
     counter.tally(ask, IntendedResponse())
     assert 0 < counter.tally(ask, IntendedResponse()).cached <= 20 * BLOCK
 
 
 def test_what_was_half_forgotten_is_still_known_from_its_beginning() -> None:
-    counter = Counter(kept=100)
+    counter = Counter(capacity=100)
     old, new = conversation(20), sim_request(SimTurn(role="user", text=SAID * 10))
     counter.tally(old, IntendedResponse())
     whole = counter.tally(old, IntendedResponse()).cached
@@ -115,10 +115,10 @@ def test_an_answer_counts_its_thoughts_its_text_and_its_calls() -> None:
     ask = sim_request(SimTurn(role="user", text="Hi"))
     call = IntendedCall("read", '{"path": "a.py"}')
     silent = counter.tally(ask, IntendedResponse())
-    told = counter.tally(ask, IntendedResponse(reasoning="I think of it.", text="Well.", calls=(call, call)))
+    received = counter.tally(ask, IntendedResponse(reasoning="I think of it.", text="Well.", calls=(call, call)))
     assert (silent.completion, silent.reasoning) == (0, 0)
-    assert told.reasoning == tokens_of("I think of it.")
-    assert told.completion > told.reasoning + tokens_of("Well.") + 2 * tokens_of(call.arguments)
+    assert received.reasoning == tokens_of("I think of it.")
+    assert received.completion > received.reasoning + tokens_of("Well.") + 2 * tokens_of(call.arguments)
 
 
 @pytest.mark.parametrize("generation", ["k2", "k3", "other"])

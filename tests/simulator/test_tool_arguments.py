@@ -224,13 +224,13 @@ TEXT = {"type": "string"}
 class TestSense:
     def test_names_come_from_the_users_words_one_for_each_call(self) -> None:
         weather = tool("get_weather", ("city",), city=TEXT)
-        told = KnownFacts("moonshim-1", "How is the weather in Paris, New York and Tokyo?")
-        made = [arguments_for(weather, told, number=number)["city"] for number in (1, 2, 3, 4)]
+        received = KnownFacts("moonshim-1", "How is the weather in Paris, New York and Tokyo?")
+        made = [arguments_for(weather, received, number=number)["city"] for number in (1, 2, 3, 4)]
         assert made == ["Paris", "New York", "Tokyo", "moonshim-1"]
 
     def test_a_tool_that_requires_nothing_gets_the_name_too(self) -> None:
-        told = KnownFacts("moonshim-1", "How is it in Paris?")
-        assert arguments_for(tool("get_weather", days={"type": "integer"}, city=TEXT), told) == {"city": "Paris"}
+        received = KnownFacts("moonshim-1", "How is it in Paris?")
+        assert arguments_for(tool("get_weather", days={"type": "integer"}, city=TEXT), received) == {"city": "Paris"}
         assert arguments_for(tool("get_weather", city=TEXT), KnownFacts("moonshim-1", "hello")) == {}
 
     @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_closing_waits_for_no_answer_that_comes_at_once_and_not_yet() -> None:
 def test_who_goes_away_is_not_answered_any_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     name = faulty(monkeypatch, frames=lambda frames, answer: [frames[0], Stall(FOR_EVER), *frames[1:]])
 
-    async def asked_and_gone() -> None:
+    async def ask_and_disconnect() -> None:
         async with Simulator(model=Rounds(), faults=(name,)) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
             data = json.dumps(ASKED | {"stream": True}).encode()
@@ -173,7 +173,7 @@ def test_who_goes_away_is_not_answered_any_longer(monkeypatch: pytest.MonkeyPatc
                 while len(asyncio.all_tasks()) >= before:
                     await asyncio.sleep(0.01)
 
-    asyncio.run(asked_and_gone())
+    asyncio.run(ask_and_disconnect())
 
 
 # -- pace --------------------------------------------------------------------------------------------------------

@@ -12,20 +12,20 @@ WORDS = IntendedResponse(reasoning="Hm, hm.", text="one two three END four", cal
 
 
 def test_an_answer_that_fits_is_left_alone() -> None:
-    said = truncate(MEANT, sim_request(max_tokens=1000))
-    assert (said.intended, said.finish) == (MEANT, "tool_calls")
+    reply = truncate(MEANT, sim_request(max_tokens=1000))
+    assert (reply.intended, reply.finish) == (MEANT, "tool_calls")
     assert truncate(IntendedResponse(text="Hi"), sim_request()).finish == "stop"
 
 
 @pytest.mark.parametrize("tokens", range(1, 60))
 def test_a_shorter_answer_begins_like_the_whole_one(tokens: int) -> None:
-    said = truncate(MEANT, sim_request(max_tokens=tokens))
-    assert MEANT.reasoning.startswith(said.intended.reasoning)
-    assert MEANT.text.startswith(said.intended.text)
-    for part, whole in zip(said.intended.calls, MEANT.calls, strict=False):
+    reply = truncate(MEANT, sim_request(max_tokens=tokens))
+    assert MEANT.reasoning.startswith(reply.intended.reasoning)
+    assert MEANT.text.startswith(reply.intended.text)
+    for part, whole in zip(reply.intended.calls, MEANT.calls, strict=False):
         assert part.name == whole.name
         assert whole.arguments.startswith(part.arguments)
-    assert said.finish == ("tool_calls" if said.intended == MEANT else "length")
+    assert reply.finish == ("tool_calls" if reply.intended == MEANT else "length")
 
 
 def test_a_call_can_end_in_the_middle_of_its_arguments() -> None:
@@ -36,9 +36,9 @@ def test_a_call_can_end_in_the_middle_of_its_arguments() -> None:
 
 
 def test_thoughts_use_up_the_tokens_first() -> None:
-    said = truncate(MEANT, sim_request(max_tokens=3))
-    assert said.intended.reasoning
-    assert not said.intended.text
+    reply = truncate(MEANT, sim_request(max_tokens=3))
+    assert reply.intended.reasoning
+    assert not reply.intended.text
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_thoughts_use_up_the_tokens_first() -> None:
     ],
 )
 def test_a_stop_sequence_ends_the_text_before_itself(wire: str, body: dict[str, object]) -> None:
-    said = truncate(WORDS, sim_request(wire=wire, body=body))
-    assert (said.intended.text, said.intended.calls) == ("one two three ", ())
-    assert (said.finish, said.stopped_by) == ("stop", "END")
+    reply = truncate(WORDS, sim_request(wire=wire, body=body))
+    assert (reply.intended.text, reply.intended.calls) == ("one two three ", ())
+    assert (reply.finish, reply.stopped_by) == ("stop", "END")
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_the_stop_sequence_that_comes_first_counts() -> None:
 
 
 def test_a_stop_sequence_behind_the_last_token_was_never_reached() -> None:
-    said = truncate(WORDS, sim_request(body={"stop": "END"}, max_tokens=6))
-    assert (said.finish, said.stopped_by) == ("length", None)
+    reply = truncate(WORDS, sim_request(body={"stop": "END"}, max_tokens=6))
+    assert (reply.finish, reply.stopped_by) == ("length", None)

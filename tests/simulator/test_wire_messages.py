@@ -57,9 +57,9 @@ def test_thoughts_are_signed_before_their_block_ends_where_the_host_signs() -> N
 
 def test_what_the_cache_knew_is_told_apart() -> None:
     start, *_, delta, _ = messages_events(answer())
-    told = {"input_tokens": 36, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 64}
-    assert start["message"]["usage"] == told | {"output_tokens": 0}
-    assert delta["usage"] == messages_whole(answer())["usage"] == told | {"output_tokens": 30}
+    received = {"input_tokens": 36, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 64}
+    assert start["message"]["usage"] == received | {"output_tokens": 0}
+    assert delta["usage"] == messages_whole(answer())["usage"] == received | {"output_tokens": 30}
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
 def _body(name: str) -> Json:
     if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
         raise _NoPrompt("nothing to read. Name the file of a request, or pipe one in (--help shows how)")
-    shown = "standard input" if name == "-" else console.safe(name)
+    label = "standard input" if name == "-" else console.safe(name)
     data, body = b"", None
     try:
         data = _bytes(name)
@@ -94,9 +94,9 @@ def _body(name: str) -> Json:
         body = decode_object(data)  # half a character, which hosts take, is no JSON for whoever is strict
         if body is None:
             why = getattr(error, "strerror", None) or error
-            raise _NoPrompt(f"{shown}: {console.safe(str(why))}") from None
+            raise _NoPrompt(f"{label}: {console.safe(str(why))}") from None
     if not isinstance(body, dict):
-        raise _NoPrompt(f"{shown}: does not hold the body of a request")
+        raise _NoPrompt(f"{label}: does not hold the body of a request")
     return body
 
 
@@ -194,8 +194,8 @@ def _highlight(prompt: str, right: set[str], wrong: set[str], paint: console.Pai
         if marker := found["marker"]:
             pieces.append(paint.dim(marker) + ("\n" if marker in _ENDS else ""))
         else:
-            shown = _safe(found[0])
-            pieces.append(paint.red(shown) if found[0] in wrong else paint.green(shown) if found[0] in right else shown)
+            label = _safe(found[0])
+            pieces.append(paint.red(label) if found[0] in wrong else paint.green(label) if found[0] in right else label)
     return "".join([*pieces, _safe(prompt[done:])])
 
 

@@ -49,9 +49,9 @@ class ScheduledFault(Struct, frozen=True):
     times: int | None = None
     """Only in so many answers."""
 
-    def is_due(self, round_: int, shown: int) -> bool:
+    def is_due(self, round_: int, times_shown: int) -> bool:
         """Whether it shows in this round, having been shown so many times."""
-        return self.round in {None, round_} and (self.times is None or shown < self.times)
+        return self.round in {None, round_} and (self.times is None or times_shown < self.times)
 
     def __str__(self) -> str:
         at = "" if self.round is None else f"@{self.round}"
@@ -66,13 +66,13 @@ class RequestedFaults(Struct, frozen=True):
     scenario: str | None = None
 
 
-def read_model(asked: str) -> RequestedFaults:
+def read_model(name: str) -> RequestedFaults:
     """
     >>> requested = read_model("kimi-k2.5+cut-off@3+five-rounds")
     >>> requested.model, [str(one) for one in requested.faults], requested.scenario
     ('kimi-k2.5', ['cut-off@3'], 'five-rounds')
     """
-    model, _, rest = asked.partition("+")
+    model, _, rest = name.partition("+")
     faults, scenario = read_names(rest)
     return RequestedFaults(model, faults, scenario)
 
@@ -92,7 +92,7 @@ def read_names(names: str) -> tuple[tuple[ScheduledFault, ...], str | None]:
         if written in BUILT_IN:
             scenarios.append(written)
         else:
-            faults.append(_chosen(written))
+            faults.append(_parse_fault(written))
     if len(set(scenarios)) > 1:
         raise UnknownName(f"an answer can play one scenario, not several: {', '.join(scenarios)}")
     return tuple(faults), scenarios[0] if scenarios else None
@@ -112,7 +112,7 @@ def _share(seed: int, number: int, what: str) -> float:
     return int.from_bytes(digest, "big") / 2**48
 
 
-def _chosen(written: str) -> ScheduledFault:
+def _parse_fault(written: str) -> ScheduledFault:
     found = _WRITTEN.fullmatch(written)
     if found is None:
         raise UnknownName(

@@ -23,11 +23,11 @@ __all__ = [
     "WIRES",
     "answer_to",
     "answers",
-    "named",
+    "apply_speech",
+    "by_name",
+    "payloads_of",
     "round_of",
-    "said_by",
     "sim_request",
-    "written",
 ]
 
 WIRES: Final[tuple[Wire, ...]] = ("openai_chat", "anthropic")
@@ -91,21 +91,21 @@ def answer_to(
     )
 
 
-def said_by(fault: Fault, answer: HostResponse) -> HostResponse:
+def apply_speech(fault: Fault, answer: HostResponse) -> HostResponse:
     return fault.speech(answer) if fault.speech is not None else answer
 
 
-def written(fault: Fault, answer: HostResponse) -> Any:
+def payloads_of(fault: Fault, answer: HostResponse) -> Any:
     """The payloads that are sent: a list for a stream, else one."""
-    said, chat = said_by(fault, answer), answer.request.wire == "openai_chat"
+    reply, chat = apply_speech(fault, answer), answer.request.wire == "openai_chat"
     if answer.request.stream:
-        chunks = chat_chunks(said) if chat else messages_events(said)
-        return chunks if fault.chunks is None else fault.chunks(chunks, said)
-    whole = chat_whole(said) if chat else messages_whole(said)
-    return whole if fault.whole is None else fault.whole(whole, said)
+        chunks = chat_chunks(reply) if chat else messages_events(reply)
+        return chunks if fault.chunks is None else fault.chunks(chunks, reply)
+    whole = chat_whole(reply) if chat else messages_whole(reply)
+    return whole if fault.whole is None else fault.whole(whole, reply)
 
 
-def named(faults: tuple[Fault, ...]) -> dict[str, Fault]:
+def by_name(faults: tuple[Fault, ...]) -> dict[str, Fault]:
     return {fault.name: fault for fault in faults}
 
 

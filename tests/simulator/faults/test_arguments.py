@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from moonshim.simulator.faults.arguments import FAULTS
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, said_by, sim_request
+from tests.simulator.faults.answers import LS, PARIS, answer_to, apply_speech, by_name, sim_request
 
-ROWS = named(FAULTS)
+ROWS = by_name(FAULTS)
 
 
-def told(name: str, *arguments: str) -> list[str]:
+def arguments_after(name: str, *arguments: str) -> list[str]:
     answer = answer_to(sim_request(), *(("Bash", given) for given in arguments))
-    return [call.arguments for call in said_by(ROWS[f"arguments-{name}"], answer).calls]
+    return [call.arguments for call in apply_speech(ROWS[f"arguments-{name}"], answer).calls]
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def told(name: str, *arguments: str) -> list[str]:
     ],
 )
 def test_arguments_are_sent_otherwise(name: str, intended: str, sent: str) -> None:
-    assert told(name, intended) == [sent]
+    assert arguments_after(name, intended) == [sent]
 
 
 def test_the_last_call_is_cut_off_and_the_others_are_whole() -> None:
     fault = ROWS["arguments-cut-off"]
-    answer = said_by(fault, answer_to(sim_request(), PARIS, LS))
+    answer = apply_speech(fault, answer_to(sim_request(), PARIS, LS))
     assert [call.arguments for call in answer.calls] == ['{"city": "Paris"}', '{"comman']
     assert answer.finish == "length"
     assert fault.fatal
@@ -60,13 +60,13 @@ def test_what_cannot_be_mended_is_marked_so() -> None:
 
 @given(st.dictionaries(st.text(), st.one_of(st.text(), st.lists(st.text()), st.integers())))
 def test_control_characters_in_strings_mean_the_same_to_a_reader_that_allows_them(given: dict[str, object]) -> None:
-    (sent,) = told("raw-controls", json.dumps(given))
+    (sent,) = arguments_after("raw-controls", json.dumps(given))
     assert json.loads(sent, strict=False) == given
 
 
 @given(st.text(alphabet='\\"nvxd /\n'))
 def test_backslashes_that_are_not_doubled_mean_the_same_when_they_are(text: str) -> None:
-    (sent,) = told("odd-escapes", json.dumps({"a": text}))
+    (sent,) = arguments_after("odd-escapes", json.dumps({"a": text}))
     doubled, at = "", 0
     while at < len(sent):
         pair = sent[at : at + 2]
@@ -79,6 +79,6 @@ def test_backslashes_that_are_not_doubled_mean_the_same_when_they_are(text: str)
 def test_identity_and_text_stay_as_they_are() -> None:
     answer = answer_to(sim_request(), PARIS, LS)
     for fault in FAULTS:
-        said: HostResponse = said_by(fault, answer)
-        assert [(call.id, call.name) for call in said.calls] == [(call.id, call.name) for call in answer.calls]
-        assert (said.text, said.reasoning) == (answer.text, answer.reasoning)
+        reply: HostResponse = apply_speech(fault, answer)
+        assert [(call.id, call.name) for call in reply.calls] == [(call.id, call.name) for call in answer.calls]
+        assert (reply.text, reply.reasoning) == (answer.text, answer.reasoning)

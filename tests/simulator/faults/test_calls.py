@@ -12,16 +12,25 @@ from msgspec.structs import replace
 
 from moonshim.simulator.faults.calls import FAULTS
 from moonshim.simulator.request import Json, SimCall
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request, written
+from tests.simulator.faults.answers import (
+    LS,
+    PARIS,
+    answer_to,
+    apply_speech,
+    by_name,
+    payloads_of,
+    round_of,
+    sim_request,
+)
 
-ROWS: Final = named(FAULTS)
+ROWS: Final = by_name(FAULTS)
 ID, OTHER_ID = "functions.get_weather:0", "functions.Bash:1"
 
 
 def chunks_of(name: str, *calls: tuple[str, str], text: str = "") -> list[Json]:
     """What the stream says, but for the role."""
     answer = answer_to(sim_request(stream=True), *calls or (PARIS,), text=text, reasoning="")
-    chunks: list[Json] = written(ROWS[name], answer)
+    chunks: list[Json] = payloads_of(ROWS[name], answer)
     return chunks
 
 
@@ -40,7 +49,7 @@ def functions_of(name: str, *calls: tuple[str, str], field: str = "arguments") -
 
 def message_of(name: str, *calls: tuple[str, str], text: str = "") -> Json:
     answer = answer_to(sim_request(), *calls or (PARIS,), text=text)
-    message: Json = written(ROWS[name], answer)["choices"][0]["message"]
+    message: Json = payloads_of(ROWS[name], answer)["choices"][0]["message"]
     return message
 
 
@@ -78,8 +87,8 @@ INDEXES: Final[dict[str, Callable[[int], list[Any]]]] = {
 @pytest.mark.parametrize("name", INDEXES)
 def test_indexes_are_wrong_on_every_delta(name: str) -> None:
     right, wrong = entries_of("role-in-each-chunk", PARIS, LS), entries_of(name, PARIS, LS)
-    told = [[entry["index"]] if "index" in entry else [] for entry in wrong]
-    assert told == [INDEXES[name](entry["index"]) for entry in right]
+    received = [[entry["index"]] if "index" in entry else [] for entry in wrong]
+    assert received == [INDEXES[name](entry["index"]) for entry in right]
 
 
 def test_identity_stands_on_every_delta() -> None:
@@ -121,9 +130,9 @@ def test_arguments_that_are_no_object_stay_the_text_that_they_are() -> None:
 
 
 def test_each_delta_repeats_the_arguments_so_far() -> None:
-    told = functions_of("cumulative-arguments", PARIS)
-    assert told[-1] == PARIS[1]
-    assert all(later.startswith(earlier) for earlier, later in pairwise(told))
+    received = functions_of("cumulative-arguments", PARIS)
+    assert received[-1] == PARIS[1]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(received))
 
 
 def test_the_whole_arguments_come_again() -> None:
@@ -159,7 +168,9 @@ def test_calls_come_before_the_text() -> None:
     assert kinds == sorted(kinds, reverse=True)
     assert set(kinds) == {"content", "tool_calls"}
     answer = answer_to(sim_request(wire="anthropic", stream=True), PARIS, text="I look.")
-    starts = [event for event in written(ROWS["calls-before-text"], answer) if event["type"] == "content_block_start"]
+    starts = [
+        event for event in payloads_of(ROWS["calls-before-text"], answer) if event["type"] == "content_block_start"
+    ]
     assert [one["content_block"]["type"] for one in starts] == ["thinking", "tool_use", "text"]
     assert [one["index"] for one in starts] == [0, 1, 2]
 
@@ -175,9 +186,9 @@ def test_calls_come_before_the_text() -> None:
     ],
 )
 def test_a_field_stands_in_every_delta(name: str, field: str, value: Any) -> None:
-    told = [delta[field] for delta in deltas_of(name, text="I look.")]
-    assert value in told
-    assert {json.dumps(one) for one in told if not one} <= {json.dumps(value)}
+    received = [delta[field] for delta in deltas_of(name, text="I look.")]
+    assert value in received
+    assert {json.dumps(one) for one in received if not one} <= {json.dumps(value)}
 
 
 def test_a_message_without_text_has_no_content_or_null() -> None:
@@ -193,7 +204,7 @@ def test_only_the_last_chunk_has_a_finish_reason() -> None:
 
 def test_two_faults_at_once_do_both() -> None:
     answer = replace(answer_to(sim_request(stream=True), PARIS, LS), text="", reasoning="")
-    chunks: list[Json] = written(ROWS["missing-index"], answer)
+    chunks: list[Json] = payloads_of(ROWS["missing-index"], answer)
     fault = ROWS["repeated-id"].chunks
     assert fault is not None
     entries = [entry for one in fault(chunks, answer) for entry in (delta(one).get("tool_calls") or ())]
@@ -207,15 +218,15 @@ def delta(chunk: Json) -> Json:
 
 def test_the_last_call_comes_again_under_a_new_id() -> None:
     asked = sim_request(history=round_of(SimCall("functions.Bash:0", *LS)))
-    said = said_by(ROWS["same-call-again"], answer_to(asked, PARIS))
-    assert [(call.id, call.name, call.arguments) for call in said.calls] == [("functions.get_weather:1", *LS)]
+    reply = apply_speech(ROWS["same-call-again"], answer_to(asked, PARIS))
+    assert [(call.id, call.name, call.arguments) for call in reply.calls] == [("functions.get_weather:1", *LS)]
     assert ROWS["same-call-again"].lost
 
 
 def test_a_tool_is_called_only_where_that_is_forbidden() -> None:
     for choice, names in (("none", ["get_weather"]), ("auto", [])):
         answer = answer_to(replace(sim_request(), tool_choice=choice))
-        assert [call.name for call in said_by(ROWS["call-unasked"], answer).calls] == names
+        assert [call.name for call in apply_speech(ROWS["call-unasked"], answer).calls] == names
 
 
 LONG: Final = ("put", json.dumps({"words": "word " * 20_000}))
@@ -223,11 +234,11 @@ LONG: Final = ("put", json.dumps({"words": "word " * 20_000}))
 
 @pytest.mark.parametrize("name", ["object-arguments", "null-header", "interleaved-calls", "cumulative-arguments"])
 def test_a_long_call_goes_wrong_as_a_short_one_does_and_nobody_waits_for_it(name: str) -> None:
-    told = functions_of(name, LONG, LONG)
+    received = functions_of(name, LONG, LONG)
     if name == "object-arguments":
-        assert told == [json.loads(LONG[1])] * 2
+        assert received == [json.loads(LONG[1])] * 2
     elif name == "cumulative-arguments":
-        assert sum(map(len, told)) < 50_000_000  # everything again with each of 40,000 pieces would be gigabytes
-        assert told.count(LONG[1]) == 2
+        assert sum(map(len, received)) < 50_000_000  # everything again with each of 40,000 pieces would be gigabytes
+        assert received.count(LONG[1]) == 2
     else:
-        assert sum(map(len, told)) == 2 * len(LONG[1])
+        assert sum(map(len, received)) == 2 * len(LONG[1])

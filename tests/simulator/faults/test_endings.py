@@ -12,9 +12,9 @@ from moonshim.simulator.faults.endings import FAULTS
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse, TokenTotals
 from moonshim.simulator.wire.chat import DONE, chat_frames
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, said_by, sim_request, written
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, apply_speech, by_name, payloads_of, sim_request
 
-ROWS: Final = named(FAULTS)
+ROWS: Final = by_name(FAULTS)
 TALLY: Final = TokenTotals(prompt=10, cached=2, completion=7, reasoning=3)
 
 
@@ -23,7 +23,7 @@ def answer(*calls: tuple[str, str], stream: bool = True, wire: Wire = "openai_ch
 
 
 def chunks_of(name: str, *calls: tuple[str, str]) -> list[Json]:
-    chunks: list[Json] = written(ROWS[name], answer(*calls))
+    chunks: list[Json] = payloads_of(ROWS[name], answer(*calls))
     return chunks
 
 
@@ -49,16 +49,16 @@ def finishes_of(name: str, *calls: tuple[str, str]) -> list[Any]:
 )
 def test_the_reason_is_another(name: str, calls: list[tuple[str, str]], chat: str, messages: str | None) -> None:
     assert finishes_of(name, *calls) == [chat]
-    whole = written(ROWS[name], answer(*calls, stream=False))
+    whole = payloads_of(ROWS[name], answer(*calls, stream=False))
     assert whole["choices"][0]["finish_reason"] == chat
     if messages is not None:
-        events = written(ROWS[name], answer(*calls, wire="anthropic"))
+        events = payloads_of(ROWS[name], answer(*calls, wire="anthropic"))
         assert [one["delta"]["stop_reason"] for one in events if one["type"] == "message_delta"] == [messages]
 
 
 def test_no_chunk_says_how_the_answer_ends() -> None:
     assert finishes_of("no-finish", PARIS) == []
-    events = written(ROWS["no-finish"], answer(PARIS, wire="anthropic"))
+    events = payloads_of(ROWS["no-finish"], answer(PARIS, wire="anthropic"))
     assert [one["delta"]["stop_reason"] for one in events if one["type"] == "message_delta"] == [None]
 
 
@@ -71,8 +71,8 @@ def test_the_reason_comes_twice_or_empty() -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_overloaded_engine_ends_the_answer_in_the_middle(wire: Wire) -> None:
     fault = ROWS["finish-overloaded"]
-    payloads = written(fault, answer(PARIS, wire=wire))
-    assert len(payloads) < len(written(replace(fault, chunks=None), answer(PARIS, wire=wire)))
+    payloads = payloads_of(fault, answer(PARIS, wire=wire))
+    assert len(payloads) < len(payloads_of(replace(fault, chunks=None), answer(PARIS, wire=wire)))
     assert b"engine_overloaded" in chat_frames(payloads[-2:])[0 if wire == "anthropic" else 1]
     assert fault.fatal
 
@@ -111,7 +111,7 @@ def test_every_chunk_tells_the_tokens_so_far_and_the_last_tells_all() -> None:
 
 def test_usage_is_null_or_nowhere() -> None:
     assert all("usage" in chunk for chunk in chunks_of("null-usage"))
-    assert "usage" not in written(ROWS["no-usage"], answer(stream=False))
+    assert "usage" not in payloads_of(ROWS["no-usage"], answer(stream=False))
 
 
 def test_the_first_chunk_has_no_choice_and_nobody_says_the_role() -> None:
@@ -134,8 +134,8 @@ def test_the_stream_ends_once_twice_or_never() -> None:
 
 @pytest.mark.parametrize("name", ["empty-answer", "nonsense", "announced-call"])
 def test_what_was_meant_is_gone_and_nothing_shows_it(name: str) -> None:
-    said = said_by(ROWS[name], answer(PARIS))
+    reply = apply_speech(ROWS[name], answer(PARIS))
     assert ROWS[name].lost
-    assert said.calls == ()
-    assert said.finish in {"stop", "length"}
-    assert said.intended == answer(PARIS).intended
+    assert reply.calls == ()
+    assert reply.finish in {"stop", "length"}
+    assert reply.intended == answer(PARIS).intended

@@ -13,20 +13,20 @@ from moonshim.simulator.host import refusals
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.request import Wire
 from moonshim.simulator.wire.playback import SimResponse, error_response, simulate_response
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, sim_request
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, by_name, sim_request
 
-ROWS: Final = named(FAULTS)
+ROWS: Final = by_name(FAULTS)
 OVERLOADED: Final = "The engine is currently overloaded, please try again later"
 
 
-def told(name: str, wire: Wire = "openai_chat") -> SimResponse:
+def respond(name: str, wire: Wire = "openai_chat") -> SimResponse:
     status = ROWS[name].status
     assert status is not None
     return error_response(status, wire)
 
 
 def body_of(name: str, wire: Wire = "openai_chat") -> Any:
-    (piece,) = told(name, wire).pieces
+    (piece,) = respond(name, wire).pieces
     assert isinstance(piece, bytes)
     return json.loads(piece)
 
@@ -60,7 +60,7 @@ def data_of(name: str, wire: Wire = "openai_chat", *, stream: bool = True) -> by
 )
 def test_the_bodies_are_those_of_moonshot(name: str, status: int, kind: str, words: str) -> None:
     error = body_of(name)["error"]
-    assert told(name).status == status
+    assert respond(name).status == status
     assert error.keys() == {"message", "type"}
     assert error["type"] == kind
     assert words in error["message"]
@@ -70,8 +70,8 @@ def test_the_bodies_are_those_of_moonshot(name: str, status: int, kind: str, wor
 
 @pytest.mark.parametrize("name", ["overloaded", "rate-limited"])
 def test_only_some_say_when_to_come_again(name: str) -> None:
-    assert "retry-after" not in told(name).headers
-    assert told(f"{name}-retry-after").headers["retry-after"] == "1"
+    assert "retry-after" not in respond(name).headers
+    assert respond(f"{name}-retry-after").headers["retry-after"] == "1"
 
 
 def test_a_host_in_between_wraps_the_error() -> None:
@@ -82,22 +82,22 @@ def test_a_host_in_between_wraps_the_error() -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 529])
 def test_the_host_fails_with_each_status(status: int) -> None:
-    assert told(f"status-{status}").status == status
+    assert respond(f"status-{status}").status == status
 
 
 @pytest.mark.parametrize(("name", "status"), [("html-502", 502), ("html-200", 200)])
 def test_a_page_comes_in_the_place_of_an_answer(name: str, status: int) -> None:
-    played = told(name)
-    assert (played.status, played.headers["content-type"]) == (status, "text/html")
-    (piece,) = played.pieces
+    response = respond(name)
+    assert (response.status, response.headers["content-type"]) == (status, "text/html")
+    (piece,) = response.pieces
     assert isinstance(piece, bytes)
     assert b"</html>" in piece
 
 
 def test_nothing_comes_or_an_error_that_calls_itself_an_answer() -> None:
-    assert (told("empty-body").status, told("empty-body").pieces) == (200, [b""])
-    assert (told("error-in-200").status, body_of("error-in-200")["error"]["message"]) == (200, OVERLOADED)
-    assert (told("no-headers").status, told("no-headers").pieces) == (0, [CUT])
+    assert (respond("empty-body").status, respond("empty-body").pieces) == (200, [b""])
+    assert (respond("error-in-200").status, body_of("error-in-200")["error"]["message"]) == (200, OVERLOADED)
+    assert (respond("no-headers").status, respond("no-headers").pieces) == (0, [CUT])
 
 
 @pytest.mark.parametrize(
@@ -160,4 +160,4 @@ def test_what_the_rules_refuse_too_is_refused_in_the_same_words(wire: Wire) -> N
     refused = {"unauthorized": refusals.NO_KEY, "coding-gate": refusals.OTHER_AGENT, "too-large": refusals.TOO_LARGE}
     for name, objection in refused.items():
         same = error_response(refusals.refusal(objection, wire=wire, behaviour=BEHAVIOURS["moonshot"]), wire)
-        assert (told(name, wire).status, told(name, wire).pieces) == (same.status, same.pieces)
+        assert (respond(name, wire).status, respond(name, wire).pieces) == (same.status, same.pieces)

@@ -16,9 +16,9 @@ from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.request import Wire
 from moonshim.simulator.response import HostResponse
 from moonshim.simulator.wire.playback import SimResponse, simulate_response
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, sim_request
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, by_name, sim_request
 
-ROWS: Final = named(FAULTS)
+ROWS: Final = by_name(FAULTS)
 FRAMED: Final = [
     name for name, row in ROWS.items() if row.frames is not None and name not in {"json-lines", "not-streamed"}
 ]

@@ -10,14 +10,23 @@ import pytest
 from moonshim.simulator.faults.ids import FAULTS
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request, written
+from tests.simulator.faults.answers import (
+    LS,
+    PARIS,
+    answer_to,
+    apply_speech,
+    by_name,
+    payloads_of,
+    round_of,
+    sim_request,
+)
 
-ROWS = named(FAULTS)
+ROWS = by_name(FAULTS)
 EARLIER = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
 
 
-def told(name: str, generation: str = "k2.5") -> HostResponse:
-    return said_by(ROWS[name], answer_to(sim_request(generation, history=EARLIER), PARIS, LS))
+def calls_after(name: str, generation: str = "k2.5") -> HostResponse:
+    return apply_speech(ROWS[name], answer_to(sim_request(generation, history=EARLIER), PARIS, LS))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +49,7 @@ def told(name: str, generation: str = "k2.5") -> HostResponse:
     ],
 )
 def test_calls_are_named_as_that_host_does(name: str, ids: str) -> None:
-    answer = told(name)
+    answer = calls_after(name)
     assert re.fullmatch(ids, " ".join(call.id for call in answer.calls))
     assert [(call.name, call.arguments) for call in answer.calls] == [PARIS, LS]
     assert answer.finish == "tool_calls"
@@ -48,13 +57,13 @@ def test_calls_are_named_as_that_host_does(name: str, ids: str) -> None:
 
 def test_random_identifiers_differ_within_an_answer() -> None:
     for name in ("ids-openai", "ids-vllm", "ids-anthropic", "ids-kimi-anthropic"):
-        first, second = told(name).calls
+        first, second = calls_after(name).calls
         assert first.id != second.id
 
 
 def test_what_comes_again_goes_on_as_it_should_when_the_history_has_no_more() -> None:
     asked = sim_request(history=round_of(SimCall("Bash:0", *LS)))
-    answer = said_by(ROWS["ids-said-again"], answer_to(asked, LS, LS))
+    answer = apply_speech(ROWS["ids-said-again"], answer_to(asked, LS, LS))
     assert [call.id for call in answer.calls] == ["Bash:0", "functions.Bash:2"]
 
 
@@ -67,7 +76,7 @@ def test_what_comes_again_goes_on_as_it_should_when_the_history_has_no_more() ->
     ],
 )
 def test_names_are_told_in_disguise(name: str, names: list[str], ids: list[str] | None) -> None:
-    answer = told(name)
+    answer = calls_after(name)
     assert [call.name for call in answer.calls] == names
     assert ids is None or [call.id for call in answer.calls] == ids
 
@@ -87,8 +96,8 @@ def ids_of_calls(sent: Any) -> list[str | None]:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_calls_have_no_identifier_at_all(wire: Any, stream: bool) -> None:
     answer = answer_to(sim_request(wire=wire, stream=stream), PARIS, ("Bash", '{"type": "tool_use", "id": "kept"}'))
-    assert ids_of_calls(written(ROWS["ids-k2"], answer))[:2] == ["functions.get_weather:0", "functions.Bash:1"]
-    sent = written(ROWS["ids-missing"], answer)
+    assert ids_of_calls(payloads_of(ROWS["ids-k2"], answer))[:2] == ["functions.get_weather:0", "functions.Bash:1"]
+    sent = payloads_of(ROWS["ids-missing"], answer)
     assert [found for found in ids_of_calls(sent) if found != "kept"] == [None, None]
     first = sent[0] if stream else sent
     assert (first.get("id") or first["message"]["id"]) == "chatcmpl-1", "the answer itself keeps its name"

@@ -7,17 +7,26 @@ import pytest
 from moonshim.simulator.faults.leaks_k2 import FAULTS
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request, written
+from tests.simulator.faults.answers import (
+    LS,
+    PARIS,
+    answer_to,
+    apply_speech,
+    by_name,
+    payloads_of,
+    round_of,
+    sim_request,
+)
 
-ROWS = named(FAULTS)
+ROWS = by_name(FAULTS)
 BEGIN, END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
 CALL, ARGUMENTS, CALLED = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 ONE = CALL + "functions.get_weather:0" + ARGUMENTS + '{"city": "Paris"}' + CALLED
 TWO = CALL + "functions.Bash:1" + ARGUMENTS + '{"command": "ls"}' + CALLED
 
 
-def leaked(name: str, *calls: tuple[str, str], **said: str) -> HostResponse:
-    return said_by(ROWS[name], answer_to(sim_request(), *(calls or (PARIS,)), **said))
+def leaked(name: str, *calls: tuple[str, str], **reply: str) -> HostResponse:
+    return apply_speech(ROWS[name], answer_to(sim_request(), *(calls or (PARIS,)), **reply))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,7 @@ def test_calls_stand_in_the_thought(name: str, reasoning: str, text: str) -> Non
 )
 def test_the_place_of_the_identifier_goes_on_from_the_history(name: str, slot: str) -> None:
     earlier = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
-    answer = said_by(ROWS[name], answer_to(sim_request(history=earlier), PARIS, text=""))
+    answer = apply_speech(ROWS[name], answer_to(sim_request(history=earlier), PARIS, text=""))
     assert answer.text == f'{BEGIN}{CALL}{slot}{ARGUMENTS}{{"city": "Paris"}}{CALLED}{END}'
 
 
@@ -118,7 +127,7 @@ def test_of_several_calls_the_first_half_leaks() -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_an_answer_says_that_it_calls_and_its_list_is_empty(stream: bool) -> None:
     fault, answer = ROWS["markers-in-content-called"], answer_to(sim_request(stream=stream), PARIS)
-    sent = written(fault, answer)
+    sent = payloads_of(fault, answer)
     choices = [chunk["choices"][0] for chunk in sent if chunk["choices"]] if stream else sent["choices"]
     ended = [choice for choice in choices if choice["finish_reason"]]
     assert [choice["finish_reason"] for choice in ended] == ["tool_calls"]
@@ -127,7 +136,7 @@ def test_an_answer_says_that_it_calls_and_its_list_is_empty(stream: bool) -> Non
 
 def test_markers_come_by_the_character_and_in_lumps() -> None:
     def pieces(name: str) -> list[str]:
-        sent = written(ROWS[name], answer_to(sim_request(stream=True), PARIS, LS))
+        sent = payloads_of(ROWS[name], answer_to(sim_request(stream=True), PARIS, LS))
         return [text for chunk in sent if chunk["choices"] and (text := chunk["choices"][0]["delta"].get("content"))]
 
     assert set(map(len, pieces("markers-by-character"))) == {1}

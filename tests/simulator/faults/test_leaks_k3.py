@@ -7,9 +7,9 @@ import pytest
 from moonshim.simulator.faults.leaks_k3 import FAULTS
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, round_of, said_by, sim_request
+from tests.simulator.faults.answers import LS, PARIS, answer_to, apply_speech, by_name, round_of, sim_request
 
-ROWS = named(FAULTS)
+ROWS = by_name(FAULTS)
 CALL = (
     '<|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris'
     "<|close|>argument<|sep|><|close|>call<|sep|>"
@@ -21,8 +21,8 @@ AS_JSON = (
 TOOLS = f"<|open|>tools<|sep|>{CALL}<|close|>tools<|sep|>"
 
 
-def leaked(name: str, *calls: tuple[str, str], **said: str) -> HostResponse:
-    return said_by(ROWS[f"xtml-{name}"], answer_to(sim_request("k3"), *(calls or (PARIS,)), **said))
+def leaked(name: str, *calls: tuple[str, str], **reply: str) -> HostResponse:
+    return apply_speech(ROWS[f"xtml-{name}"], answer_to(sim_request("k3"), *(calls or (PARIS,)), **reply))
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_where_no_tool_is_declared_the_model_calls_as_its_history_did() -> None:
     earlier = round_of(SimCall("Bash_0", *LS), SimCall("get_weather_1", *PARIS))
     fault = ROWS["xtml-undeclared"]
     undeclared = answer_to(sim_request("k3", history=earlier, tools=False))
-    assert said_by(fault, undeclared).text == f"I look.{TOOLS}"
-    assert said_by(fault, undeclared).finish == "stop"
+    assert apply_speech(fault, undeclared).text == f"I look.{TOOLS}"
+    assert apply_speech(fault, undeclared).finish == "stop"
     declared = answer_to(sim_request("k3", history=earlier))
-    assert said_by(fault, declared) == declared
+    assert apply_speech(fault, declared) == declared
 
 
 def test_a_thought_is_the_beginning_of_the_text() -> None:

@@ -17,11 +17,11 @@ from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
 from moonshim.simulator.wire.chat import chat_frames
 from moonshim.simulator.wire.messages import messages_frames
-from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, named, sim_request, written
+from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, by_name, payloads_of, sim_request
 from tests.support.looped import looped
 from tests.support.streams import leaked
 
-FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
+FAULTS: Final = by_name((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
 CASES: Final = [(name, family) for name, fault in FAULTS.items() for family in fault.families]
 AWKWARD: Final = (
     "Bash",
@@ -49,16 +49,16 @@ def asked_by_client(wire: Wire, model: str, *, stream: bool) -> Json:
         else {"name": name, "input_schema": schema}
         for name, schema in TOOLS.items()
     ]
-    said = [{"role": "user", "content": "Do it."}]
-    return {"model": model, "messages": said, "tools": tools, "stream": stream, "max_tokens": 1000}
+    messages = [{"role": "user", "content": "Do it."}]
+    return {"model": model, "messages": messages, "tools": tools, "stream": stream, "max_tokens": 1000}
 
 
-def mended(fault: Fault, answer: HostResponse) -> tuple[Message, Finished | Failed | None]:
+def mend(fault: Fault, answer: HostResponse) -> tuple[Message, Finished | Failed | None]:
     wire, stream = answer.request.wire, answer.request.stream
     body = asked_by_client(wire, answer.model, stream=stream)
     options = KimiOptions.mending(repair_arguments="schema")
     plan = prepare_request(body, dialect=wire, upstream=wire, host="generic", options=options).plan
-    sent = written(fault, answer)
+    sent = payloads_of(fault, answer)
     if not stream:
         whole: Mended = mend_response(sent, plan=plan)
         return whole.message, whole.ending
@@ -86,7 +86,7 @@ def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stre
     fault = FAULTS[name]
     intended = [PARIS, AWKWARD, TYPED, *([] if name in NAMELESS | BRACE_ALONE else [("rest", "{}")])]
     answer = answer_to(sim_request({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *intended, text=TEXT)
-    message, ending = mended(fault, answer)
+    message, ending = mend(fault, answer)
     found = calls(message)
     assert not leaked([texts(message, Text), texts(message, Reasoning)])
     if fault.fatal or fault.lost:
@@ -106,7 +106,7 @@ def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stre
 @pytest.mark.parametrize(("name", "family"), [case for case in CASES if FAULTS[case[0]].needs in ("", "reasoning")])
 def test_an_answer_without_calls_is_told_as_it_was_meant(name: str, family: str, wire: Wire) -> None:
     answer = answer_to(sim_request({"k2": "k2.5", "k3": "k3"}[family], wire, stream=True))
-    message, ending = mended(FAULTS[name], answer)
+    message, ending = mend(FAULTS[name], answer)
     assert not calls(message)
     assert isinstance(ending, Finished)
     assert ending.reason == "stop"
@@ -120,5 +120,5 @@ def test_an_answer_without_calls_is_told_as_it_was_meant(name: str, family: str,
 )
 def test_arguments_of_k2_that_were_right_stay_as_they_were_to_the_byte(name: str) -> None:
     spaced = ("get_weather", '{ "city" :\t"Paris" }')
-    message, _ = mended(FAULTS[name], answer_to(sim_request(stream=True), spaced, LS))
+    message, _ = mend(FAULTS[name], answer_to(sim_request(stream=True), spaced, LS))
     assert [call.arguments for call in calls(message)] == [spaced[1], LS[1]]

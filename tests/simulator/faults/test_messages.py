@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from moonshim.simulator.faults.messages import FAULTS
 from moonshim.simulator.request import Json
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import LS, PARIS, answer_to, named, sim_request, written
+from tests.simulator.faults.answers import LS, PARIS, answer_to, by_name, payloads_of, sim_request
 
-ROWS: Final = named(FAULTS)
+ROWS: Final = by_name(FAULTS)
 
 
 def answer(*, stream: bool = True, signature: str = "") -> HostResponse:
@@ -21,7 +21,7 @@ def answer(*, stream: bool = True, signature: str = "") -> HostResponse:
 
 
 def events_of(name: str, *, signature: str = "") -> list[Json]:
-    events: list[Json] = written(ROWS[name], answer(signature=signature))
+    events: list[Json] = payloads_of(ROWS[name], answer(signature=signature))
     return events
 
 
@@ -75,7 +75,7 @@ def test_the_input_stands_at_the_start_alone_or_with_deltas_or_as_a_text() -> No
     assert (inputs_of("input-at-start"), deltas_of("input-at-start")) == (objects, "")
     assert (inputs_of("input-twice"), deltas_of("input-twice")) == (objects, PARIS[1] + LS[1])
     assert (inputs_of("input-as-text"), deltas_of("input-as-text")) == ([PARIS[1], LS[1]], "")
-    whole = written(ROWS["input-as-text"], answer(stream=False))
+    whole = payloads_of(ROWS["input-as-text"], answer(stream=False))
     assert [block["input"] for block in whole["content"] if block["type"] == "tool_use"] == [PARIS[1], LS[1]]
 
 
@@ -113,7 +113,7 @@ def test_thoughts_are_signed_or_not(name: str, at_start: str | None, deltas: lis
 
 
 def test_a_whole_answer_is_signed_or_not() -> None:
-    contents = {name: written(ROWS[name], answer(stream=False, signature="s"))["content"][0] for name in ROWS}
+    contents = {name: payloads_of(ROWS[name], answer(stream=False, signature="s"))["content"][0] for name in ROWS}
     assert contents["signed"]["signature"] == "s"
     assert contents["unsigned"]["signature"] == ""
     assert "signature" not in contents["no-signature"]

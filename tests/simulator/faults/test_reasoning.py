@@ -9,9 +9,9 @@ import pytest
 from moonshim.simulator.faults.reasoning import FAULTS
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.response import HostResponse
-from tests.simulator.faults.answers import PARIS, WIRES, answer_to, named, said_by, sim_request, written
+from tests.simulator.faults.answers import PARIS, WIRES, answer_to, apply_speech, by_name, payloads_of, sim_request
 
-ROWS: Final = named(FAULTS)
+ROWS: Final = by_name(FAULTS)
 THOUGHT: Final = "Let me see."
 FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
 
@@ -21,16 +21,16 @@ def answer(*, stream: bool, generation: str = "k3", wire: Wire = "openai_chat") 
 
 
 def deltas_of(name: str) -> list[Json]:
-    return [choice["delta"] for one in written(ROWS[name], answer(stream=True)) for choice in one["choices"]]
+    return [choice["delta"] for one in payloads_of(ROWS[name], answer(stream=True)) for choice in one["choices"]]
 
 
 def message_of(name: str) -> Json:
-    message: Json = written(ROWS[name], answer(stream=False))["choices"][0]["message"]
+    message: Json = payloads_of(ROWS[name], answer(stream=False))["choices"][0]["message"]
     return message
 
 
 def events_of(name: str) -> list[Json]:
-    events: list[Json] = written(ROWS[name], answer(stream=True, wire="anthropic"))
+    events: list[Json] = payloads_of(ROWS[name], answer(stream=True, wire="anthropic"))
     return events
 
 
@@ -45,8 +45,8 @@ def events_of(name: str) -> list[Json]:
     ],
 )
 def test_thoughts_stand_in_these_fields_and_no_others(name: str, fields: set[str]) -> None:
-    told = [{field for field in FIELDS if delta.get(field)} for delta in deltas_of(name)]
-    assert {frozenset(one) for one in told if one} == {frozenset(fields)}
+    received = [{field for field in FIELDS if delta.get(field)} for delta in deltas_of(name)]
+    assert {frozenset(one) for one in received if one} == {frozenset(fields)}
     assert {field for field in FIELDS if message_of(name).get(field)} == fields
     for field in fields - {"reasoning_details"}:
         assert "".join(delta.get(field, "") for delta in deltas_of(name)) == THOUGHT
@@ -78,7 +78,7 @@ def test_thoughts_are_told_as_empty() -> None:
     kinds = [one["content_block"]["type"] for one in events_of("empty-reasoning") if "content_block" in one]
     assert kinds == ["thinking", "text", "tool_use"]
     assert not [one for one in events_of("empty-reasoning") if one.get("delta", {}).get("type") == "thinking_delta"]
-    whole = written(ROWS["empty-reasoning"], answer(stream=False, wire="anthropic"))
+    whole = payloads_of(ROWS["empty-reasoning"], answer(stream=False, wire="anthropic"))
     assert whole["content"][0] == {"type": "thinking", "thinking": "", "signature": ""}
 
 
@@ -107,15 +107,15 @@ def test_thoughts_come_behind_the_text_and_before_the_calls() -> None:
 
 
 def test_a_thought_of_somebody_else_comes_first() -> None:
-    said = said_by(ROWS["foreign-reasoning"], answer(stream=True))
-    assert said.reasoning.endswith(THOUGHT)
-    assert said.reasoning != THOUGHT
+    reply = apply_speech(ROWS["foreign-reasoning"], answer(stream=True))
+    assert reply.reasoning.endswith(THOUGHT)
+    assert reply.reasoning != THOUGHT
 
 
 @pytest.mark.parametrize(("name", "finish"), [("stops-after-thinking", "stop"), ("limit-spent-thinking", "length")])
 @pytest.mark.parametrize("wire", WIRES)
 def test_nothing_comes_behind_the_thoughts(wire: Wire, name: str, finish: str) -> None:
-    said = said_by(ROWS[name], answer(stream=True, wire=wire))
-    told: tuple[Any, ...] = (said.reasoning, said.text, said.calls, said.finish)
-    assert told == (THOUGHT, "", (), finish)
+    reply = apply_speech(ROWS[name], answer(stream=True, wire=wire))
+    received: tuple[Any, ...] = (reply.reasoning, reply.text, reply.calls, reply.finish)
+    assert received == (THOUGHT, "", (), finish)
     assert ROWS[name].lost

@@ -20,16 +20,16 @@ from tests.simulator.faults.answers import (
     WIRES,
     answer_to,
     answers,
-    named,
+    apply_speech,
+    by_name,
+    payloads_of,
     round_of,
-    said_by,
     sim_request,
-    written,
 )
 from tests.support.looped import looped
 from tests.support.profiles import examples
 
-FAULTS: Final = named((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
+FAULTS: Final = by_name((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
 AS_IT_SHOULD_BE: Final = {("anthropic", False): {"ids-k2", "arguments-empty"}}
 """What is no fault of K2's own identifiers, and what the whole input of a call, which is an object, cannot show."""
 faults: Final = st.sampled_from(tuple(FAULTS.values()))
@@ -50,17 +50,17 @@ def test_no_two_faults_share_a_name() -> None:
 @given(answers())
 def test_any_answer_goes_wrong_in_every_way_and_can_be_sent(answer: HostResponse) -> None:
     for fault in FAULTS.values():
-        said = said_by(fault, answer)
-        assert (said.intended, said.request, said.id) == (answer.intended, answer.request, answer.id)
-        assert said == said_by(fault, answer)
-        assert json.loads(encode(written(fault, answer))) is not None
+        reply = apply_speech(fault, answer)
+        assert (reply.intended, reply.request, reply.id) == (answer.intended, answer.request, answer.id)
+        assert reply == apply_speech(fault, answer)
+        assert json.loads(encode(payloads_of(fault, answer))) is not None
         if missing(fault, answer):
-            assert said == answer, fault.name
+            assert reply == answer, fault.name
 
 
 @given(answers(), faults, faults)
 def test_a_fault_behind_another_raises_nothing(answer: HostResponse, first: Fault, second: Fault) -> None:
-    assert written(second, said_by(first, answer))
+    assert payloads_of(second, apply_speech(first, answer))
 
 
 @settings(max_examples=examples(40))
@@ -68,7 +68,7 @@ def test_a_fault_behind_another_raises_nothing(answer: HostResponse, first: Faul
 def test_an_answer_without_calls_is_left_alone_by_what_needs_them(answer: HostResponse) -> None:
     for fault in FAULTS.values():
         if fault.needs in ("calls", "parallel"):
-            assert said_by(fault, answer) == answer, fault.name
+            assert apply_speech(fault, answer) == answer, fault.name
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
@@ -79,5 +79,5 @@ def test_every_fault_shows(fault: Fault, wire: Wire, stream: bool) -> None:
     asked = sim_request(generation, wire, history=round_of(SimCall("functions.Bash:0", *LS)), stream=stream)
     awkward = ("plan", r'{"todos": [{"a": "b\nc"}], "pattern": "\\d+\\x1b"}')
     answer = answer_to(asked, PARIS, awkward, ("rest", "{}"))
-    right = written(Fault(name="none", group="ids", about=""), answer)
-    assert (written(fault, answer) == right) is (fault.name in AS_IT_SHOULD_BE.get((wire, stream), {"ids-k2"}))
+    right = payloads_of(Fault(name="none", group="ids", about=""), answer)
+    assert (payloads_of(fault, answer) == right) is (fault.name in AS_IT_SHOULD_BE.get((wire, stream), {"ids-k2"}))

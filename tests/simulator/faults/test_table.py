@@ -23,7 +23,7 @@ from moonshim.simulator.wire.playback import (
     error_response,
     simulate_response,
 )
-from tests.simulator.faults.answers import LS, PARIS, round_of, sim_request, written
+from tests.simulator.faults.answers import LS, PARIS, payloads_of, round_of, sim_request
 
 GENERATIONS: Final = {"k2": "k2.5", "k3": "k3", "other": "other"}
 NESTED: Final = ("plan", '{"todos":["ä\\n\\\\d 漢字",{"n":1}],"deep":{"x":[true]}}')
@@ -60,18 +60,18 @@ def questions(fault: Fault, *, applies: bool = True) -> list[SimRequest]:
     ]
 
 
-def told(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour, *faults: Fault) -> SimResponse:
+def respond(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour, *faults: Fault) -> SimResponse:
     tally = TokenTotals(prompt=100, cached=10, completion=30, reasoning=5)
     return simulate_response(
         asked, intended, behaviour=host, faults=faults, answer_id="chatcmpl-1", created=1, tally=tally
     )
 
 
-def bytes_of(played: SimResponse) -> bytes:
-    return b"".join(piece for piece in played.pieces if isinstance(piece, bytes))
+def bytes_of(response: SimResponse) -> bytes:
+    return b"".join(piece for piece in response.pieces if isinstance(piece, bytes))
 
 
-def meant_by(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour = HOSTS[0]) -> HostResponse:
+def host_response(asked: SimRequest, intended: IntendedResponse, host: HostBehaviour = HOSTS[0]) -> HostResponse:
     return build_host_response(asked, intended, behaviour=host, answer_id="chatcmpl-1", created=1, tally=TokenTotals())
 
 
@@ -106,10 +106,10 @@ def test_faults_are_played_in_the_order_of_the_table_and_once() -> None:
 def test_a_fault_shows_wherever_it_applies(fault: Fault) -> None:
     for asked in questions(fault):
         fitting = [
-            (told(asked, intended, host, fault), told(asked, intended, host))
+            (respond(asked, intended, host, fault), respond(asked, intended, host))
             for intended in WORDS
             for host in HOSTS
-            if can_show(fault, meant_by(asked, intended, host))
+            if can_show(fault, host_response(asked, intended, host))
         ]
         assert all(wrong.faults == (fault.name,) for wrong, _ in fitting)
         if (fault.name, asked.wire, asked.stream) in CANNOT_SHOW:
@@ -121,16 +121,16 @@ def test_a_fault_shows_wherever_it_applies(fault: Fault) -> None:
 def test_a_fault_leaves_alone_what_it_does_not_apply_to(fault: Fault) -> None:
     for asked in questions(fault, applies=False):
         for intended in WORDS:
-            assert told(asked, intended, HOSTS[0], fault) == told(asked, intended, HOSTS[0])
+            assert respond(asked, intended, HOSTS[0], fault) == respond(asked, intended, HOSTS[0])
 
 
 @pytest.mark.parametrize("fault", OF_ANSWERS.values(), ids=OF_ANSWERS.keys())
 def test_a_fault_leaves_alone_what_has_not_what_it_needs(fault: Fault) -> None:
     for asked in questions(fault):
         for intended in WORDS:
-            answer = meant_by(asked, intended)
+            answer = host_response(asked, intended)
             if not can_show(fault, answer):
-                assert written(fault, answer) == written(NOTHING, answer)
+                assert payloads_of(fault, answer) == payloads_of(NOTHING, answer)
 
 
 NOTHING: Final = Fault(name="nothing", group="calls", about="nothing goes wrong")
@@ -140,8 +140,8 @@ NOTHING: Final = Fault(name="nothing", group="calls", about="nothing goes wrong"
 def test_a_fault_changes_nothing_that_it_was_given(fault: Fault) -> None:
     for asked in questions(fault):
         for intended in WORDS:
-            answer = meant_by(asked, intended)
-            given = written(NOTHING, answer)
+            answer = host_response(asked, intended)
+            given = payloads_of(NOTHING, answer)
             before = copied(given)
             if asked.stream and fault.chunks is not None:
                 fault.chunks(given, answer)
@@ -158,7 +158,7 @@ def test_any_two_neighbours_of_a_kind_can_go_wrong_at_once(family: str, wire: st
     asked = questions_of(here[0], family, wire, stream)[0]
     for first, second in zip(here, [*here[7:], *here[:7]], strict=True):
         for intended in WORDS[:2]:
-            assert told(asked, intended, HOSTS[0], *in_order((first, second))).pieces
+            assert respond(asked, intended, HOSTS[0], *in_order((first, second))).pieces
 
 
 def questions_of(fault: Fault, family: str, wire: str, stream: bool) -> list[SimRequest]:

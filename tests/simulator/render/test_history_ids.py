@@ -10,11 +10,11 @@ def ai(*ids: str, name: str = "ls") -> SimTurn:
     return SimTurn(role="assistant", calls=tuple(SimCall(id, name, "{}") for id in ids))
 
 
-def told(*ids: str) -> SimTurn:
+def received(*ids: str) -> SimTurn:
     return SimTurn(role="tool", results=tuple(SimResult(id, "ls", "x") for id in ids))
 
 
-def shown(*turns: SimTurn) -> list[str]:
+def displayed(*turns: SimTurn) -> list[str]:
     return [
         id
         for turn in rename_ids(turns)
@@ -23,7 +23,7 @@ def shown(*turns: SimTurn) -> list[str]:
 
 
 def test_the_index_counts_over_the_whole_conversation() -> None:
-    assert shown(ai("a", "b"), told("b", "a"), ai("c", name="cat"), told("c")) == [
+    assert displayed(ai("a", "b"), received("b", "a"), ai("c", name="cat"), received("c")) == [
         "functions.ls:0",
         "functions.ls:1",
         "functions.ls:1",
@@ -34,13 +34,13 @@ def test_the_index_counts_over_the_whole_conversation() -> None:
 
 
 def test_an_id_that_comes_again_names_the_oldest_call_without_a_result() -> None:
-    assert shown(ai("x"), told("x"), ai("x"), told("x")) == [
+    assert displayed(ai("x"), received("x"), ai("x"), received("x")) == [
         "functions.ls:0",
         "functions.ls:0",
         "functions.ls:1",
         "functions.ls:1",
     ]
-    assert shown(ai("x", "x"), told("x", "x")) == [
+    assert displayed(ai("x", "x"), received("x", "x")) == [
         "functions.ls:0",
         "functions.ls:1",
         "functions.ls:0",
@@ -49,11 +49,11 @@ def test_an_id_that_comes_again_names_the_oldest_call_without_a_result() -> None
 
 
 def test_a_result_of_no_call_keeps_what_it_has() -> None:
-    assert shown(told("nobody")) == ["nobody"]
-    assert history_ids((told("nobody"),)) == [HistoryId(0, "nobody", "")]
+    assert displayed(received("nobody")) == ["nobody"]
+    assert history_ids((received("nobody"),)) == [HistoryId(0, "nobody", "")]
 
 
 def test_what_is_right_stays() -> None:
-    turns = (SimTurn(role="user", text="Hi"), ai("functions.ls:0"), told("functions.ls:0"))
+    turns = (SimTurn(role="user", text="Hi"), ai("functions.ls:0"), received("functions.ls:0"))
     assert rename_ids(turns) == turns
     assert {(one.place, one.sent == one.right) for one in history_ids(turns)} == {(1, True), (2, True)}

@@ -84,7 +84,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-def judged(body: Any, generation: str, host: str) -> None:
+def judge(body: Any, generation: str, host: str) -> None:
     for wire in WIRES:
         found = check(body, wire=wire, generation=generation, host=host, assume=frozenset({"names-of-64"}))
         assert found is None or (isinstance(found, Objection) and found.status == 400 and found.message)
@@ -95,17 +95,17 @@ def judged(body: Any, generation: str, host: str) -> None:
 
 @given(ANYTHING, st.sampled_from([*GENERATIONS]), st.sampled_from([*HOSTS]))
 def test_any_json(body: Any, generation: str, host: str) -> None:
-    judged(body, generation, host)
+    judge(body, generation, host)
 
 
 @given(REQUESTS, st.sampled_from([*GENERATIONS]), st.sampled_from([*HOSTS]))
 def test_any_request(body: Json, generation: str, host: str) -> None:
-    judged(body, generation, host)
+    judge(body, generation, host)
 
 
 @given(ANYTHING)
 def test_any_schema(schema: Any) -> None:
-    judged(ask(tools=[tool("ls", schema)]), "k3", "moonshot")
+    judge(ask(tools=[tool("ls", schema)]), "k3", "moonshot")
 
 
 def nested(levels: int, key: str = "") -> Any:
@@ -143,7 +143,7 @@ DEEP = 20_000
 )
 def test_what_is_nested_or_counts_without_end(body: Any) -> None:
     for generation in ALL:
-        judged(body, generation, "moonshot")
+        judge(body, generation, "moonshot")
 
 
 def chain(length: int) -> Json:
@@ -174,10 +174,10 @@ def bush(height: int) -> Json:
     ids=["chain", "bush", "forest", "required", "wide"],
 )
 def test_a_schema_cannot_keep_the_server_busy(schema: Json) -> None:
-    judged(ask(tools=[tool("ls", schema)]), "k3", "moonshot")
+    judge(ask(tools=[tool("ls", schema)]), "k3", "moonshot")
 
 
 def test_many_calls_cannot_either() -> None:
     ids = [f"a{at}" for at in range(20_000)]
     body = ask(USER, asked(*ids), *map(result, reversed(ids)))
-    judged(body, "k2.5", "moonshot")
+    judge(body, "k2.5", "moonshot")

@@ -27,12 +27,12 @@ def use(id: str = "t1", input: Any = None) -> Json:
     return {"type": "tool_use", "id": id, "name": "ls", "input": {} if input is None else input}
 
 
-def said(*blocks: Json) -> Json:
+def reply(*blocks: Json) -> Json:
     return {"role": "assistant", "content": [*blocks]}
 
 
 def asked(*ids: str) -> Json:
-    return said(THOUGHT, *map(use, ids))
+    return reply(THOUGHT, *map(use, ids))
 
 
 def gave(*blocks: Json) -> Json:
@@ -110,7 +110,7 @@ TOOLS = [
     Case(ask(tools=[TOOL], tool_choice={"type": "tool"}), ALL, "Invalid request: invalid tool_choice: an object"),
 ]
 SHAPES = [
-    Case(ask(USER, said(TEXT), gave(TEXT, IMAGE)), ALL),
+    Case(ask(USER, reply(TEXT), gave(TEXT, IMAGE)), ALL),
     Case({"model": "kimi", "max_tokens": 1, "messages": []}, ALL, "Invalid request: messages must not be empty"),
     Case(ask("Hi"), ALL, "Invalid request: messages must be an array of objects"),  # type: ignore[arg-type]
     Case(
@@ -124,11 +124,11 @@ SHAPES = [
         ask(gave(THOUGHT)), ALL, "Invalid request: messages.0.content.0: type 'thinking' is not allowed with role user"
     ),
     Case(
-        ask(USER, said(IMAGE)),
+        ask(USER, reply(IMAGE)),
         ALL,
         "Invalid request: messages.1.content.0: type 'image' is not allowed with role assistant",
     ),
-    Case(ask(USER, said({**use(), "id": None})), ALL, "Invalid request: messages.1.content.0 needs an id and a name"),
+    Case(ask(USER, reply({**use(), "id": None})), ALL, "Invalid request: messages.1.content.0 needs an id and a name"),
     Case(ask(gave()), ALL, "the message at position 0 with role 'user' must not be empty"),
     Case(
         ask({"role": "user", "content": ""}, system="s"),
@@ -156,23 +156,23 @@ PAIRS = [
     ),
     Case(ask(USER, asked("t1"), gave(result()), asked("t1"), gave(result())), K3),
     Case(
-        ask(USER, said(THOUGHT, use(input=[])), gave(result())),
+        ask(USER, reply(THOUGHT, use(input=[])), gave(result())),
         ALL,
         "tool_calls[].function.arguments for function 'ls' must decode to a JSON object, got list",
     ),
 ]
 REASONING = [
-    Case(ask(USER, said(THOUGHT, TEXT, use()), gave(result())), ALL),
-    Case(ask(USER, said({"type": "redacted_thinking", "data": "x"}, use()), gave(result())), ALL),
-    Case(ask(USER, said(use()), gave(result())), THINKING, missing(1)),
-    Case(ask(USER, said(use()), gave(result()), system="s"), THINKING, missing(2)),
-    Case(ask(USER, said(TEXT, THOUGHT, use()), gave(result())), THINKING, missing(1)),
-    Case(ask(USER, said(use()), gave(result()), **OFF), ("k2.5", "k2.6")),
-    Case(ask(USER, said(TEXT), USER), ALL),
-    *[Case(ask(USER, said({**THOUGHT, "signature": seal}, TEXT)), ALL) for seal in ("", "Ab-_9==", None)],
+    Case(ask(USER, reply(THOUGHT, TEXT, use()), gave(result())), ALL),
+    Case(ask(USER, reply({"type": "redacted_thinking", "data": "x"}, use()), gave(result())), ALL),
+    Case(ask(USER, reply(use()), gave(result())), THINKING, missing(1)),
+    Case(ask(USER, reply(use()), gave(result()), system="s"), THINKING, missing(2)),
+    Case(ask(USER, reply(TEXT, THOUGHT, use()), gave(result())), THINKING, missing(1)),
+    Case(ask(USER, reply(use()), gave(result()), **OFF), ("k2.5", "k2.6")),
+    Case(ask(USER, reply(TEXT), USER), ALL),
+    *[Case(ask(USER, reply({**THOUGHT, "signature": seal}, TEXT)), ALL) for seal in ("", "Ab-_9==", None)],
     *[
         Case(
-            ask(USER, said({**THOUGHT, "signature": seal}, TEXT)),
+            ask(USER, reply({**THOUGHT, "signature": seal}, TEXT)),
             ALL,
             "messages.1.content.0.signature: malformed encrypted reasoning content: invalid base64url encoding",
         )
@@ -188,7 +188,7 @@ def test_takes_or_refuses(case: Case, host: str) -> None:
         assert verdict(Case(case.body, (), host=host), generation, "anthropic") == case.says, generation
 
 
-ROUND = ask(USER, said(use()), gave(result()))
+ROUND = ask(USER, reply(use()), gave(result()))
 ONE = [
     Case(ROUND, K3, None, "moonshot-anthropic"),
     Case(ROUND, K3, missing(1), "moonshot-anthropic", frozenset({"k3-needs-reasoning"})),
@@ -221,7 +221,7 @@ def test_the_endpoints_differ(case: Case) -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (ask(said(TEXT)), "messages: the first message must have role user"),
+        (ask(reply(TEXT)), "messages: the first message must have role user"),
         (ask(USER, USER), "messages.1: roles must alternate between user and assistant"),
         (ask(USER, asked("t1"), gave(TEXT, result())), "messages.2: tool_result blocks must come first"),
         (
@@ -230,7 +230,7 @@ def test_the_endpoints_differ(case: Case) -> None:
         ),
         (ask(tools=[chat_tool()]), "tools.0 is in OpenAI's format, which this endpoint ignores"),
         (
-            ask(USER, said({**THOUGHT, "signature": "moonshim-x"}, TEXT)),
+            ask(USER, reply({**THOUGHT, "signature": "moonshim-x"}, TEXT)),
             "signature is one of Moonshim's own and must not leave",
         ),
         (ask(output_config={"effort": "xhigh"}), "invalid output_config.effort: 'xhigh' is not one of low, high, max"),

@@ -171,7 +171,7 @@ REASONING = [
     Case(ask(USER, asked("a"), result("a"), ANOTHER, result("b")), THINKING, missing(3)),
     Case(ask(USER, {**BARE, "reasoning_content": None}, result("a")), THINKING, missing(1)),
     Case(ask(USER, {**BARE, "reasoning": "So."}, result("a")), THINKING, missing(1)),
-    *[Case(ask(USER, {**BARE, "reasoning_content": told}, result("a")), ALL) for told in ("So.", "", " ", ".")],
+    *[Case(ask(USER, {**BARE, "reasoning_content": received}, result("a")), ALL) for received in ("So.", "", " ", ".")],
     Case(ask(USER, says("Hello."), USER), ALL),  # only calls need it
     Case(ask(**{**ROUND, **OFF}), ("k2.5", "k2.6")),
     Case(ROUND, ("k2", *K3)),

@@ -49,9 +49,9 @@ def _pairs() -> list[Any]:
 
 @pytest.mark.parametrize(("first", "second", "text"), _pairs())
 def test_the_first_fault_is_told(first: Json, second: Json, text: str) -> None:
-    said = verdict(Case(both(first, second), ()), "k2.5")
-    assert said is not None
-    assert said.startswith(text)
+    reply = verdict(Case(both(first, second), ()), "k2.5")
+    assert reply is not None
+    assert reply.startswith(text)
 
 
 def test_dynamic_tools_come_behind_tools_and_before_the_choice() -> None:

@@ -99,9 +99,9 @@ def test_takes(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("schema", "message"), REFUSED, ids=[message[:60] for _, message in REFUSED])
 def test_refuses(schema: Any, message: str) -> None:
-    said = check_schema(schema)
-    assert said is not None
-    assert message in said
+    reply = check_schema(schema)
+    assert reply is not None
+    assert message in reply
 
 
 def test_the_limits_can_be_set() -> None:

@@ -22,11 +22,11 @@ _ESCAPABLE: Final = frozenset('"\\/bfnrtu')
 # --- one text to another -----------------------------------------------------------------------------------------
 
 
-def _encoded_twice(arguments: str) -> str:
+def _encode_twice(arguments: str) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def _nested(arguments: str) -> str:
+def _encode_nested(arguments: str) -> str:
     """Lists and objects among the values become JSON in a string."""
     given = _object(arguments)
     if given is None or not any(isinstance(value, (list, dict)) for value in given.values()):
@@ -68,15 +68,15 @@ def _undouble(string: str) -> str:
     return "".join(made)
 
 
-def _emptied(arguments: str) -> str:
+def _empty_arguments(arguments: str) -> str:
     return "" if _object(arguments) == {} else arguments
 
 
-def _unclosed(arguments: str) -> str:
+def _drop_last_brace(arguments: str) -> str:
     return arguments.rstrip().removesuffix("}")
 
 
-def _halved(arguments: str) -> str:
+def _halve_arguments(arguments: str) -> str:
     return arguments[: max(len(arguments) // 2, 1)]
 
 
@@ -116,13 +116,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "encoded-twice",
         "the arguments are a JSON string that has the object in it",
-        _each(_encoded_twice),
+        _each(_encode_twice),
         "kimi-cli#2406",
     ),
     _row(
         "nested-encoded",
         "lists and objects among the arguments are JSON in a string",
-        _each(_nested),
+        _each(_encode_nested),
         "kimi-cli#2406",
     ),
     _row(
@@ -164,19 +164,19 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "empty",
         "a call without arguments has an empty text for them, which is no JSON",
-        _each(_emptied),
+        _each(_empty_arguments),
         "hosts that send deltas only where there is something to send",
     ),
     _row(
         "unclosed",
         "the last brace of the arguments is missing, though the answer is not over its limit",
-        _each(_unclosed),
+        _each(_drop_last_brace),
         "vllm#41739",
     ),
     _row(
         "cut-off",
         "the answer is over its limit in the arguments of its last call",
-        _each(_halved, only_last=True, finish="length"),
+        _each(_halve_arguments, only_last=True, finish="length"),
         fatal=True,
     ),
     _row(

@@ -13,6 +13,7 @@ from moonshim.simulator.faults.parts import (
     Spot,
     carrier,
     choice_of,
+    contents_of,
     delta_of,
     each_entry,
     entries_of,
@@ -20,7 +21,6 @@ from moonshim.simulator.faults.parts import (
     object_of,
     of_block,
     read_blocks,
-    says,
     spots_of,
     with_delta,
 )
@@ -33,7 +33,7 @@ _MOST_CUMULATED: Final = 16_000_000
 """How many characters a call has over all its entries at most, when each tells everything again."""
 
 
-def _changing(change: Callable[[Spot], list[Json]]) -> Chunks:
+def _change_entries(change: Callable[[Spot], list[Json]]) -> Chunks:
     """A fault of the stream, from what it makes of one entry."""
     return lambda chunks, answer: each_entry(chunks, change)
 
@@ -115,10 +115,10 @@ def _cumulative(spot: Spot) -> list[Json]:
     arguments = (spot.entry.get("function") or {}).get("arguments")
     if not isinstance(arguments, str):
         return [spot.entry]
-    now, whole = spot.told + len(arguments), len(spot.arguments)
+    now, whole = spot.sent + len(arguments), len(spot.arguments)
     # Everything again each time grows with the square of the length: of a long one the host tells larger pieces.
     stride = whole * whole // (2 * _MOST_CUMULATED) + 1
-    if not (spot.first or spot.last) and now // stride == spot.told // stride:
+    if not (spot.first or spot.last) and now // stride == spot.sent // stride:
         return []
     return [_with_function(spot.entry, arguments=spot.arguments[:now])]
 
@@ -138,12 +138,12 @@ def _later(**fields: Any) -> Chunks:
     def change(spot: Spot) -> list[Json]:
         if spot.first:
             return [spot.entry]
-        told = {"id": spot.id, "type": "function", "name": spot.name}
-        said = {key: told[key] if value is ... else value for key, value in fields.items()}
-        name = {"name": said.pop("name")} if "name" in said else {}
-        return [_with_function({**spot.entry, **said}, **name)]
+        identity = {"id": spot.id, "type": "function", "name": spot.name}
+        changed_fields = {key: identity[key] if value is ... else value for key, value in fields.items()}
+        name = {"name": changed_fields.pop("name")} if "name" in changed_fields else {}
+        return [_with_function({**spot.entry, **changed_fields}, **name)]
 
-    return _changing(change)
+    return _change_entries(change)
 
 
 def _object_in_message(entry: Json) -> Json:
@@ -154,7 +154,7 @@ def _object_in_message(entry: Json) -> Json:
 # -- several chunks --------------------------------------------------------------------------------------------
 
 
-def _interleaved(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _interleave(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """A piece of each call in turn."""
     spots = [spot for found in spots_of(chunks) for spot in found]
     calls = [[spot.entry for spot in spots if spot.call == number] for number in sorted({spot.call for spot in spots})]
@@ -193,7 +193,7 @@ def _again_in_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _finish_with_last(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    ends = next((at for at, chunk in enumerate(chunks) if says(chunk) == {"finish"}), None)
+    ends = next((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"finish"}), None)
     last = max((at for at, chunk in enumerate(chunks) if entries_of(chunk)), default=None)
     if ends is None or last is None or last > ends:
         return chunks
@@ -224,13 +224,13 @@ def _calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
         parts = read_blocks(chunks)
         order = sorted(parts.blocks, key=lambda block: of_block(block) == "text")
         return type(parts)(parts.head, order, parts.tail).events()
-    plain = [chunk for chunk in chunks if says(chunk) == {"text"}]
+    plain = [chunk for chunk in chunks if contents_of(chunk) == {"text"}]
     calls = [at for at, chunk in enumerate(chunks) if entries_of(chunk)]
     if not plain or not calls:
         return chunks
     last = calls[-1]
-    behind = [chunk for chunk in chunks[:last] if says(chunk) != {"text"}]
-    tail = [chunk for chunk in chunks[last + 1 :] if says(chunk) != {"text"}]
+    behind = [chunk for chunk in chunks[:last] if contents_of(chunk) != {"text"}]
+    tail = [chunk for chunk in chunks[last + 1 :] if contents_of(chunk) != {"text"}]
     if finish_of(chunks[last]) is None:
         return [*behind, chunks[last], *plain, *tail]
     # The finish came with the last call: it has to wait for the text.
@@ -257,7 +257,7 @@ def _null_arguments(spot: Spot) -> list[Json]:
 # -- which calls there are ---------------------------------------------------------------------------------------
 
 
-def _said_before(answer: HostResponse) -> HostResponse:
+def _repeat_last_call(answer: HostResponse) -> HostResponse:
     """The last call of the history once more, under an identifier of this answer."""
     if not answer.calls or not answer.request.history:
         return answer
@@ -265,7 +265,7 @@ def _said_before(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=(NativeCall(answer.calls[0].id, last.name, last.arguments),))
 
 
-def _unasked(answer: HostResponse) -> HostResponse:
+def _call_unasked(answer: HostResponse) -> HostResponse:
     request = answer.request
     if request.tool_choice != "none" or not request.tools or answer.calls:
         return answer
@@ -286,27 +286,27 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "arguments-before-name",
         "a call's arguments come first, and its name behind them",
         "vercel/ai#5885; kimi-code waits for the name",
-        _changing(_name_last),
+        _change_entries(_name_last),
     ),
-    _row("split-name", "a name comes in two deltas", "kimi-code#3220", _changing(_split_name)),
+    _row("split-name", "a name comes in two deltas", "kimi-code#3220", _change_entries(_split_name)),
     _row(
         "late-id",
         "a call's id comes with the last of its deltas",
         "Moonshot's guide lets ids come at any time",
-        _changing(_id_last),
+        _change_entries(_id_last),
     ),
     _row(
         "missing-index",
         "calls have no index",
         "CLIProxyAPI#5058, openai-python#2806",
-        _changing(lambda spot: [_without(spot.entry, "index")]),
+        _change_entries(lambda spot: [_without(spot.entry, "index")]),
     ),
-    _row("string-index", 'the index is text: `"0"`', "kimi-code reads it so", _changing(_string_index)),
+    _row("string-index", 'the index is text: `"0"`', "kimi-code reads it so", _change_entries(_string_index)),
     _row(
         "shared-index",
         "parallel calls all have index 0",
         "dynamo#4723, smolagents#1569",
-        _changing(lambda spot: [{**spot.entry, "index": 0}]),
+        _change_entries(lambda spot: [{**spot.entry, "index": 0}]),
         needs="parallel",
     ),
     _row("repeated-id", "the id stands on every delta of a call", "langchain4j#4544", _later(id=...)),
@@ -328,18 +328,23 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "forgecode#1141, codex#7579, opencode#40969",
         _later(id="", name=""),
     ),
-    _row("null-function", "a call begins with `function: null`", "open-interpreter#254", _changing(_null_function)),
+    _row(
+        "null-function", "a call begins with `function: null`", "open-interpreter#254", _change_entries(_null_function)
+    ),
     _row(
         "missing-type",
         "calls have no type",
         "vercel/ai#12770",
-        _changing(lambda spot: [_without(spot.entry, "type")]),
+        _change_entries(lambda spot: [_without(spot.entry, "type")]),
         whole=_in_message(lambda entry: _without(entry, "type")),
         ways=_BOTH_WAYS,
     ),
     # How its arguments come.
     _row(
-        "null-arguments", "a call begins with arguments that are null", "open-webui#27195", _changing(_null_arguments)
+        "null-arguments",
+        "a call begins with arguments that are null",
+        "open-webui#27195",
+        _change_entries(_null_arguments),
     ),
     _row(
         "object-arguments",
@@ -353,13 +358,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "cumulative-arguments",
         "each delta repeats all arguments so far",
         "hermes-agent#35592, vercel/ai#12052",
-        _changing(_cumulative),
+        _change_entries(_cumulative),
     ),
     _row(
         "arguments-again",
         "behind its deltas a call's arguments come once more, whole",
         "hermes-agent#35718",
-        _changing(_again),
+        _change_entries(_again),
     ),
     _row(
         "arguments-again-in-finish",
@@ -367,13 +372,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "vllm#44098",
         _again_in_finish,
     ),
-    _row("whole-call", "a call comes in one delta", "cc-switch#4651", _changing(_whole_call)),
+    _row("whole-call", "a call comes in one delta", "cc-switch#4651", _change_entries(_whole_call)),
     _row("calls-at-once", "all calls come whole in one delta", "CLIProxyAPI#5058", _at_once, needs="parallel"),
     _row(
         "interleaved-calls",
         "parallel calls come a piece of each in turn",
         "headroom#2890",
-        _interleaved,
+        _interleave,
         needs="parallel",
     ),
     _row(
@@ -448,7 +453,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         seen="Kimi-K2.5#24, kimi-code#3214",
         needs="calls",
         lost=True,
-        speech=_said_before,
+        speech=_repeat_last_call,
     ),
     Fault(
         name="call-unasked",
@@ -456,6 +461,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         about="the model calls a tool, though the request says that it must not",
         seen="vllm#43155",
         lost=True,
-        speech=_unasked,
+        speech=_call_unasked,
     ),
 )

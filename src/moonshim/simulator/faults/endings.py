@@ -11,9 +11,9 @@ from moonshim.simulator.fault import Chunks, Fault, Frames, Piece, Speech
 from moonshim.simulator.faults.parts import (
     carrier,
     choice_of,
+    contents_of,
     delta_of,
     finish_of,
-    says,
     usage_of,
     with_choice,
     with_delta,
@@ -30,7 +30,7 @@ _NONSENSE: Final = "!" * 200
 # -- the reason --------------------------------------------------------------------------------------------------
 
 
-def _finishing(finish: str, *, calls: bool | None = None) -> Speech:
+def _finish_as(finish: str, *, calls: bool | None = None) -> Speech:
     """Another reason, for every answer or for those with or without calls."""
 
     def speech(answer: HostResponse) -> HostResponse:
@@ -39,7 +39,7 @@ def _finishing(finish: str, *, calls: bool | None = None) -> Speech:
     return speech
 
 
-def _named_otherwise(names: dict[str, str]) -> Speech:
+def _rename_finish(names: dict[str, str]) -> Speech:
     return lambda answer: replace(answer, finish=names.get(answer.finish, answer.finish))
 
 
@@ -49,7 +49,7 @@ def _no_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     for chunk in chunks:
         if finish_of(chunk) is None:
             out.append(chunk)
-        elif says(chunk) != {"finish"}:
+        elif contents_of(chunk) != {"finish"}:
             out.append(with_choice(chunk, finish_reason=None))
     return out
 
@@ -86,7 +86,7 @@ def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
     return chunks[: max(end // 2, 1)]
 
 
-def _overloaded(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _end_overloaded(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
         half = _half(chunks, lambda event: event.get("type") == "message_delta")
         usage: Json = next((event.get("usage", {}) for event in chunks if event.get("type") == "message_delta"), {})
@@ -109,7 +109,7 @@ def _usage_in(*places: str) -> Speech:
     return speech
 
 
-def _uncounted(chunk: Json) -> Json:
+def _drop_usage(chunk: Json) -> Json:
     choice = choice_of(chunk)
     kept = {key: value for key, value in chunk.items() if key != "usage"}
     if choice is None:
@@ -119,7 +119,7 @@ def _uncounted(chunk: Json) -> Json:
 
 def _without_usage(chunks: list[Json]) -> list[Json]:
     """No chunk counts, and the one that does nothing else is not sent."""
-    return [_uncounted(chunk) for chunk in chunks if choice_of(chunk) is not None or usage_of([chunk]) is None]
+    return [_drop_usage(chunk) for chunk in chunks if choice_of(chunk) is not None or usage_of([chunk]) is None]
 
 
 def _no_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
@@ -140,8 +140,8 @@ def _usage_everywhere(chunks: list[Json], answer: HostResponse) -> list[Json]:
     total = usage["completion_tokens"]
     counts = [min(at, total) for at in range(len(chunks) - 1)]
     partial = [{"prompt_tokens": prompt, "completion_tokens": n, "total_tokens": prompt + n} for n in counts]
-    plain = [_uncounted(chunk) for chunk in chunks]
-    return [{**chunk, "usage": told} for chunk, told in zip(plain, [*partial, usage], strict=True)]
+    plain = [_drop_usage(chunk) for chunk in chunks]
+    return [{**chunk, "usage": usage_so_far} for chunk, usage_so_far in zip(plain, [*partial, usage], strict=True)]
 
 
 def _null_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
@@ -170,7 +170,7 @@ def _no_role(chunks: list[Json], answer: HostResponse) -> list[Json]:
         delta = delta_of(chunk)
         if "role" not in delta:
             out.append(chunk)
-        elif says(chunk):
+        elif contents_of(chunk):
             out.append(with_delta(chunk, {key: value for key, value in delta.items() if key != "role"}))
     return out
 
@@ -202,7 +202,7 @@ def _nonsense(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning="", text=_NONSENSE, calls=(), finish="length")
 
 
-def _announced(answer: HostResponse) -> HostResponse:
+def _announce_call(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     return replace(answer, text=f"{answer.text}\nI'll call {answer.calls[0].name} now.", calls=(), finish="stop")
@@ -226,13 +226,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "there are calls, and the answer says that it is at its end (`stop`, `end_turn`)",
         "vllm#43155",
         needs="calls",
-        speech=_finishing("stop", calls=True),
+        speech=_finish_as("stop", calls=True),
     ),
     _row(
         "tool-calls-without-calls",
         "the answer says that it calls, and does not",
         "vllm#43155",
-        speech=_finishing("tool_calls", calls=False),
+        speech=_finish_as("tool_calls", calls=False),
     ),
     _row(
         "finish-function-call",
@@ -240,20 +240,20 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "OpenAI's older name",
         wires=_CHAT,
         needs="calls",
-        speech=_finishing("function_call", calls=True),
+        speech=_finish_as("function_call", calls=True),
     ),
     _row(
         "finish-eos",
         "the finish reason is `eos`",
         "Together; openai-dotnet#267",
         wires=_CHAT,
-        speech=_named_otherwise({"stop": "eos", "tool_calls": "eos"}),
+        speech=_rename_finish({"stop": "eos", "tool_calls": "eos"}),
     ),
     _row(
         "finish-length",
         "the limit is reached with the last token: the answer is whole, and says `length`",
         "any host",
-        speech=_finishing("length"),
+        speech=_finish_as("length"),
     ),
     _streamed(
         "no-finish",
@@ -273,7 +273,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "finish-overloaded",
         "in the middle the answer ends with `engine_overloaded`",
         "openclaw#65924",
-        _overloaded,
+        _end_overloaded,
         wires=("openai_chat", "anthropic"),
         fatal=True,
     ),
@@ -311,7 +311,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "nobody tells the tokens",
         "CLIProxyAPI#1279",
         _no_usage,
-        whole=lambda payload, answer: _uncounted(payload),
+        whole=lambda payload, answer: _drop_usage(payload),
         ways=("stream", "whole"),
     ),
     _streamed("no-choices-first", "the first chunk has no choice in it", "semantic-kernel#3650", _no_choices_first),
@@ -351,6 +351,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "Kimi-K2#81",
         needs="calls",
         lost=True,
-        speech=_announced,
+        speech=_announce_call,
     ),
 )

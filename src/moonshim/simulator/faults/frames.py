@@ -42,13 +42,13 @@ def _each_line(change: Callable[[bytes], bytes]) -> Frames:
     return _each(lambda frame: b"\n".join(change(line) if line else line for line in frame.split(b"\n")))
 
 
-def _numbered(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _number_events(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     heads = (b"id: %d\nretry: 3000\n" % at for at in range(len(frames)))
     named = [frame if frame.startswith(b"event:") else b"event: message\n" + frame for frame in frames]
     return [head + frame for head, frame in zip(heads, named, strict=True)]
 
 
-def _folded(frame: bytes) -> bytes:
+def _fold_lines(frame: bytes) -> bytes:
     """A payload over several `data:` lines, cut where JSON allows a line break."""
     return frame.replace(b'"choices":', b'\ndata: "choices":', 1).replace(b',"index":', b',\ndata: "index":', 1)
 
@@ -57,11 +57,11 @@ def _no_names(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [frame[frame.index(b"data:") :] if b"data:" in frame else frame for frame in frames]
 
 
-def _unended(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _drop_last_blank_line(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[:-1], *(frame.rstrip(b"\r\n") for frame in frames[-1:])]
 
 
-def _marked(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _add_byte_order_mark(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*(_MARK + frame for frame in frames[:1]), *frames[1:]]
 
 
@@ -159,7 +159,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row("keep-alives", "comments come between the events", "OpenRouter", _between(b": keep-alive\n\n")),
     _row("blank-lines", "blank lines come between the events", _STANDARD, _between(b"\n\n\n")),
-    _row("event-fields", "events have a name, an id and a time to try again", _STANDARD, _numbered),
+    _row("event-fields", "events have a name, an id and a time to try again", _STANDARD, _number_events),
     _row(
         "empty-events",
         "events without data come between the others",
@@ -167,7 +167,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         _between(b"event: ping\n\n"),
     ),
     _row("trailing-space", "white space stands behind every payload", _STANDARD, _each_line(lambda line: line + b"  ")),
-    _row("several-data-lines", "a payload stands in several `data:` lines", "eko#287", _each(_folded)),
+    _row("several-data-lines", "a payload stands in several `data:` lines", "eko#287", _each(_fold_lines)),
     _row("huge-frame", "one event has a megabyte", "ragflow#15381", _huge),
     _row(
         "no-event-lines",
@@ -178,8 +178,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row("crlf", "lines end with CR and LF", "hey-api#3054", _each(lambda frame: frame.replace(b"\n", b"\r\n"))),
     _row("cr", "lines end with CR", _STANDARD, _each(lambda frame: frame.replace(b"\n", b"\r"))),
-    _row("byte-order-mark", "the stream begins with a byte order mark", "openai-python#3819", _marked),
-    _row("unended", "the blank line behind the last event is missing", "lathe#131", _unended),
+    _row("byte-order-mark", "the stream begins with a byte order mark", "openai-python#3819", _add_byte_order_mark),
+    _row("unended", "the blank line behind the last event is missing", "lathe#131", _drop_last_blank_line),
     # What it is said to be.
     _row(
         "json-lines",

@@ -26,7 +26,7 @@ def _places(answer: HostResponse) -> list[IdPlace]:
     ]
 
 
-def _under(profile: Callable[[IdPlace], str]) -> Speech:
+def _rename_ids(profile: Callable[[IdPlace], str]) -> Speech:
     def speech(answer: HostResponse) -> HostResponse:
         named = zip(answer.calls, _places(answer), strict=True)
         return replace(answer, calls=tuple(replace(call, id=profile(place)) for call, place in named))
@@ -34,28 +34,28 @@ def _under(profile: Callable[[IdPlace], str]) -> Speech:
     return speech
 
 
-def _said_again(answer: HostResponse) -> HostResponse:
+def _reuse_earlier_ids(answer: HostResponse) -> HostResponse:
     """The count was wound back: identifiers that the history has already come again, the oldest first."""
     used = list(dict.fromkeys(call.id for call in answer.request.history if call.id))
     again = tuple(replace(call, id=id_) for call, id_ in zip(answer.calls, used, strict=False))
     return replace(answer, calls=(*again, *answer.calls[len(again) :]))
 
 
-def _same(answer: HostResponse) -> HostResponse:
+def _share_one_id(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=tuple(replace(call, id=answer.calls[0].id) for call in answer.calls))
 
 
 # --- what a name is instead --------------------------------------------------------------------------------------
 
 
-def _named(name: Callable[[NativeCall], str]) -> Speech:
+def _rename_calls(name: Callable[[NativeCall], str]) -> Speech:
     return lambda answer: replace(answer, calls=tuple(replace(call, name=name(call)) for call in answer.calls))
 
 
 def _name_in_id(answer: HostResponse) -> HostResponse:
     """The parser has left the whole of it in the identifier."""
-    canonical = _under(ID_PROFILES["k2"])(answer)
-    return _named(lambda call: "")(canonical)
+    canonical = _rename_ids(ID_PROFILES["k2"])(answer)
+    return _rename_calls(lambda call: "")(canonical)
 
 
 # --- identifiers that are not there at all -----------------------------------------------------------------------
@@ -68,10 +68,10 @@ def _without_ids(payload: Json, answer: HostResponse) -> Json:
 
 def _bare(key: str, value: Any) -> Any:
     if key == "tool_calls" and isinstance(value, list):
-        return [_unnamed(entry) for entry in value]
+        return [_without_id(entry) for entry in value]
     if isinstance(value, dict):
         if value.get("type") == "tool_use":
-            return _unnamed(value)
+            return _without_id(value)
         return {inner: _bare(inner, part) for inner, part in value.items()} if key in _OUTSIDE else value
     if isinstance(value, list) and key in _OUTSIDE:
         return [_bare(key, part) for part in value]
@@ -81,7 +81,7 @@ def _bare(key: str, value: Any) -> Any:
 _OUTSIDE: Final = frozenset({"choices", "content", "content_block", "delta", "message"})
 
 
-def _unnamed(entry: Any) -> Any:
+def _without_id(entry: Any) -> Any:
     return {key: value for key, value in entry.items() if key != "id"} if isinstance(entry, dict) else entry
 
 
@@ -105,25 +105,29 @@ _PROFILES: Final = {
 
 FAULTS: Final[tuple[Fault, ...]] = (
     *(
-        _row(f"ids-{name}", f"calls are named {form}", seen, _under(ID_PROFILES[name]))
+        _row(f"ids-{name}", f"calls are named {form}", seen, _rename_ids(ID_PROFILES[name]))
         for name, (form, seen) in _PROFILES.items()
     ),
-    _row("ids-number", "calls are named by a number alone", "sglang#23950", _under(lambda place: str(place.number))),
+    _row(
+        "ids-number", "calls are named by a number alone", "sglang#23950", _rename_ids(lambda place: str(place.number))
+    ),
     _row(
         "ids-call-number",
         "calls are named `call00003`",
         "sglang#25362",
-        _under(lambda place: f"call{place.number:05}"),
+        _rename_ids(lambda place: f"call{place.number:05}"),
     ),
     _row(
         "ids-underscores",
         "calls are named `functions_Bash_0`",
         "kimi-cli#2527",
-        _under(lambda place: f"functions_{place.name}_{place.number}"),
+        _rename_ids(lambda place: f"functions_{place.name}_{place.number}"),
     ),
-    _row("ids-said-again", "identifiers of earlier calls come again, as after a rewind", "cindy#1001", _said_again),
-    _row("ids-same", "parallel calls all have one identifier", "openclaw#84730", _same, needs="parallel"),
-    _row("ids-empty", "the identifier is an empty text", "openclaw#65924", _under(lambda place: "")),
+    _row(
+        "ids-said-again", "identifiers of earlier calls come again, as after a rewind", "cindy#1001", _reuse_earlier_ids
+    ),
+    _row("ids-same", "parallel calls all have one identifier", "openclaw#84730", _share_one_id, needs="parallel"),
+    _row("ids-empty", "the identifier is an empty text", "openclaw#65924", _rename_ids(lambda place: "")),
     _row(
         "ids-missing",
         "calls have no identifier at all",
@@ -136,13 +140,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "name-dotted",
         "the name is `functions.Bash`",
         "kimi-cli#2527",
-        _named(lambda call: f"functions.{call.name}"),
+        _rename_calls(lambda call: f"functions.{call.name}"),
     ),
     _row(
         "name-underscored",
         "the name is `functions_Bash`",
         "kimi-cli#2527",
-        _named(lambda call: f"functions_{call.name}"),
+        _rename_calls(lambda call: f"functions_{call.name}"),
     ),
     _row("name-in-id", "the name is empty, and stands in the identifier", "forgecode#1141", _name_in_id),
 )

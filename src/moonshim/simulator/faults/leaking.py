@@ -12,7 +12,7 @@ from moonshim.simulator.host.slots import Place, Slot, canonical
 from moonshim.simulator.request import Json, SimCall
 from moonshim.simulator.response import Cut, HostResponse, NativeCall
 
-__all__ = ["Channel", "Write", "empty_list", "empty_lists", "ending", "leak", "leak_half", "leaked", "raw_calls"]
+__all__ = ["Channel", "Write", "add_leak", "empty_list", "empty_lists", "ending", "leak", "leak_half", "raw_calls"]
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 Write: TypeAlias = Callable[[Sequence[SimCall]], str]
@@ -34,7 +34,7 @@ def ending(answer: HostResponse, finish: str) -> str:
     return answer.finish if answer.finish == "length" else finish
 
 
-def leaked(
+def add_leak(
     answer: HostResponse,
     raw: str,
     *,
@@ -44,10 +44,10 @@ def leaked(
     cut: Cut | None = None,
 ) -> HostResponse:
     """The raw text behind what is in the channel already; `calls` are those that the parser did find."""
-    told = replace(answer, calls=calls, finish=ending(answer, finish), cut=cut or answer.cut)
+    changed = replace(answer, calls=calls, finish=ending(answer, finish), cut=cut or answer.cut)
     if into == "text":
-        return replace(told, text=answer.text + raw)
-    return replace(told, reasoning=answer.reasoning + raw)
+        return replace(changed, text=answer.text + raw)
+    return replace(changed, reasoning=answer.reasoning + raw)
 
 
 def leak(
@@ -65,7 +65,7 @@ def leak(
         if not answer.calls:
             return answer
         kept = answer.calls if native else ()
-        return leaked(answer, write(raw_calls(answer, slot)), into=into, finish=finish, calls=kept, cut=cut)
+        return add_leak(answer, write(raw_calls(answer, slot)), into=into, finish=finish, calls=kept, cut=cut)
 
     return speech
 
@@ -78,7 +78,7 @@ def leak_half(write: Write, *, into: Channel = "text") -> Speech:
         if not half:
             return answer
         raw = write(raw_calls(answer)[:half])
-        return leaked(answer, raw, into=into, finish="tool_calls", calls=answer.calls[half:])
+        return add_leak(answer, raw, into=into, finish="tool_calls", calls=answer.calls[half:])
 
     return speech
 
@@ -90,15 +90,15 @@ def _name(answer: HostResponse, at: int, call: NativeCall) -> str:
 
 def empty_lists(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Chat: the last delta has a list of calls, and none in it."""
-    return [_told(chunk, "delta", answer) for chunk in chunks]
+    return [_add_empty_list(chunk, "delta", answer) for chunk in chunks]
 
 
 def empty_list(payload: Json, answer: HostResponse) -> Json:
     """The same in an answer that comes at once."""
-    return _told(payload, "message", answer)
+    return _add_empty_list(payload, "message", answer)
 
 
-def _told(payload: Json, field: str, answer: HostResponse) -> Json:
+def _add_empty_list(payload: Json, field: str, answer: HostResponse) -> Json:
     choices = payload.get("choices")
     if answer.calls or not answer.intended.calls or not choices or not choices[0].get("finish_reason"):
         return payload

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.faults.leaking import (
+    add_leak,
     empty_list,
     empty_lists,
     leak,
     leak_half,
-    leaked,
     raw_calls,
 )
 from moonshim.simulator.host.markers import (
@@ -101,7 +101,7 @@ def _with_name(call: SimCall) -> str:
 def _behind(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
-    return replace(leaked(answer, ""), text=k2_section(raw_calls(answer)) + answer.text)
+    return replace(add_leak(answer, ""), text=k2_section(raw_calls(answer)) + answer.text)
 
 
 def _among(answer: HostResponse) -> HostResponse:
@@ -111,7 +111,7 @@ def _among(answer: HostResponse) -> HostResponse:
         return answer
     first, *inner, last = _pieces(answer.text, len(calls) + 2)
     section = "".join(piece + k2_call(call) for piece, call in zip(inner, calls, strict=True))
-    return replace(leaked(answer, ""), text=f"{first}{SECTION_BEGIN}{section}{SECTION_END}{last}")
+    return replace(add_leak(answer, ""), text=f"{first}{SECTION_BEGIN}{section}{SECTION_END}{last}")
 
 
 def _pieces(text: str, count: int) -> list[str]:
@@ -131,7 +131,7 @@ def _swallowed(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     raw = answer.text + k2_section(raw_calls(answer))
-    return replace(leaked(answer, raw, into="reasoning"), text="")
+    return replace(add_leak(answer, raw, into="reasoning"), text="")
 
 
 def _cut_off(answer: HostResponse) -> HostResponse:
@@ -141,7 +141,7 @@ def _cut_off(answer: HostResponse) -> HostResponse:
         return answer
     kept = calls[-1].arguments[: len(calls[-1].arguments) // 2]
     raw = SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + kept
-    return leaked(answer, raw, finish="length")
+    return add_leak(answer, raw, finish="length")
 
 
 def _cut_off_in_slot(answer: HostResponse) -> HostResponse:
@@ -150,7 +150,7 @@ def _cut_off_in_slot(answer: HostResponse) -> HostResponse:
     if not calls:
         return answer
     kept = calls[-1].id[: len(calls[-1].id) // 2]
-    return leaked(answer, SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + kept, finish="length")
+    return add_leak(answer, SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + kept, finish="length")
 
 
 # --- thoughts ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault, Speech
-from moonshim.simulator.faults.leaking import empty_list, empty_lists, ending, leak, leak_half, leaked, raw_calls
+from moonshim.simulator.faults.leaking import add_leak, empty_list, empty_lists, ending, leak, leak_half, raw_calls
 from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
@@ -91,7 +91,7 @@ def _never_closed(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     raw = answer.text + _after_response(raw_calls(answer)) + k3_close("message")
-    return replace(leaked(answer, raw, into="reasoning"), text="")
+    return replace(add_leak(answer, raw, into="reasoning"), text="")
 
 
 # --- answers with marks around the text --------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _cut_off(answer: HostResponse) -> HostResponse:
     whole = k3_tools(raw_calls(answer)).removesuffix(k3_close("call") + k3_close("tools"))
     whole = whole.removesuffix(k3_close("argument"))
     value = whole.rindex("<|sep|>") + len("<|sep|>")
-    return leaked(answer, whole[: (value + len(whole)) // 2], finish="length")
+    return add_leak(answer, whole[: (value + len(whole)) // 2], finish="length")
 
 
 def _cut_off_in_tag(answer: HostResponse) -> HostResponse:
@@ -139,7 +139,7 @@ def _cut_off_in_tag(answer: HostResponse) -> HostResponse:
         return answer
     *others, last = raw_calls(answer)
     tag = k3_open("call", tool=last.name, index=str(len(answer.calls))).removesuffix("<|sep|>")
-    return leaked(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish="length")
+    return add_leak(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish="length")
 
 
 def _dropped(answer: HostResponse) -> HostResponse:

@@ -38,7 +38,7 @@ def _without(kind: str) -> Chunks:
     return lambda events, answer: [event for event in events if not _is(event, kind)]
 
 
-def _stopped_twice(block: list[Json]) -> list[Json]:
+def _stop_twice(block: list[Json]) -> list[Json]:
     """The first stop has a signature, and is none."""
     signed = next((event["delta"]["signature"] for event in block if "signature" in event.get("delta", {})), _SIGNATURE)
     stops = [event for event in block if _is(event, "content_block_stop")]
@@ -49,7 +49,7 @@ def _stopped_twice(block: list[Json]) -> list[Json]:
     ]
 
 
-def _started_again(events: list[Json], answer: HostResponse) -> list[Json]:
+def _start_again(events: list[Json], answer: HostResponse) -> list[Json]:
     starts = [event for event in events if _is(event, "message_start")]
     at = next((at for at, event in enumerate(events) if _is(event, "message_stop")), len(events))
     return [*events[:at], *(starts * _STARTS), *events[at:]]
@@ -104,7 +104,7 @@ def _gaps(events: list[Json], answer: HostResponse) -> list[Json]:
     return [{**event, "index": event["index"] * 2} if "index" in event else event for event in events]
 
 
-def _overlapping(events: list[Json], answer: HostResponse) -> list[Json]:
+def _overlap_blocks(events: list[Json], answer: HostResponse) -> list[Json]:
     """A block ends only behind the first event of the next."""
     stops = [at for at, event in enumerate(events) if _is(event, "content_block_stop")]
     out = list(events)
@@ -114,11 +114,11 @@ def _overlapping(events: list[Json], answer: HostResponse) -> list[Json]:
     return out
 
 
-def _signed(answer: HostResponse) -> HostResponse:
+def _sign(answer: HostResponse) -> HostResponse:
     return replace(answer, signature=answer.signature or _SIGNATURE)
 
 
-def _unsigned(answer: HostResponse) -> HostResponse:
+def _drop_signature(answer: HostResponse) -> HostResponse:
     return replace(answer, signature="")
 
 
@@ -152,12 +152,12 @@ def _empty_signature_delta(block: list[Json]) -> list[Json]:
 
 def _no_usage_in(kind: str) -> Chunks:
     def changed(events: list[Json], answer: HostResponse) -> list[Json]:
-        return [_uncounted(event) if _is(event, kind) else event for event in events]
+        return [_drop_usage(event) if _is(event, kind) else event for event in events]
 
     return changed
 
 
-def _uncounted(event: Json) -> Json:
+def _drop_usage(event: Json) -> Json:
     kept = {key: value for key, value in event.items() if key != "usage"}
     if "message" in kept:
         kept["message"] = {key: value for key, value in kept["message"].items() if key != "usage"}
@@ -176,12 +176,10 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "block-stopped-twice",
         "every block is stopped twice, first with a signature",
         "kimi-cli#305",
-        _each_block(_stopped_twice),
+        _each_block(_stop_twice),
     ),
     _row("block-not-stopped", "no block is ever stopped", "anthropic-sdk-kotlin#147", _without("content_block_stop")),
-    _row(
-        "message-started-again", "before the end the message is started again 29 times", "Kimi-K2.5#33", _started_again
-    ),
+    _row("message-started-again", "before the end the message is started again 29 times", "Kimi-K2.5#33", _start_again),
     _row("ping-flood", "two pings come before every event", "Anthropic", _pings),
     _row(
         "input-at-start",
@@ -207,11 +205,11 @@ FAULTS: Final[tuple[Fault, ...]] = (
         needs="calls",
     ),
     _row("index-gaps", "indexes of blocks go 0, 2, 4", "claudish#127, omlx#1353", _gaps),
-    _row("overlapping-blocks", "a block is stopped only when the next has started", "bifrost#3441", _overlapping),
+    _row("overlapping-blocks", "a block is stopped only when the next has started", "bifrost#3441", _overlap_blocks),
+    _row("signed", "thoughts have an opaque signature", "Kimi Code", speech=_sign, ways=_BOTH_WAYS, needs="reasoning"),
     _row(
-        "signed", "thoughts have an opaque signature", "Kimi Code", speech=_signed, ways=_BOTH_WAYS, needs="reasoning"
+        "unsigned", "nothing signs the thoughts", "Moonshot", speech=_drop_signature, ways=_BOTH_WAYS, needs="reasoning"
     ),
-    _row("unsigned", "nothing signs the thoughts", "Moonshot", speech=_unsigned, ways=_BOTH_WAYS, needs="reasoning"),
     _row(
         "no-signature",
         "thoughts have no field for a signature",

@@ -17,6 +17,7 @@ __all__ = [
     "Spot",
     "carrier",
     "choice_of",
+    "contents_of",
     "delta_of",
     "each_entry",
     "entries_of",
@@ -25,7 +26,6 @@ __all__ = [
     "of_block",
     "read_blocks",
     "reasoning_of",
-    "says",
     "spots_of",
     "text_of",
     "usage_of",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 REASONING_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_details")
-Said: TypeAlias = Literal["reasoning", "text", "calls", "finish"]
+Content: TypeAlias = Literal["reasoning", "text", "calls", "finish"]
 
 
 # -- Chat ------------------------------------------------------------------------------------------------------
@@ -100,16 +100,16 @@ def finish_of(chunk: Json) -> str | None:
     return finish if isinstance(finish, str) and finish else None
 
 
-def says(chunk: Json) -> set[Said]:
+def contents_of(chunk: Json) -> set[Content]:
     """What a chunk brings; nothing for the one that only names the role, and for the one that only counts."""
     delta = delta_of(chunk)
-    told: dict[Said, Any] = {
+    sent: dict[Content, Any] = {
         "reasoning": reasoning_of(delta),
         "text": text_of(delta),
         "calls": entries_of(chunk),
         "finish": finish_of(chunk),
     }
-    return {what for what, value in told.items() if value}
+    return {what for what, value in sent.items() if value}
 
 
 def usage_of(chunks: list[Json]) -> Json | None:
@@ -129,7 +129,7 @@ class Spot(Struct, frozen=True):
     """Which call of the answer; the first is 0."""
     first: bool
     last: bool
-    told: int
+    sent: int
     """How many characters of the arguments earlier entries have told."""
     id: str
     name: str
@@ -155,7 +155,7 @@ def spots_of(chunks: list[Json]) -> list[list[Spot]]:
     # Of each call once: an answer may have hundreds of thousands of entries.
     names = ["".join(str((one.get("function") or {}).get("name") or "") for one in mine) for mine in calls]
     arguments = ["".join(map(_arguments, mine)) for mine in calls]
-    seen, told = [0] * len(calls), [0] * len(calls)
+    seen, sent = [0] * len(calls), [0] * len(calls)
     out: list[list[Spot]] = []
     for chunk, owned in zip(chunks, owners, strict=True):
         out.append([])
@@ -167,13 +167,13 @@ def spots_of(chunks: list[Json]) -> list[list[Spot]]:
                     call=owner,
                     first=seen[owner] == 1,
                     last=seen[owner] == len(calls[owner]),
-                    told=told[owner],
+                    sent=sent[owner],
                     id=ids[owner],
                     name=names[owner],
                     arguments=arguments[owner],
                 )
             )
-            told[owner] += len(_arguments(entry))
+            sent[owner] += len(_arguments(entry))
     return out
 
 

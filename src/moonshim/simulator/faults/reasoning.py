@@ -12,11 +12,11 @@ from moonshim.simulator.faults.parts import (
     REASONING_FIELDS,
     BlockEdits,
     carrier,
+    contents_of,
     delta_of,
     of_block,
     read_blocks,
     reasoning_of,
-    says,
     text_of,
     with_delta,
 )
@@ -34,7 +34,7 @@ def _in_field(field: str) -> Speech:
     return lambda answer: replace(answer, reasoning_field=field)
 
 
-def _summed_up(answer: HostResponse) -> HostResponse:
+def _summarize(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning_field="reasoning_summary", signature=answer.signature or _SIGNATURE)
 
 
@@ -49,7 +49,7 @@ def _message(change: Callable[[Json], Json]) -> Whole:
     return lambda payload, answer: with_delta(payload, change(delta_of(payload)))
 
 
-def _copied(delta: Json) -> Json:
+def _copy_reasoning(delta: Json) -> Json:
     thought = reasoning_of(delta)
     return {**delta, "reasoning_content": thought, "reasoning": thought} if thought else delta
 
@@ -58,7 +58,7 @@ def _nulls(delta: Json) -> Json:
     return {**dict.fromkeys(REASONING_FIELDS), **delta}
 
 
-def _emptied(delta: Json) -> Json:
+def _empty_fields(delta: Json) -> Json:
     return {key: _empty(value) if key in REASONING_FIELDS else value for key, value in delta.items()}
 
 
@@ -72,8 +72,8 @@ def _empty(value: Any) -> Any:
 def _after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
         return _thinking_later(read_blocks(chunks)).events()
-    thoughts = [chunk for chunk in chunks if says(chunk) == {"reasoning"}]
-    last = max((at for at, chunk in enumerate(chunks) if says(chunk) == {"text"}), default=None)
+    thoughts = [chunk for chunk in chunks if contents_of(chunk) == {"reasoning"}]
+    last = max((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"text"}), default=None)
     if last is None:
         return chunks
     rest = [chunk for chunk in chunks[: last + 1] if chunk not in thoughts]
@@ -87,8 +87,8 @@ def _thinking_later(parts: BlockEdits) -> BlockEdits:
 
 def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """The last thought and the first text in one delta, as at the change from one to the other."""
-    last = max((at for at, chunk in enumerate(chunks) if says(chunk) == {"reasoning"}), default=None)
-    first = next((at for at, chunk in enumerate(chunks) if says(chunk) == {"text"}), None)
+    last = max((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"reasoning"}), default=None)
+    first = next((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"text"}), None)
     if last is None or first != last + 1:
         return chunks
     both = carrier(chunks, {**delta_of(chunks[last]), "content": text_of(delta_of(chunks[first]))})
@@ -100,14 +100,14 @@ def _blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
         kept = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
         return list(kept)
-    return _each_delta(_emptied)(chunks, answer)
+    return _each_delta(_empty_fields)(chunks, answer)
 
 
 def _blank_thinking_whole(payload: Json, answer: HostResponse) -> Json:
     if answer.request.wire == "anthropic":
         blocks = [{**one, "thinking": ""} if one.get("type") == "thinking" else one for one in payload["content"]]
         return {**payload, "content": blocks}
-    return _message(_emptied)(payload, answer)
+    return _message(_empty_fields)(payload, answer)
 
 
 # -- what is thought ---------------------------------------------------------------------------------------------
@@ -151,14 +151,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "thoughts are a summary and an encrypted entry in `reasoning_details`, numbered while they stream",
         "Kimi Code, for K3",
         families=("k3",),
-        speech=_summed_up,
+        speech=_summarize,
     ),
     _row(
         "reasoning-copies",
         "every thought stands in `reasoning_content` and in `reasoning`",
         "kimi-code#3928",
-        chunks=_each_delta(_copied),
-        whole=_message(_copied),
+        chunks=_each_delta(_copy_reasoning),
+        whole=_message(_copy_reasoning),
     ),
     _row(
         "null-reasoning",

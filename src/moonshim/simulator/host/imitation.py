@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.simulator.faults.leaking import leaked
+from moonshim.simulator.faults.leaking import add_leak
 from moonshim.simulator.host.markers import k2_section
 from moonshim.simulator.host.slots import SLOTS, Place, canonical
 from moonshim.simulator.request import SimCall, SimRequest
@@ -64,7 +64,7 @@ def imitate(answer: HostResponse) -> HostResponse:
         SimCall(SLOTS[kind](place), place.name, call.arguments)
         for place, call in zip(places, answer.calls, strict=True)
     ]
-    return leaked(answer, k2_section(written))
+    return add_leak(answer, k2_section(written))
 
 
 def _wrong_calls(request: SimRequest) -> list[SimCall]:

@@ -116,12 +116,12 @@ def _chat_tools(tools: Any) -> tuple[OfferedTool, ...]:
 
 def _reasoning(message: Json) -> str | None:
     """The first field that has any, in the order in which Moonshot's own client looks for them."""
-    if isinstance(told := message.get("reasoning_content"), str):
-        return told
+    if isinstance(reasoning := message.get("reasoning_content"), str):
+        return reasoning
     if details := _objects(message.get("reasoning_details")):
         return "".join(_text(entry.get("text")) or _text(entry.get("summary")) for entry in details)
-    told = message.get("reasoning")
-    return told if isinstance(told, str) else None
+    reasoning = message.get("reasoning")
+    return reasoning if isinstance(reasoning, str) else None
 
 
 # --- Messages ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ BLOCK: Final = 64
 """Tokens are kept in whole blocks. How many Moonshot has in one is not known; engines have from 16 to 128."""
 _CHARACTERS: Final = 4 * BLOCK
 """About as much text as a block has: nothing here cuts a text into its tokens."""
-_KEPT: Final = 1 << 17
+_CAPACITY: Final = 1 << 17
 _MARKER: Final = re.compile(r"<\|[a-z0-9_]+\|>|</?think>")
 _MEDIA: Final = ("<|media_pad|>", "<|kimi_k25_video_placeholder|>")
 
@@ -43,17 +43,17 @@ def tokens_of(text: str) -> int:
 class Counter:
     """Counts tokens, and remembers how the last prompts begin.
 
-    Of a prompt only a digest of each beginning is kept, at most `kept` of them over all prompts (128 Ki, which stand
-    for 32 Mi characters). The work for a prompt grows with its own length, and not with what is remembered.
+    Only a digest of each beginning of a prompt is stored, at most `capacity` of them over all prompts (128 Ki, which
+    stand for 32 Mi characters). The work for a prompt grows with its own length, and not with what is remembered.
     """
 
-    def __init__(self, *, kept: int = _KEPT) -> None:
-        self._most = kept
+    def __init__(self, *, capacity: int = _CAPACITY) -> None:
+        self._most = capacity
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     @property
-    def kept(self) -> int:
-        """How many digests are kept now."""
+    def stored(self) -> int:
+        """How many digests are stored now."""
         return len(self._known)
 
     def tally(self, request: SimRequest, intended: IntendedResponse, *, renamed: bool = False) -> TokenTotals:

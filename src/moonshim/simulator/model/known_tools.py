@@ -38,37 +38,37 @@ class _Kind(Struct, frozen=True):
 _FILE: Final = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/?(?:[\w.-]+/)*[\w-]*\.\w{1,8}(?![\w/])")
 
 
-def _file(told: KnownFacts) -> str:
+def _file(facts: KnownFacts) -> str:
     """A file among the user's words; else one that many folders have."""
-    found = _FILE.search(told.words)
+    found = _FILE.search(facts.words)
     return found[0] if found else "README.md"
 
 
-def _shell(told: KnownFacts) -> dict[str, Any]:
-    line = f"echo {shlex.quote(told.mark)}"
+def _shell(facts: KnownFacts) -> dict[str, Any]:
+    line = f"echo {shlex.quote(facts.mark)}"
     command = (line, ["bash", "-lc", line])
     return {"command": command, "cmd": command, "description": "Say a word", "is_background": False}
 
 
-def _folder(told: KnownFacts) -> dict[str, Any]:
+def _folder(facts: KnownFacts) -> dict[str, Any]:
     return dict.fromkeys(("path", "dir_path", "directory", "target_directory"), ".")
 
 
-def _search(told: KnownFacts) -> dict[str, Any]:
+def _search(facts: KnownFacts) -> dict[str, Any]:
     return {"pattern": "moonshim", "query": "moonshim", "path": "."}
 
 
-def _read(told: KnownFacts) -> dict[str, Any]:
-    file = _file(told)
+def _read(facts: KnownFacts) -> dict[str, Any]:
+    file = _file(facts)
     return dict.fromkeys(("file_path", "filePath", "path", "absolute_path", "file", "filename"), file) | {
         "paths": [file]
     }
 
 
-def _plan(told: KnownFacts) -> dict[str, Any]:
-    step = f"Look at {told.mark}"
+def _plan(facts: KnownFacts) -> dict[str, Any]:
+    step = f"Look at {facts.mark}"
     todo = {"id": "1", "content": step, "title": step, "step": step, "description": step}
-    todo |= {"status": "in_progress", "priority": "medium", "activeForm": f"Looking at {told.mark}"}
+    todo |= {"status": "in_progress", "priority": "medium", "activeForm": f"Looking at {facts.mark}"}
     return {"todos": [todo], "plan": [todo], "items": [todo]}
 
 
@@ -94,7 +94,7 @@ _KINDS: Final = (
     ),
     _Kind(("LS", "list", "ls", "list_directory", "list_dir", "list_files", "ListDirectory"), _folder),
     # kimi-code refuses a pattern that is nothing but a wildcard.
-    _Kind(("Glob", "glob", "file_glob_search", "find_files"), lambda told: {"pattern": "*.md"}),
+    _Kind(("Glob", "glob", "file_glob_search", "find_files"), lambda facts: {"pattern": "*.md"}),
     _Kind(("Grep", "grep", "search_file_content", "grep_search", "grep_files", "search_files"), _search),
     _Kind(("Read", "ReadFile", "read", "read_file", "view", "view_file", "read_many_files"), _read),
     _Kind(
@@ -170,11 +170,11 @@ def ending_tool(tools: Sequence[OfferedTool]) -> OfferedTool | None:
     return next((tool for tool in tools if tool.name in ENDS), None)
 
 
-def guesses(name: str, told: KnownFacts) -> dict[str, Any]:
+def guesses(name: str, facts: KnownFacts) -> dict[str, Any]:
     """What the parameters of a known tool should be; empty for a tool that nobody knows.
 
     >>> guesses("exec_command", KnownFacts("moonshim-1"))["cmd"][0]
     'echo moonshim-1'
     """
     kind = _KIND_OF.get(name)
-    return kind.arguments(told) if kind else {}
+    return kind.arguments(facts) if kind else {}

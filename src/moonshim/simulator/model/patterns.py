@@ -64,10 +64,10 @@ def _longest_text(pattern: str) -> int | None:
 def _rounds(tree: Iterable[Any]) -> int:
     """How often the innermost of loops in loops has to be gone round, whatever the text: it may be empty."""
     most = 1
-    for operation, given in tree:
+    for operation, argument in tree:
         kind = str(operation)
-        inside = max(map(_rounds, _parts(kind, given)), default=1)
-        most = max(most, inside * int(given[0]) if kind in _REPEATS else inside)
+        inside = max(map(_rounds, _parts(kind, argument)), default=1)
+        most = max(most, inside * int(argument[0]) if kind in _REPEATS else inside)
     return most
 
 
@@ -77,30 +77,30 @@ def _freedom(tree: Iterable[Any]) -> tuple[int, int]:
     Parts beside each other make a product with so many factors, and loops a power, of which that is the base.
     """
     free, ways = 0, 1
-    for operation, given in tree:
+    for operation, argument in tree:
         kind = str(operation)
-        inside = [_freedom(part) for part in _parts(kind, given)]
+        inside = [_freedom(part) for part in _parts(kind, argument)]
         inner, deeper = sum(one for one, _ in inside), max((two for _, two in inside), default=1)
-        if kind in _REPEATS and int(given[1]) > 1:
+        if kind in _REPEATS and int(argument[1]) > 1:
             deeper *= inner + 1
-        free += inner + (kind in _REPEATS and int(given[0]) != int(given[1])) + max(len(inside) - 1, 0)
+        free += inner + (kind in _REPEATS and int(argument[0]) != int(argument[1])) + max(len(inside) - 1, 0)
         ways = max(ways, deeper)
     return free, ways
 
 
-def _parts(kind: str, given: Any) -> list[Iterable[Any]]:
+def _parts(kind: str, argument: Any) -> list[Iterable[Any]]:
     """What stands inside of a part of a pattern."""
     match kind:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            return [given[2]]
+            return [argument[2]]
         case "BRANCH":
-            return list(given[1])
+            return list(argument[1])
         case "SUBPATTERN":
-            return [given[3]]
+            return [argument[3]]
         case "ATOMIC_GROUP":
-            return [given]
+            return [argument]
         case "ASSERT" | "ASSERT_NOT":
-            return [given[1]]
+            return [argument[1]]
         case "GROUPREF_EXISTS":
-            return [part for part in given[1:] if part is not None]
+            return [part for part in argument[1:] if part is not None]
     return []

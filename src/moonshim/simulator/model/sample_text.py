@@ -64,8 +64,8 @@ def texts_for(schema: Json, *, word: str, key: str = "") -> Iterator[str]:
     least = min(least, LONGEST) if isinstance(least, int) else 0
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
-        yield from _matching(pattern, word)
-        yield from _matching(pattern, word, at_least=least)
+        yield from _matching_texts(pattern, word)
+        yield from _matching_texts(pattern, word, at_least=least)
         return
     text = _BY_NAME.get(key.lower(), word)
     if len(text) < least:
@@ -76,10 +76,10 @@ def texts_for(schema: Json, *, word: str, key: str = "") -> Iterator[str]:
     yield text
 
 
-def _matching(pattern: str, word: str, at_least: int = 0) -> Iterator[str]:
+def _matching_texts(pattern: str, word: str, at_least: int = 0) -> Iterator[str]:
     """Texts in which the pattern is found."""
     try:
-        written = [text for text in _written(pattern, at_least) if finds(pattern, text) is not False]
+        written = [text for text in _texts_of_pattern(pattern, at_least) if finds(pattern, text) is not False]
     except (re.error, RecursionError, OverflowError, ValueError):
         yield word
         return
@@ -89,14 +89,14 @@ def _matching(pattern: str, word: str, at_least: int = 0) -> Iterator[str]:
             yield text
 
 
-def _written(pattern: str, at_least: int) -> Iterator[str]:
+def _texts_of_pattern(pattern: str, at_least: int) -> Iterator[str]:
     """A text written after the pattern itself, as short as it allows, or with its loops gone round more often."""
     tree = pieces_of(pattern)
     for rounds in (0, 1, at_least):
-        yield "".join(_Writing().pieces(tree, rounds))
+        yield "".join(_PatternWriter().pieces(tree, rounds))
 
 
-class _Writing:
+class _PatternWriter:
     """Writes one text. Loops in loops end when there is more of it than anybody wants."""
 
     def __init__(self) -> None:
@@ -104,18 +104,18 @@ class _Writing:
         self._left = LONGEST
 
     def pieces(self, tree: Iterable[Any], rounds: int) -> Iterator[str]:
-        for operation, given in tree:
+        for operation, argument in tree:
             match str(operation):
                 case "LITERAL":
-                    yield chr(given)
+                    yield chr(argument)
                 case "NOT_LITERAL":
-                    yield "a" if given != ord("a") else "b"
+                    yield "a" if argument != ord("a") else "b"
                 case "ANY":
                     yield "a"
                 case "IN":
-                    yield _one_of(given)
+                    yield _one_of(argument)
                 case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                    least, most, inside = given
+                    least, most, inside = argument
                     times = min(max(int(least), rounds), int(most), LONGEST)
                     for _ in range(times):
                         if self._left <= 0:
@@ -123,16 +123,16 @@ class _Writing:
                         self._left -= 1
                         yield from self.pieces(inside, 0)
                 case "SUBPATTERN":
-                    number, _, _, inside = given
+                    number, _, _, inside = argument
                     text = "".join(self.pieces(inside, rounds))
                     self._groups[number] = text
                     yield text
                 case "ATOMIC_GROUP":
-                    yield from self.pieces(given, rounds)
+                    yield from self.pieces(argument, rounds)
                 case "BRANCH":
-                    yield from self.pieces(given[1][0], rounds)
+                    yield from self.pieces(argument[1][0], rounds)
                 case "GROUPREF":
-                    text = self._groups.get(given, "")[: max(self._left, 0)]
+                    text = self._groups.get(argument, "")[: max(self._left, 0)]
                     self._left -= len(text)
                     yield text
                 # The rest, such as anchors and looking around, takes no characters.
@@ -144,28 +144,28 @@ _LIKELY: Final = "aA0_-. /:@,;#+*=!?()[]{}<>|&%$~^'\"\\\n\té中"
 
 def _one_of(inside: list[Any]) -> str:
     """A character of a class."""
-    (first, given), *more = inside
+    (first, argument), *more = inside
     match str(first):
         case "NEGATE":
             excluded = _class(more)
             return next((char for char in _LIKELY if not excluded.fullmatch(char)), "a")
         case "RANGE":
-            return chr(given[0])
+            return chr(argument[0])
         case "CATEGORY":
-            return _CATEGORIES.get(str(given), "-")
-    return chr(given)
+            return _CATEGORIES.get(str(argument), "-")
+    return chr(argument)
 
 
 def _class(inside: list[Any]) -> re.Pattern[str]:
     written = {"CATEGORY_DIGIT": r"\d", "CATEGORY_WORD": r"\w", "CATEGORY_SPACE": r"\s"}
     written |= {"CATEGORY_NOT_DIGIT": r"\D", "CATEGORY_NOT_WORD": r"\W", "CATEGORY_NOT_SPACE": r"\S"}
     parts = []
-    for kind, given in inside:
+    for kind, argument in inside:
         match str(kind):
             case "RANGE":
-                parts.append(f"{re.escape(chr(given[0]))}-{re.escape(chr(given[1]))}")
+                parts.append(f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}")
             case "CATEGORY":
-                parts.append(written.get(str(given), ""))
+                parts.append(written.get(str(argument), ""))
             case _:
-                parts.append(re.escape(chr(given)))
+                parts.append(re.escape(chr(argument)))
     return re.compile(f"[{''.join(parts)}]")

@@ -187,8 +187,8 @@ class _Sampler:
         properties = schema.get("properties")
         properties = properties if isinstance(properties, dict) else {}
         made = {name: self.value(part, depth + 1, name) for name, part in self._missing(schema, {})}
-        wanted = schema.get("minProperties")
-        least = wanted if isinstance(wanted, int) else 0
+        minimum = schema.get("minProperties")
+        least = minimum if isinstance(minimum, int) else 0
         for name, part in properties.items():
             enough = len(made) >= least and not (self._optional and depth < SHALLOW)
             if name not in made and not enough and part is not False:

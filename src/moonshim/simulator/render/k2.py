@@ -36,7 +36,7 @@ _MEDIA_25: Final = {
 }
 
 
-class _Manner(Struct, frozen=True, kw_only=True):
+class _Template(Struct, frozen=True, kw_only=True):
     """How the template of one generation differs from the others."""
 
     system: str = "You are Kimi, an AI assistant created by Moonshot AI."
@@ -49,47 +49,47 @@ class _Manner(Struct, frozen=True, kw_only=True):
     media: Mapping[str, str]
 
 
-_MANNERS: Final[dict[str, _Manner]] = {
-    "k2": _Manner(thinks="", typescript=False, media=_MEDIA),
-    "k2-thinking": _Manner(thinks="itself", typescript=False, media=_MEDIA),
-    "k2.5": _Manner(media=_MEDIA_25),
-    "k2.6": _Manner(keeps="asked", media=_MEDIA_25),
-    "k2.7": _Manner(keeps="always", system="", media=_MEDIA_25),
+_TEMPLATES: Final[dict[str, _Template]] = {
+    "k2": _Template(thinks="", typescript=False, media=_MEDIA),
+    "k2-thinking": _Template(thinks="itself", typescript=False, media=_MEDIA),
+    "k2.5": _Template(media=_MEDIA_25),
+    "k2.6": _Template(keeps="asked", media=_MEDIA_25),
+    "k2.7": _Template(keeps="always", system="", media=_MEDIA_25),
 }
 
 
 def render_k2(request: SimRequest, *, renamed: bool) -> str:
-    manner = _MANNERS.get(request.generation, _MANNERS["k2"])
-    messages = messages_of(rename_ids(request.turns) if renamed else request.turns, manner.media)
-    thinking = request.thinking or manner.thinks == "itself" or manner.keeps == "always"
-    forgotten = _forgotten(messages, manner, request) if thinking else len(messages)
-    lines = [_declaration(request, manner)]
-    if manner.system and (not messages or messages[0].role != "system"):
-        lines.append(f"{_SYSTEM}system{_MIDDLE}{manner.system}{_END}")
-    lines += [_message(message, manner, kept=at >= forgotten) for at, message in enumerate(messages)]
+    template = _TEMPLATES.get(request.generation, _TEMPLATES["k2"])
+    messages = messages_of(rename_ids(request.turns) if renamed else request.turns, template.media)
+    thinking = request.thinking or template.thinks == "itself" or template.keeps == "always"
+    history_length = _history_length(messages, template, request) if thinking else len(messages)
+    lines = [_declaration(request, template)]
+    if template.system and (not messages or messages[0].role != "system"):
+        lines.append(f"{_SYSTEM}system{_MIDDLE}{template.system}{_END}")
+    lines += [_message(message, template, with_reasoning=at >= history_length) for at, message in enumerate(messages)]
     if messages and messages[-1].partial:
         return "".join(lines).removesuffix(_END)
-    return "".join(lines) + f"<|im_assistant|>assistant{_MIDDLE}" + _opening(manner, thinking=thinking)
+    return "".join(lines) + f"<|im_assistant|>assistant{_MIDDLE}" + _opening(template, thinking=thinking)
 
 
-def _opening(manner: _Manner, *, thinking: bool) -> str:
-    if manner.thinks != "opened":
+def _opening(template: _Template, *, thinking: bool) -> str:
+    if template.thinks != "opened":
         return ""
     return "<think>" if thinking else "<think></think>"
 
 
-def _declaration(request: SimRequest, manner: _Manner) -> str:
+def _declaration(request: SimRequest, template: _Template) -> str:
     tools = tool_entries(initial_tools(request))
     if not tools:
         return ""
     # Where there is TypeScript, keys are put in order first, also for the JSON that takes its place.
-    text = typescript_of(tools) if manner.typescript else ""
-    return f"{_SYSTEM}tool_declare{_MIDDLE}{text or dump_compact(tools, in_order=manner.typescript)}{_END}"
+    text = typescript_of(tools) if template.typescript else ""
+    return f"{_SYSTEM}tool_declare{_MIDDLE}{text or dump_compact(tools, in_order=template.typescript)}{_END}"
 
 
-def _forgotten(messages: list[PromptMessage], manner: _Manner, request: SimRequest) -> int:
+def _history_length(messages: list[PromptMessage], template: _Template, request: SimRequest) -> int:
     """How many messages from the first on are history: their thoughts are not shown again."""
-    if manner.keeps == "always" or (manner.keeps == "asked" and keeps_thoughts(request)):
+    if template.keeps == "always" or (template.keeps == "asked" and keeps_thoughts(request)):
         return 0
     final = (at for at in range(len(messages) - 1, -1, -1) if _is_final(messages[at]))
     return next(final, -1) + 1
@@ -99,12 +99,12 @@ def _is_final(message: PromptMessage) -> bool:
     return message.role == "assistant" and not message.calls and not message.partial
 
 
-def _message(message: PromptMessage, manner: _Manner, *, kept: bool) -> str:
+def _message(message: PromptMessage, template: _Template, *, with_reasoning: bool) -> str:
     head = f"{_OPENINGS.get(message.role, _SYSTEM)}{message.name or message.role}{_MIDDLE}"
     if message.role == "tool":
         return f"{head}## Return of {message.call_id}\n{message.content}{_END}"
     if message.role != "assistant":
         return f"{head}{message.content}{_END}"
-    thoughts = f"<think>{message.reasoning if kept else ''}</think>" if manner.thinks else ""
+    thoughts = f"<think>{message.reasoning if with_reasoning else ''}</think>" if template.thinks else ""
     calls = k2_section(message.calls) if message.calls else ""
     return f"{head}{thoughts}{message.content}{calls}{_END}"

@@ -64,7 +64,7 @@ def _lines(request: SimRequest) -> Iterator[str]:
     yield from _conversation(messages, thinking=request.thinking)
     if chosen := choice(request):
         yield _system("tool-choice", _CHOICES[chosen])
-    if instruction := _told_format(response_format(request)):
+    if instruction := _format_instruction(response_format(request)):
         yield _system("response-format", instruction)
     if messages and messages[-1].partial:
         yield _answer(messages[-1], thinking=request.thinking)
@@ -90,13 +90,13 @@ def _conversation(messages: list[PromptMessage], *, thinking: bool) -> Iterator[
         elif message.tools:
             yield _system("tool-declare", _MORE_TOOLS.format(dump_compact(message.tools, in_order=True)))
         else:
-            yield _opened(message) + message.content + _END
+            yield _open_message(message) + message.content + _END
     yield from _results(results, calls, instruction)
 
 
 def _answer(message: PromptMessage, *, thinking: bool) -> str:
     """Every answer of the past keeps its thoughts; one without any has an empty place for them."""
-    text = _opened(message)
+    text = _open_message(message)
     if thinking:
         text += k3_open("think") + (message.reasoning if message.reasoning.strip() else "") + k3_close("think")
     text += k3_open("response") + message.content
@@ -125,7 +125,7 @@ def _results(results: list[PromptMessage], calls: tuple[SimCall, ...], instructi
         yield k3_open("message", role="tool", tool=name, index=str(index)) + result.content + _END
 
 
-def _opened(message: PromptMessage) -> str:
+def _open_message(message: PromptMessage) -> str:
     named = {"name": message.name} if message.name else {}
     return k3_open("message", role=message.role, **named)
 
@@ -134,7 +134,7 @@ def _system(kind: str, text: str) -> str:
     return k3_open("message", role="system", type=kind) + text + _END
 
 
-def _told_format(form: Json) -> str:
+def _format_instruction(form: Json) -> str:
     kind = form.get("type")
     if kind not in ("json_object", "json_schema"):
         return ""

@@ -194,8 +194,8 @@ def _enum(schema: Json) -> str:
         if len(kind) > 2 or (len(kind) == 2 and "null" not in kind):
             raise _NoSuchForm
         kind = next((each for each in kind if each != "null"), "null")
-    wanted = _KINDS.get(kind) if isinstance(kind, str) else None
+    expected_type = _KINDS.get(kind) if isinstance(kind, str) else None
     words = schema["enum"]
-    if wanted is not None and not all(word is None or isinstance(word, wanted) for word in words):
+    if expected_type is not None and not all(word is None or isinstance(word, expected_type) for word in words):
         raise _NoSuchForm
     return " | ".join(f'"{word}"' if isinstance(word, str) else str(word) for word in words)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from moonshim.simulator.rules.contracts import Contract, Json
 from moonshim.simulator.rules.message_rules import check_arguments, missing_reasoning, no_messages
 from moonshim.simulator.rules.objection import Objection
-from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
+from moonshim.simulator.rules.pairing_rules import CallsAndResults, check_pairs
 from moonshim.simulator.rules.shapes import describe, objects
 
 __all__ = ["check_block_messages", "check_system"]
@@ -51,7 +51,7 @@ def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[O
         yield from _empty(at + shift, message, of)
     for at, message in enumerate(messages):
         yield from _order(at, message)
-    yield from check_pairs([_asking(message) for message in messages], of, positional=of.host.self_hosted)
+    yield from check_pairs([_calls_and_results(message) for message in messages], of, positional=of.host.self_hosted)
     for at, message in enumerate(messages):
         yield from _uses(at, message, of)
     for at, message in enumerate(messages):
@@ -121,8 +121,8 @@ def _order(at: int, message: Json) -> Iterator[Objection]:
         yield Objection(f"messages.{at}: tool_result blocks must come first", ours=True)
 
 
-def _asking(message: Json) -> Asking:
-    return Asking(
+def _calls_and_results(message: Json) -> CallsAndResults:
+    return CallsAndResults(
         tuple((block["id"], block["name"]) for block in blocks_of(message, "tool_use")),
         tuple(block.get("tool_use_id") or "" for block in blocks_of(message, "tool_result")),
         goes_on=False,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moonshim.simulator.rules.contracts import Contract, Json
 from moonshim.simulator.rules.objection import Objection
-from moonshim.simulator.rules.pairing_rules import Asking, check_pairs
+from moonshim.simulator.rules.pairing_rules import CallsAndResults, check_pairs
 from moonshim.simulator.rules.shapes import describe, objects
 
 __all__ = ["check_arguments", "check_chat_messages", "check_partial", "missing_reasoning", "no_messages"]
@@ -36,7 +36,7 @@ def check_chat_messages(messages: Any, of: Contract, thinking: bool) -> Iterator
         return  # the rest reads what has been found to have no shape
     for at, message in enumerate(messages):
         yield from _empty(at, message, of)
-    yield from check_pairs([_asking(message) for message in messages], of, positional=True)
+    yield from check_pairs([_calls_and_results(message) for message in messages], of, positional=True)
     for message in messages:
         for call in calls_of(message):
             yield from check_arguments(call["function"]["name"], call["function"].get("arguments"))
@@ -48,11 +48,11 @@ def calls_of(message: Json) -> list[Json]:
     return objects(message.get("tool_calls")) if message["role"] == "assistant" else []
 
 
-def _asking(message: Json) -> Asking:
+def _calls_and_results(message: Json) -> CallsAndResults:
     calls = tuple((call["id"], call["function"]["name"]) for call in calls_of(message))
     if message["role"] != "tool":
-        return Asking(calls, (), goes_on=False)
-    return Asking((), (message.get("tool_call_id") or "",), goes_on=True)
+        return CallsAndResults(calls, (), goes_on=False)
+    return CallsAndResults((), (message.get("tool_call_id") or "",), goes_on=True)
 
 
 def _shape(at: int, message: Json, of: Contract) -> Iterator[Objection]:
@@ -140,7 +140,7 @@ def missing_reasoning(index: int, of: Contract) -> Iterator[Objection]:
 def _reasoning(at: int, message: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
     if message["role"] != "assistant":
         return
-    if thinking and calls_of(message) and not any(_given(message.get(name)) for name in of.host.reasoning):
+    if thinking and calls_of(message) and not any(_is_reasoning(message.get(name)) for name in of.host.reasoning):
         yield from missing_reasoning(at, of)
     if of.host.reasoning == ("reasoning",) and message.get("reasoning_content") is not None:
         yield Objection(
@@ -158,7 +158,7 @@ def _reasoning(at: int, message: Json, of: Contract, thinking: bool) -> Iterator
             )
 
 
-def _given(reasoning: Any) -> bool:
+def _is_reasoning(reasoning: Any) -> bool:
     return isinstance(reasoning, str | list)
 
 

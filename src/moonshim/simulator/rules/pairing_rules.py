@@ -10,10 +10,10 @@ from msgspec import Struct
 from moonshim.simulator.rules.contracts import Contract
 from moonshim.simulator.rules.objection import Objection
 
-__all__ = ["Asking", "check_pairs"]
+__all__ = ["CallsAndResults", "check_pairs"]
 
 
-class Asking(Struct, frozen=True):
+class CallsAndResults(Struct, frozen=True):
     """What one message has to do with calls."""
 
     calls: tuple[tuple[str, str], ...]
@@ -23,7 +23,7 @@ class Asking(Struct, frozen=True):
     """More results of the same calls may stand in the next message: those of Chat have one each."""
 
 
-def check_pairs(messages: list[Asking], of: Contract, *, positional: bool) -> Iterator[Objection]:
+def check_pairs(messages: list[CallsAndResults], of: Contract, *, positional: bool) -> Iterator[Objection]:
     """In the order of Moonshot: calls without results, ids that come again, results without calls.
 
     `positional`: where the model reads ids as they are, they have to be as it would have written them.
@@ -34,7 +34,7 @@ def check_pairs(messages: list[Asking], of: Contract, *, positional: bool) -> It
     yield from lost
 
 
-def _pairs(messages: list[Asking], of: Contract) -> tuple[list[Objection], list[Objection]]:
+def _pairs(messages: list[CallsAndResults], of: Contract) -> tuple[list[Objection], list[Objection]]:
     """Results stand directly behind the message with their calls, one for each."""
     unanswered: list[Objection] = []
     lost: list[Objection] = []
@@ -70,7 +70,7 @@ def _lost(id: str, of: Contract, waiting: Counter[str]) -> Objection:
     return of.objection(message)
 
 
-def _ids(messages: list[Asking], of: Contract, positional: bool) -> Iterator[Objection]:
+def _ids(messages: list[CallsAndResults], of: Contract, positional: bool) -> Iterator[Objection]:
     seen: set[str] = set()
     calls = [call for message in messages for call in message.calls]
     for number, (id, name) in enumerate(calls):
