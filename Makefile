@@ -39,12 +39,13 @@ test-pythons: ready ## run the quick tests on every other Python from 3.11 on th
 test-clients: ready ## drive real agents and frameworks (Claude Code, Codex, agno, …) against a host that misbehaves (ARGS="codex")
 	@$(BIN)/python -m scripts.test_clients $(ARGS)
 
-check: ready ## format, lint, types, imports, file sizes
+check: ready ## format, lint, types, imports, file sizes, types of the public modules
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy --strict $(CODE)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/check_file_sizes.py
+	$(BIN)/python scripts/check_public_types.py
 
 format: ready ## put format and import order right
 	$(BIN)/ruff check --fix $(CODE)

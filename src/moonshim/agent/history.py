@@ -139,9 +139,9 @@ class HistoryFile(History):
     def __init__(self, path: Path, descriptor: int, found: Conversation, clock: Callable[[], float]) -> None:
         super().__init__(found.messages)
         self.path = path
-        self.about = found.about
+        self.about: dict[str, Any] = found.about
         """The first line of the file."""
-        self.troubles = found.troubles
+        self.troubles: tuple[str, ...] = found.troubles
         self._switched = found.switched
         self._clock = clock
         self._descriptor = descriptor

@@ -100,10 +100,10 @@ class Agent:
             raise InvalidInput(f"the first argument must be a Provider, not {provider!r:.80}", field="provider")
         if isinstance(tools, (AgentTool, str, dict)) or not isinstance(tools, Iterable):
             raise InvalidInput("tools must be a list: Agent(provider, tools=[read_file])", field="tools")
-        self.provider = provider
-        self.tools = tools_by_name(tools)
+        self.provider: Answers = provider
+        self.tools: dict[str, AgentTool] = tools_by_name(tools)
         self.system = system
-        self.history = History() if history is None else history
+        self.history: History = History() if history is None else history
         self.allow = allow
         self._rounds_bound, self._repeats = rounds, repeats
         self._limits = ToolLimits(parallel=parallel, seconds=tool_timeout, characters=result_limit)

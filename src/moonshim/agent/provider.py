@@ -66,8 +66,8 @@ class AnswerFailed(UpstreamError):
     def __init__(self, failed: Failed, result: ExchangeResult) -> None:
         super().__init__(failed.message)
         self.failed = failed
-        self.problem = result.problem
-        self.message = result.message
+        self.problem: Problem | None = result.problem
+        self.message: Message = result.message
 
 
 class Provider:
@@ -148,14 +148,14 @@ class Provider:
             check_options(options)
         check_extra_body(extra_body)
         self._extra_body = copied(dict(extra_body))
-        self.name = name or self._destination.name
-        self.thinking = read_thinking(thinking)
+        self.name: str = name or self._destination.name
+        self.thinking: Thinking = read_thinking(thinking)
         self.sampling = sampling
         self._options, self._transformers = options, tuple(transformers)
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
         self._sleep = sleep
         self._learned = LearnedCells()
-        self.last = ExchangeResult()
+        self.last: ExchangeResult = ExchangeResult()
         """What the newest answer came to. Where several tasks ask at once, `result` of each stream has its own."""
 
     # -- what it is ------------------------------------------------------------------

@@ -64,18 +64,18 @@ class Plan:
         hides_usage: bool = False,
         transformers: Sequence[Transformer] = (),
     ) -> None:
-        self.model = model
+        self.model: str = model
         self.names: Mapping[str, str] = names or {}
         """What the client calls the tools that go by another name at the host."""
         self.client: Dialect | None
         self.upstream: Dialect | None
         self.client, self.upstream = dialects if dialects is not None else (None, None)
         """Which dialects the two sides speak; None: both speak Chat."""
-        self.reply = reply if reply is not None else ResponseContext(model=model)
-        self.hides_usage = hides_usage
+        self.reply: ResponseContext = reply if reply is not None else ResponseContext(model=model)
+        self.hides_usage: bool = hides_usage
         """The client did not ask for a chunk of usage, though the host was asked for one."""
         self._grammar_name = grammar
-        self.options = options
+        self.options: KimiOptions = options
         self._history = history
         self._declared = DeclaredTools(tools)
         # `None` means that nobody knows; an empty list, or "none", that there are no tools.

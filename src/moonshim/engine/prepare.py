@@ -93,10 +93,10 @@ class ParsedRequest:
     __slots__ = ("_body", "_signer", "_turns", "changes", "dialect", "request")
 
     def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], signer: Signer) -> None:
-        self.dialect = dialect
-        self.request = request
+        self.dialect: str = dialect
+        self.request: Request = request
         """What the client asks for, in its own names."""
-        self.changes = changes
+        self.changes: list[Change] = changes
         """What parsing left out."""
         self._body = body
         self._signer = signer

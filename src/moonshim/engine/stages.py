@@ -45,7 +45,8 @@ class TransformerFailed(MoonshimError):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"the transformer {name} failed: {why}")
-        self.name, self.why = name, why
+        self.name: str = name
+        self.why: str = why
 
     @classmethod
     def raised(cls, name: str, error: BaseException) -> TransformerFailed:

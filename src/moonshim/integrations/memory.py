@@ -34,7 +34,7 @@ class Memory:
         self._items: OrderedDict[str, dict[str, bytes]] = OrderedDict()
         """The one that was not used for the longest time first."""
         self._lock = Lock()
-        self.size = 0
+        self.size: int = 0
         """In bytes, with an estimate of what Python needs."""
 
     # --- thoughts ----------------------------------------------------------------------------------------------

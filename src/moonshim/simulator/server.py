@@ -52,7 +52,8 @@ class Simulator:
     ) -> None:
         named = {"model": model, "scenario": scenario}
         fields |= {name: value for name, value in named.items() if value and isinstance(value, str)}
-        self.settings = check_settings(replace(settings or SimulatorSettings(), **rename_nature(fields)))
+        changed = replace(settings or SimulatorSettings(), **rename_nature(fields))
+        self.settings: SimulatorSettings = check_settings(changed)
         self._model_given: Model | None = None
         if not isinstance(model, str):
             self._model_given = PluginModel(type(model).__name__, model.reply)
@@ -65,7 +66,7 @@ class Simulator:
             log=log,
             log_failure=log_failure,
         )
-        self.app = SimulatorApp(self._exchange)
+        self.app: SimulatorApp = SimulatorApp(self._exchange)
         self._host, self._port = host, port
         self._server: EmbeddedServer | None = None
 

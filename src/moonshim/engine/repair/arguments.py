@@ -84,7 +84,7 @@ class PlainArguments:
     trails = False
 
     def __init__(self, record: ArgumentsRecord) -> None:
-        self.record = record
+        self.record: ArgumentsRecord = record
         self._scanner = ValueScanner()
 
     @property
@@ -144,12 +144,12 @@ class SafeArguments:
     )
 
     def __init__(self, record: ArgumentsRecord, *, limit: int = DEFAULT_BUFFER_LIMIT) -> None:
-        self.record = record
+        self.record: ArgumentsRecord = record
         self.complete = False
         """Whether the value has ended."""
-        self.invalid = False
+        self.invalid: bool = False
         """Whether what came is neither JSON nor has exactly one reading as JSON: nobody can run the call."""
-        self.repeats = False
+        self.repeats: bool = False
         """Whether some text that came in one piece began with everything before it, or may have."""
         self._limit = limit
         self._state = _START

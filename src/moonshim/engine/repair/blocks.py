@@ -18,12 +18,12 @@ class BlockTracker:
     def __init__(self) -> None:
         self._count = 0
         self.speaking: Channel | None = None
-        self.current = -1
+        self.current: int = -1
         self.numbers: dict[int, int] = {}
         """The block of each call -> its number among the calls, under which clients know it."""
-        self.next_number = 0
-        self.reasoned = False
-        self.spoke = False
+        self.next_number: int = 0
+        self.reasoned: bool = False
+        self.spoke: bool = False
         """Whether the answer itself has said anything but white space."""
 
     def say(self, channel: Channel, text: str, output: FrameOutput) -> None:

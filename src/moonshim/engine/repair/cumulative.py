@@ -56,12 +56,12 @@ class CumulativeDeltas:
     )
 
     def __init__(self, limit: int) -> None:
-        self.begun = False
+        self.begun: bool = False
         """Whether more than a placeholder has come."""
-        self.settled = False
+        self.settled: bool = False
         """Whether every delta from now on only brings what is new."""
-        self.is_cumulative = False
-        self.lost = False
+        self.is_cumulative: bool = False
+        self.lost: bool = False
         """Whether nobody can tell any more what the arguments are: the call fails."""
         self._limit = limit
         self._said = TextPieces()

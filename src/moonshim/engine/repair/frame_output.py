@@ -26,8 +26,8 @@ class FrameOutput:
 
     def __init__(self, observe: Observer | None = None) -> None:
         self.events: list[Event] = []
-        self.waiting = 0
-        self.held = 0
+        self.waiting: int = 0
+        self.held: int = 0
         """How many characters of its frame are held back."""
         self._observe = observe
 

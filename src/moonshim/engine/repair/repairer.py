@@ -41,10 +41,10 @@ class ParsedText:
     __slots__ = ("before", "found", "mended")
 
     def __init__(self, found: list[GrammarEvent], mended: str | None = None) -> None:
-        self.found = found
-        self.before = ""
+        self.found: list[GrammarEvent] = found
+        self.before: str = ""
         """What was held back before."""
-        self.mended = mended
+        self.mended: str | None = mended
         """What became of the arguments, when they were all that was found."""
 
 
@@ -71,7 +71,7 @@ class ResponseRepairer:
         self._blocks = BlockTracker()
         self._tracker = ToolCallTracker(declared, options, ids, self._blocks)
         self._native = NativeCalls(self._tracker, declared, after_arguments)
-        self.watch = (
+        self.watch: NativeIdWatcher | None = (
             None
             if options.repair_deltas
             else NativeIdWatcher(
@@ -83,7 +83,7 @@ class ResponseRepairer:
         self._held_frames: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
         self._open: dict[Channel, TrackedCall] = {}
         self.ending: Finished | Failed | None = None
-        self.growing = -1
+        self.growing: int = -1
         self._moved = False
 
     def say(self, channel: Channel, text: str, output: FrameOutput, fed: ParsedText | None = None) -> None:

@@ -65,9 +65,9 @@ class TrackedCall:
     def __init__(self, source: Source, channel: Channel, wire_id: str | None, name: str | None) -> None:
         self.source: Source = source
         self.channel: Channel = channel
-        self.wire_id = wire_id
-        self.name = name
-        self.block = -1
+        self.wire_id: str | None = wire_id
+        self.name: str | None = name
+        self.block: int = -1
         self.host_index: int | None = None
         """The index under which the host sends a native call."""
         self.extras: dict[str, Any] | None = None
@@ -75,18 +75,18 @@ class TrackedCall:
         self.arguments: Arguments
         self.deltas: CumulativeDeltas | None = None
         """Set for native calls, until it is clear how their deltas add up."""
-        self.whole = False
+        self.whole: bool = False
         """Held until it is whole."""
         self.raw: TextPieces | None = None
         """The arguments as they came, while the name is not known."""
-        self.held = TextPieces()
-        self.held_size = 0
-        self.spilled = False
+        self.held: TextPieces = TextPieces()
+        self.held_size: int = 0
+        self.spilled: bool = False
         """Over the limit without a name: the rest goes out as text."""
-        self.glanced = ""
+        self.glanced: str = ""
         """What was held back of the arguments before the last text was read at a glance."""
-        self.ended = False
-        self.complete = False
+        self.ended: bool = False
+        self.complete: bool = False
         self.held_frames: HeldFrames | None = None
         """Set for native calls: the frames that wait for arguments held back."""
 
@@ -113,10 +113,10 @@ class ToolCallTracker:
         self._schemas: dict[str, Schema | None] = {}
         """Those of the tools that were called."""
         self._duplicates = DuplicateWatch()
-        self.delivered = 0
-        self.cut_off = False
+        self.delivered: int = 0
+        self.cut_off: bool = False
         """Whether some call broke off in the middle of its arguments."""
-        self.invalid = False
+        self.invalid: bool = False
         """Whether the arguments of some call are not JSON."""
         self.cut = False
         """Set when the answer was truncated: what is missing is then not made up."""

@@ -17,7 +17,7 @@ from moonshim.simulator import rules
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import in_order
 from moonshim.simulator.host import refusals
-from moonshim.simulator.host.behaviours import find_behaviour
+from moonshim.simulator.host.behaviours import HostBehaviour, find_behaviour
 from moonshim.simulator.host.ids import answer_id
 from moonshim.simulator.host.models import generation_of, tokens_by_default
 from moonshim.simulator.host.parse_request import parse_request
@@ -76,7 +76,8 @@ class SimExchange:
         log_failure: Callable[[BaseException, int], None],
         kept_bytes: int = SEEN_BYTES,
     ) -> None:
-        self.settings, self.behaviour = settings, find_behaviour(settings.behaviour)
+        self.settings: SimulatorSettings = settings
+        self.behaviour: HostBehaviour = find_behaviour(settings.behaviour)
         self.requests: deque[RecordedRequest] = deque(maxlen=SEEN_AT_MOST)
         self._sizes: deque[int] = deque(maxlen=SEEN_AT_MOST)
         self._kept_bytes = kept_bytes
