@@ -4,20 +4,38 @@ MoonshimError
 ├── InvalidInput             what the caller passed cannot be used; `field` says which part
 │   ├── InvalidOption        an option's name or value is wrong
 │   ├── UnknownFormat        no tool format has that name
-│   └── CannotExpress        the target format has no way to say this
+│   ├── CannotExpress        the target format has no way to say this
+│   ├── ThreadUnsupported    a request that belongs to another API (engine)
+│   ├── InvalidSignature     a signed reasoning token was altered (engine)
+│   ├── PluginError          a simulated model cannot be loaded (simulator)
+│   ├── UnknownName          no fault or scenario has that name (simulator)
+│   └── WrongSettings        a setting of the simulator has an unusable value (simulator)
 ├── Refused                  a request is not served; its `problem` is what the client is told
 ├── UpstreamError            the host could not be asked, or did not answer to the end
 │   ├── UpstreamUnreachable  no connection
+│   ├── TooManyOpenFiles     no connection, as this process has no file descriptor left
 │   ├── UpstreamStalled      nothing came before the deadline
 │   ├── UpstreamBroke        the connection ended in the middle
 │   └── AnswerFailed         a provider's answer ended in an error (agent)
 ├── ConfigError              a configuration has mistakes; `problems` lists them (config)
+│   ├── NoSuchConfig         the file is not there
+│   ├── NotTrusted           the file runs code, and nobody has said that it may
+│   ├── TrustRecordError     the list of trusted files cannot be read or written
+│   └── ScenarioError        a scenario has mistakes (simulator)
 ├── StoreUnavailable         what is remembered cannot be reached (store)
-├── TransformerFailed        a plug-in raised (stage)
-├── AgentStopped, AgentBusy  a run ended without an answer; another one runs already (agent)
+│   └── StoreBusy            SQLite is locked by another process
+├── TransformerFailed        a transformer raised (engine)
+├── AgentStopped             a run ended without an answer (agent)
+├── AgentBusy                another run of the same agent is under way (agent)
 ├── ToolFailed               what a tool says of its failure, for the model (agent)
-├── HistoryError             a conversation cannot be read, is in use, or cannot be kept (agent)
-└── ModelFailed, UnknownNature, …  what the simulator cannot do (simulator)
+├── HistoryError             a conversation cannot be read (agent)
+│   ├── HistoryInUse         another process writes it
+│   └── HistoryNotSaved      it cannot be written
+├── ModelFailed              a simulated model raised (simulator)
+├── UnknownBehaviour         the simulator knows no host of that name (simulator)
+├── BindError                an address cannot be listened on (servers)
+├── WorkersFailed            the workers of a gateway do not start (gateway)
+└── NoSuchModel, ChatSetupError, UsageError  what the chat tells its user (chat)
 """
 
 from __future__ import annotations
