@@ -75,7 +75,7 @@ class Boxes:
         self._boxes: dict[str, Simulator] = {}
 
     def of(self, behaviour: str) -> Simulator:
-        """The one of this nature, as if nobody had asked it before."""
+        """The simulator with this behaviour, with no requests recorded."""
         if behaviour not in self._boxes:
             made = Simulator(behaviour=behaviour, model=self._model or "", log=lambda seen: None)
             self._boxes[behaviour] = self._stack.enter_context(made.running())

@@ -25,11 +25,11 @@ PRINTED = [
 
 @pytest.mark.parametrize(("snippet", "printed"), list(zip(SNIPPETS, PRINTED, strict=True)), ids=range(len(PRINTED)))
 def test_a_snippet_runs_and_prints(snippet: str, printed: str) -> None:
-    with Simulator().running() as box:
-        code = snippet.replace(ADDRESS, f'"{box.url}/v1", host="moonshot"')
+    with Simulator().running() as server:
+        code = snippet.replace(ADDRESS, f'"{server.url}/v1", host="moonshot"')
         ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
         assert (ran.stdout, ran.stderr) == (printed, "")
-        assert box.refusals == []
+        assert server.refusals == []
 
 
 def test_every_default_of_the_page_is_that_of_the_code() -> None:

@@ -370,8 +370,8 @@ async def stubborn():
         except asyncio.CancelledError:
             pass
 
-with Simulator(model=Calls(), nature="selfhost", log=lambda seen: None).running() as box:
-    agent = Agent(Provider(f"{box.url}/v1", model="kimi-k2.5"), [stubborn], tool_timeout=0.01)
+with Simulator(model=Calls(), behaviour="selfhost", log=lambda seen: None).running() as server:
+    agent = Agent(Provider(f"{server.url}/v1", model="kimi-k2.5"), [stubborn], tool_timeout=0.01)
     print(agent.run("Go"))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

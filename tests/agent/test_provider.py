@@ -1,4 +1,4 @@
-"""A provider asked over a real socket: what it sends in every nature, and what comes of it."""
+"""A provider asked over a real socket: what it sends to every host, and what comes of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _standing() -> Iterator[None]:
 async def asked(
     behaviour: str, wire: str = "openai_chat", **arguments: Any
 ) -> AsyncIterator[tuple[Simulator, Provider]]:
-    """A host of this nature, and a provider for it."""
+    """A host with this behaviour, and a provider for it."""
     server = BOXES[0].of(behaviour)
     host = ROWS.get((behaviour, wire), behaviour if behaviour != "selfhost" else None)
     given = {"model": "kimi-k2.5", "api_key": KEY, "headers": {"user-agent": "kimi-cli"}, "host": host} | arguments

@@ -34,7 +34,7 @@ MODELS: Final = {
 
 
 class SimulatedHost(Struct, frozen=True):
-    """A nature of the simulator, and how a gateway is told of it."""
+    """A behaviour of the simulator, and how a gateway is configured for it."""
 
     behaviour: str
     wires: tuple[Wire, ...] = ("openai_chat",)

@@ -1,4 +1,4 @@
-"""Every nature of the simulator, a gateway before all of them, and the official packages: one scene for many talks."""
+"""Every behaviour of the simulator, one gateway before them all, and the official packages, shared by many talks."""
 
 from __future__ import annotations
 

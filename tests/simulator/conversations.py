@@ -1,4 +1,4 @@
-"""Official clients in conversation with a box until its model has no more calls, and requests without any client."""
+"""Official clients in conversation with a simulator until its model calls no more, and bare HTTP requests."""
 
 from __future__ import annotations
 

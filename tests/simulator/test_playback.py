@@ -60,7 +60,7 @@ def test_an_answer_says_of_what_kind_it_is_and_how_to_find_it(stream: bool) -> N
     assert messages["request-id"].startswith("req_")
 
 
-# -- natures -----------------------------------------------------------------------------------------------------
+# -- behaviours--------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
