@@ -172,7 +172,7 @@ def test_a_refusal_for_missing_reasoning_is_answered_with_it_once_and_remembered
                 for stream in (True, False):
                     assert await ask(gateway, dialect, model, stream=stream)
                 assert [MISSING in str(seen.problem) for seen in server.requests] == [True, False, False]
-                gateway.gate.reload(config)
+                gateway.state.reload(config)
                 assert await ask(gateway, dialect, model, stream=True)
                 assert [MISSING in str(seen.problem) for seen in server.requests][3:] == [True, False]
 

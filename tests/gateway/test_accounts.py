@@ -81,7 +81,7 @@ def test_tokens_that_a_host_does_not_count_are_charged_all_the_same(stream: bool
 
     async def test() -> None:
         async with scene(uncounted) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
+            one.gateway.state.reload(replace(one.gateway.state.snapshot.config, keys=(key,)))
             body = body_of("openai_chat", stream=stream)
             assert (await one.ask("openai_chat", body, headers=header)).status == 200
             await one.settles()
@@ -100,7 +100,7 @@ def test_whoever_leaves_before_the_tokens_are_told_has_used_them() -> None:
 
     async def test() -> None:
         async with scene(waiting) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
+            one.gateway.state.reload(replace(one.gateway.state.snapshot.config, keys=(key,)))
             async with one.connected() as connection:
                 connection.send("openai_chat", body_of("openai_chat"), headers=header)
                 await connection.head()
@@ -121,7 +121,7 @@ def test_a_whole_answer_takes_a_place_as_a_stream_does() -> None:
 
     async def test() -> None:
         async with scene(waiting) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
+            one.gateway.state.reload(replace(one.gateway.state.snapshot.config, keys=(key,)))
             async with one.connected() as connection:
                 connection.send("openai_chat", body_of("openai_chat", stream=False), headers=header)
                 await one.until(lambda: len(one.host.asked) == 1, "it is not asked")

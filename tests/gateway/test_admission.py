@@ -53,7 +53,7 @@ async def unfinished(server: Running, key: str) -> asyncio.StreamWriter:
     _, writer = await upload(server, key, MIB)
     writer.write(b"x" * (MIB - 10))
     await writer.drain()
-    while server.gate.body_memory.total < MIB - 10:
+    while server.state.body_memory.total < MIB - 10:
         await asyncio.sleep(0.001)
     return writer
 
@@ -108,7 +108,7 @@ def test_the_memory_of_a_large_request_does_not_wait_for_the_garbage_collector()
             try:
                 for body, expected in ((accepted, 200), (refused, 413)):
                     assert (await post(client, limited, json.dumps(body).encode()))[0] == expected
-                while server.gate.body_memory.total:
+                while server.state.body_memory.total:
                     await asyncio.sleep(0.001)
                 gc.unfreeze()
                 gc.collect()
@@ -151,7 +151,7 @@ def test_unfinished_uploads_of_one_key_hold_a_bounded_number_of_bytes() -> None:
             assert "Retry in a moment" in error["error"]["message"]
             assert (await post(client, free, body))[0] == 200
             writer.close()
-            while server.gate.body_memory.total:
+            while server.state.body_memory.total:
                 await asyncio.sleep(0.001)
             assert (await post(client, limited, body))[0] == 200
 

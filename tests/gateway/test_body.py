@@ -19,7 +19,7 @@ from moonshim.engine.dialects.registry import dialect_named
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.inbound.admission import BodyMemory, LargeWork
-from moonshim.gateway.inbound.body import BodyGone, decoded_object, read_body, read_json
+from moonshim.gateway.inbound.body import BodyGone, decode_object_or_refuse, read_body, read_json
 from moonshim.gateway.inbound.call import LARGE_BYTES, ClientCall
 from moonshim.gateway.observe.record import RequestRecord
 
@@ -279,7 +279,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 def test_what_is_no_json_object_is_refused_and_says_where(name: str) -> None:
     data, told = BAD[name]
     with pytest.raises(Refused) as refused:
-        decoded_object(data)
+        decode_object_or_refuse(data)
     problem = refused.value.problem
     assert (problem.status, problem.kind) == (400, "invalid_request")
     assert told in problem.message

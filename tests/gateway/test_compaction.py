@@ -10,7 +10,7 @@ from openai.types.responses import CompactedResponse
 from moonshim.engine.prepare import prepare_request
 from moonshim.engine.signing import Signer
 from moonshim.errors import Refused
-from moonshim.gateway.memory.compaction import compacted, summary_request
+from moonshim.gateway.memory.compaction import compaction_response, summary_request
 from tests.support.gateway.responses_client import SECRET, TOOL
 
 BODY: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_the_summary_is_asked_for_behind_the_very_conversation_so_that_the_promp
 
 
 def test_the_answer_has_the_users_words_and_one_item_for_the_rest_as_the_openai_package_reads_it() -> None:
-    answer = compacted(BODY, response("The bug is in line 7."), Signer(SECRET))
+    answer = compaction_response(BODY, response("The bug is in line 7."), Signer(SECRET))
     read = CompactedResponse.construct(**answer)
     assert read.object == "response.compaction"
     assert [item.type for item in read.output] == ["message", "message", "compaction"]
@@ -84,7 +84,7 @@ def test_the_answer_has_the_users_words_and_one_item_for_the_rest_as_the_openai_
 
 
 def test_the_conversation_goes_on_from_the_answer_and_can_be_shortened_again() -> None:
-    first = compacted(BODY, response("The bug is in line 7."), Signer(SECRET))
+    first = compaction_response(BODY, response("The bug is in line 7."), Signer(SECRET))
     body = {**BODY, "input": [*first["output"], {"role": "user", "content": "And the next?"}]}
     prepared = prepare_request(body, dialect="openai_responses", host="moonshot", secret=SECRET)
     told = str(prepared.body["messages"])
@@ -92,7 +92,7 @@ def test_the_conversation_goes_on_from_the_answer_and_can_be_shortened_again() -
     assert "a long file" not in told
     asked = prepare_request(summary_request(body), dialect="openai_responses", host="moonshot", secret=SECRET)
     assert "The bug is in line 7." in str(asked.body["messages"])
-    second = compacted(body, response("Both are fixed."), Signer(SECRET))
+    second = compaction_response(body, response("Both are fixed."), Signer(SECRET))
     assert [item["type"] for item in second["output"]] == ["message", "message", "message", "compaction"]
 
 
@@ -103,11 +103,11 @@ def test_the_conversation_goes_on_from_the_answer_and_can_be_shortened_again() -
 )
 def test_without_a_whole_summary_nothing_is_shortened(answer: dict[str, Any]) -> None:
     with pytest.raises(Refused) as told:
-        compacted(BODY, answer, Signer(SECRET))
+        compaction_response(BODY, answer, Signer(SECRET))
     assert told.value.problem.status == 502
 
 
 def test_a_bare_question_is_kept_as_a_message() -> None:
-    answer = compacted({"model": "k3", "input": "hi"}, response("Nothing yet."), Signer(SECRET))
+    answer = compaction_response({"model": "k3", "input": "hi"}, response("Nothing yet."), Signer(SECRET))
     assert answer["output"][0]["content"] == [{"type": "input_text", "text": "hi"}]
     assert CompactedResponse.construct(**answer).output[0].type == "message"

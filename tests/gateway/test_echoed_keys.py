@@ -144,7 +144,7 @@ def test_the_log_of_a_stream_keeps_no_key(key: str, upstream: str, tmp_path: Pat
 
             async def logged(*pieces: bytes) -> bytes:
                 folder = tmp_path / str(len(list(tmp_path.iterdir())))
-                logs = stage.gateway.gate.stream_logs = StreamLogs(folder)
+                logs = stage.gateway.state.stream_logs = StreamLogs(folder)
                 stage.play(streaming(*pieces))
                 await stage.ask("openai_chat", body_of("openai_chat"))
                 logs.close()
@@ -172,7 +172,7 @@ def test_the_log_of_an_answer_without_the_key_has_every_byte(tmp_path: Path) -> 
     async def test() -> None:
         pieces = [data[i : i + 7] for i in range(0, len(data), 7)]
         async with scene(streaming(*pieces, b"data: [DONE]"), headers=sent("few letters")) as stage:
-            stage.gateway.gate.stream_logs = logs
+            stage.gateway.state.stream_logs = logs
             await stage.ask("openai_chat", body_of("openai_chat"))
 
     run(test())

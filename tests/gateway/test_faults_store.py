@@ -42,7 +42,7 @@ def redis(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redi
 def lost(one: Scene, what: str) -> float:
     """How often the metric says that the store could not do this."""
     name = b'moonshim_store_failures_total{what="%b"} ' % what.encode()
-    text: bytes = one.gateway.gate.metrics.render()
+    text: bytes = one.gateway.state.metrics.render()
     return float(text.partition(name)[2].partition(b"\n")[0] or 0)
 
 
@@ -226,7 +226,7 @@ def test_a_key_is_not_refused_for_what_nobody_can_count(redis: RedisServer) -> N
 
     async def test() -> None:
         async with scene(GOOD, store=redis.url) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
+            one.gateway.state.reload(replace(one.gateway.state.snapshot.config, keys=(key,)))
             for status in (200, 200, 429):
                 assert (await one.ask("anthropic", body_of("anthropic"), headers=header)).status == status
             redis.stop()
@@ -249,7 +249,7 @@ def test_a_place_among_the_streams_is_given_back_however_a_stream_ends(
 
     async def test() -> None:
         async with scene(GOOD, store=store) as one:
-            one.gateway.gate.reload(replace(one.gateway.gate.snapshot.config, keys=(key,)))
+            one.gateway.state.reload(replace(one.gateway.state.snapshot.config, keys=(key,)))
             for count in range(1, 6):
                 reply = await one.ask("openai_chat", body_of("openai_chat"), headers=header)
                 assert reply.status == 200, reply.body
@@ -299,8 +299,8 @@ def test_a_client_that_vanishes_while_something_is_remembered_is_not_served_on(r
 
     async def test() -> None:
         async with scene(GOOD, store=redis.url) as one:
-            gate = one.gateway.gate
-            remember = gate.recollections.remember
+            state = one.gateway.state
+            remember = state.reasoning_memory.remember
 
             async def swallowing(*given: Any) -> None:
                 connection.hang_up()
@@ -308,7 +308,7 @@ def test_a_client_that_vanishes_while_something_is_remembered_is_not_served_on(r
                     await asyncio.sleep(10)
                 await remember(*given)
 
-            gate.recollections.remember = swallowing  # type: ignore[method-assign,assignment]
+            state.reasoning_memory.remember = swallowing  # type: ignore[method-assign,assignment]
             async with one.connected() as connection:
                 connection.send("anthropic", body_of("anthropic"))
                 await one.until(lambda: bool(one.records), "it is not noticed")

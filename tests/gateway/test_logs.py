@@ -75,7 +75,7 @@ class TestForPeople:
     def test_a_request_is_the_line_that_was_promised(self) -> None:
         ours, theirs = pty.openpty()
         with os.fdopen(theirs, "w", encoding="utf-8") as terminal, logging_to(terminal):
-            logs.tell(finished())
+            logs.log_request(finished())
             logs.close()
             shown = os.read(ours, 4096).decode()
         os.close(ours)
@@ -86,7 +86,7 @@ class TestForPeople:
         monkeypatch.setenv("NO_COLOR", "1")
         ours, theirs = pty.openpty()
         with os.fdopen(theirs, "w", encoding="utf-8") as terminal, logging_to(terminal):
-            logs.tell(finished())
+            logs.log_request(finished())
             logs.close()
             shown = os.read(ours, 4096).decode()
         os.close(ours)
@@ -96,7 +96,7 @@ class TestForPeople:
         monkeypatch.setenv("NO_COLOR", "1")
         ours, theirs = pty.openpty()
         with os.fdopen(theirs, "w", encoding="utf-8") as terminal, logging_to(terminal, worker=2):
-            logs.tell(finished())
+            logs.log_request(finished())
             logs.close()
             shown = os.read(ours, 4096).decode()
         os.close(ours)
@@ -140,7 +140,7 @@ class TestForPeople:
 class TestForPrograms:
     def test_a_request_is_one_line_of_json(self, tmp_path: Path) -> None:
         with in_a_pipe(tmp_path):
-            logs.tell(finished())
+            logs.log_request(finished())
         (line,) = lines(tmp_path)
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
         assert line == {
@@ -168,7 +168,7 @@ class TestForPrograms:
     def test_how_loud_it_is_follows_from_the_outcome(self, tmp_path: Path) -> None:
         with in_a_pipe(tmp_path, "warning"):
             for outcome in ("ok", "refused", "client_gone", "upstream_error", "broken", "failed"):
-                logs.tell(finished(outcome=outcome))
+                logs.log_request(finished(outcome=outcome))
         assert [(line["outcome"], line["level"]) for line in lines(tmp_path)] == [
             ("upstream_error", "warning"),
             ("broken", "warning"),
@@ -184,7 +184,7 @@ class TestForPrograms:
 
     def test_what_happens_within_a_request_names_it(self, tmp_path: Path) -> None:
         async def request(number: int) -> None:
-            logs.concerns(finished(request_id=f"req_{number}"))
+            logs.bind_request(finished(request_id=f"req_{number}"))
             await asyncio.sleep(0)
             logs.event("log_request", model="k3")
             await asyncio.create_task(within(number))
@@ -212,7 +212,7 @@ class TestForPrograms:
             try:
                 json.loads("{}")["nothing"]
             except KeyError as error:
-                logs.fault(finished(), error)
+                logs.log_error(finished(), error)
         (line,) = lines(tmp_path)
         assert line["request_id"] == "req_1"
         assert "KeyError: 'nothing'" in line["exception"]
@@ -220,13 +220,13 @@ class TestForPrograms:
     def test_no_secret_is_written_wherever_it_stands(self, tmp_path: Path) -> None:
         key = "sk-abcdefgh0123456789"
         with in_a_pipe(tmp_path):
-            logs.tell(finished(error=f"401: {key} is wrong", client=key, asked_model=f"Bearer {key}"))
+            logs.log_request(finished(error=f"401: {key} is wrong", client=key, asked_model=f"Bearer {key}"))
             logs.event("odd", text=f'api_key=abcdefgh12345678"{key}"', nested={"list": [key]})
             logging.getLogger("x").warning("key %s", key)
             try:
                 raise ValueError(key)
             except ValueError as error:
-                logs.fault(finished(), error)
+                logs.log_error(finished(), error)
         assert len(lines(tmp_path)) == 4
         assert "0123456789" not in (tmp_path / "log").read_text()
         assert "abcdefgh12345678" not in (tmp_path / "log").read_text()

@@ -15,7 +15,7 @@ from moonshim.engine.prepare import read_request
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
 from moonshim.gateway.memory import reasoning as memory
 from moonshim.gateway.memory.reasoning import ReasoningMemory
-from moonshim.gateway.memory.secret import minting_secret
+from moonshim.gateway.memory.secret import signing_secret
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, open_store
 from moonshim.store.memory import MemoryStore
@@ -111,11 +111,11 @@ async def one_round(memory_of: ReasoningMemory, tenant: str, number: int) -> lis
 def test_three_rounds_get_back_all_that_was_thought(url: str) -> None:
     async def run() -> None:
         async with opened(url) as store:
-            recollections = ReasoningMemory(store, TTL)
+            reasoning_memory = ReasoningMemory(store, TTL)
             for number in range(3):
-                assert await one_round(recollections, "local", number) == thoughts(number)
+                assert await one_round(reasoning_memory, "local", number) == thoughts(number)
             asked = read_request(body(3))
-            found = await recollections.recall("local", asked, record())
+            found = await reasoning_memory.recall("local", asked, record())
             prepared = asked.prepare(host="moonshot", recalled=found)
             assert [found[index].text for index in sorted(found)] == thoughts(3)
             sent = [m["reasoning_content"] for m in prepared.body["messages"] if "tool_calls" in m]
@@ -140,13 +140,13 @@ def test_another_gateway_and_one_that_was_restarted_know_it_too(url: str) -> Non
 def test_nobody_gets_the_thoughts_of_another_tenant_or_another_conversation(url: str) -> None:
     async def run() -> None:
         async with opened(url) as store:
-            recollections = ReasoningMemory(store, TTL)
+            reasoning_memory = ReasoningMemory(store, TTL)
             for number in range(3):
-                await one_round(recollections, "key:alice", number)
+                await one_round(reasoning_memory, "key:alice", number)
             for tenant in ("key:bob", "local", "key:alic", "key:alice:"):
-                assert await recollections.recall(tenant, read_request(body(3)), record()) == {}
+                assert await reasoning_memory.recall(tenant, read_request(body(3)), record()) == {}
             asked = read_request(body(3, question="Something else?"))
-            assert await recollections.recall("key:alice", asked, record()) == {}
+            assert await reasoning_memory.recall("key:alice", asked, record()) == {}
 
     asyncio.run(run())
 
@@ -176,12 +176,12 @@ class _Slow(MemoryStore):
 def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same() -> None:
     async def run() -> None:
         store = _Slow()
-        recollections = ReasoningMemory(store, TTL)
+        reasoning_memory = ReasoningMemory(store, TTL)
         filing = asyncio.ensure_future(
-            recollections.remember("local", read_request(body(0)).request, ROUNDS[0], record())
+            reasoning_memory.remember("local", read_request(body(0)).request, ROUNDS[0], record())
         )
         await asyncio.sleep(0)
-        recalling = asyncio.ensure_future(recollections.recall("local", read_request(body(1)), record()))
+        recalling = asyncio.ensure_future(reasoning_memory.recall("local", read_request(body(1)), record()))
         for _ in range(5):
             await asyncio.sleep(0)
         assert not recalling.done()
@@ -194,14 +194,14 @@ def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same
 
 def test_a_filing_that_is_cancelled_holds_nobody() -> None:
     async def run() -> None:
-        recollections = ReasoningMemory(_Slow(), TTL)
+        reasoning_memory = ReasoningMemory(_Slow(), TTL)
         filing = asyncio.ensure_future(
-            recollections.remember("local", read_request(body(0)).request, ROUNDS[0], record())
+            reasoning_memory.remember("local", read_request(body(0)).request, ROUNDS[0], record())
         )
         await asyncio.sleep(0)
         filing.cancel()
         await asyncio.wait([filing])
-        assert await recollections.recall("local", read_request(body(1)), record()) == {}
+        assert await reasoning_memory.recall("local", read_request(body(1)), record()) == {}
 
     asyncio.run(run())
 
@@ -209,12 +209,12 @@ def test_a_filing_that_is_cancelled_holds_nobody() -> None:
 def test_when_the_store_is_down_the_request_goes_on_and_says_what_it_lost() -> None:
     async def run(server: RedisServer) -> None:
         async with opened(server.url) as store:
-            recollections = ReasoningMemory(store, TTL)
-            await one_round(recollections, "local", 0)
+            reasoning_memory = ReasoningMemory(store, TTL)
+            await one_round(reasoning_memory, "local", 0)
             server.stop()
             told, asked = record(), read_request(body(1))
-            assert await recollections.recall("local", asked, told) == {}
-            await recollections.remember("local", asked.turns(), ROUNDS[1], told)
+            assert await reasoning_memory.recall("local", asked, told) == {}
+            await reasoning_memory.remember("local", asked.turns(), ROUNDS[1], told)
             assert told.lost == ["recall", "remember"]
 
     with running_redis() as server:
@@ -229,17 +229,17 @@ def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_give
     monkeypatch.setattr(memory, "_AT_ONCE", 3)
 
     async def run() -> None:
-        recollections = ReasoningMemory(MemoryStore(10_000_000), TTL)
+        reasoning_memory = ReasoningMemory(MemoryStore(10_000_000), TTL)
         messages: list[dict[str, Any]] = [{"role": "user", "content": "0"}]
         firsts = []
         for number in range(20):
             asked = read_request({"model": "kimi-k2.5", "messages": messages})
-            found = await recollections.recall("local", asked, record())
+            found = await reasoning_memory.recall("local", asked, record())
             assert len(found) == min(number, 10 if number <= 10 else number - (number - 10 + 3) // 4 * 4)
             firsts.append(min(found, default=0))
             assert all(found[index].text == f"thought {index // 2}" for index in found)
             answer = Message("assistant", (Reasoning(f"thought {number}"), Text(f"answer {number}")))
-            await recollections.remember("local", asked.turns(), answer, record())
+            await reasoning_memory.remember("local", asked.turns(), answer, record())
             messages += [
                 {"role": "assistant", "content": f"answer {number}"},
                 {"role": "user", "content": f"{number + 1}"},
@@ -255,12 +255,12 @@ def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_give
 def test_all_who_share_a_store_sign_with_the_same_secret_also_later(url: str) -> None:
     async def run() -> None:
         async with opened(url) as one:
-            first = await minting_secret(one, Config())
-            assert await minting_secret(one, Config()) == first
+            first = await signing_secret(one, Config())
+            assert await signing_secret(one, Config()) == first
             assert len(first) == 32
         if not url.startswith("memory"):
             async with opened(url) as other:
-                assert await minting_secret(other, Config()) == first
+                assert await signing_secret(other, Config()) == first
 
     asyncio.run(run())
 
@@ -268,7 +268,7 @@ def test_all_who_share_a_store_sign_with_the_same_secret_also_later(url: str) ->
 def test_a_configured_secret_is_taken_and_not_stored() -> None:
     async def run() -> None:
         store = MemoryStore(100_000)
-        assert await minting_secret(store, Config(secret=Secret("configured"))) == b"configured"
+        assert await signing_secret(store, Config(secret=Secret("configured"))) == b"configured"
         assert store.size == 0
 
     asyncio.run(run())
@@ -278,7 +278,7 @@ def test_without_its_store_a_gateway_signs_with_a_secret_of_its_own() -> None:
     async def run(server: RedisServer) -> None:
         async with opened(server.url) as store:
             server.stop()
-            made = [await minting_secret(store, Config()) for _ in range(2)]
+            made = [await signing_secret(store, Config()) for _ in range(2)]
             assert len(made[0]) == 32
             assert made[0] != made[1]
 

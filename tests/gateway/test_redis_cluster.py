@@ -42,7 +42,7 @@ def test_conversations_and_limits_are_shared_by_all_gateways_on_a_cluster(cluste
             config = config_for(host.url, keys=keys, store=cluster.url)
             async with running(config) as first, running(config) as second, aiohttp.ClientSession() as client:
                 for server in (first, second):
-                    server.gate.limiter._clock = lambda: 600.0  # however long this takes, it is one minute
+                    server.state.limiter._clock = lambda: 600.0  # however long this takes, it is one minute
 
                 async def respond(server: Any, key: str, **body: Any) -> tuple[int, Any]:
                     url, headers = f"{server.url}/v1/responses", {"x-api-key": key}

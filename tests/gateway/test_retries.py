@@ -81,7 +81,7 @@ def failing(data: bytes, times: int, then: Script) -> Script:
 @asynccontextmanager
 async def without_pauses(script: Script, **given: Any) -> AsyncIterator[Scene]:
     async with scene(script, **{"retries": THRICE, **given}) as one:
-        one.gateway.gate.random = lambda: 0.0
+        one.gateway.state.random = lambda: 0.0
         yield one
 
 
@@ -94,7 +94,7 @@ class TestOneHost:
                     for client in CLIENTS:
                         for stream in (True, False):
                             one.host.asked.clear()
-                            one.gateway.gate.retry_budget._left = 10.0
+                            one.gateway.state.retry_budget._left = 10.0
                             one.play(failing(data, 2, good))
                             reply = await one.ask(client, body_of(client, stream=stream))
                             assert (reply.status, heard(client, reply).text) == (200, "Hi."), (name, reply.body)
@@ -111,7 +111,7 @@ class TestOneHost:
                 for client in CLIENTS:
                     for stream in (True, False):
                         one.host.asked.clear()
-                        one.gateway.gate.retry_budget._left = 10.0
+                        one.gateway.state.retry_budget._left = 10.0
                         reply = await one.ask(client, body_of(client, stream=stream))
                         assert (reply.status, len(one.host.asked)) == (503, 3)
                         assert reply.headers["retry-after"] == "1"
@@ -161,7 +161,7 @@ class TestOneHost:
     def test_a_budget_bounds_the_retries_of_all_requests_together(self) -> None:
         async def test() -> None:
             async with without_pauses(failing(FAILURES["500"], 1000, sending(answer_of("openai_chat")))) as one:
-                one.gateway.gate.clock = lambda: 0.0  # type: ignore[method-assign]
+                one.gateway.state.clock = lambda: 0.0  # type: ignore[method-assign]
                 for _ in range(20):
                     assert (await one.ask("openai_chat", body_of("openai_chat"))).status == 500
                 # Ten to begin with, and one for every five requests behind the first.
@@ -176,13 +176,13 @@ class TestOneHost:
         async def test() -> None:
             good = sending(answer_of("openai_chat"))
             async with without_pauses(good, retries=retries) as one:
-                gate, now = one.gateway.gate, [1000.0]
-                gate.clock = lambda: now[0]  # type: ignore[method-assign]
+                state, now = one.gateway.state, [1000.0]
+                state.clock = lambda: now[0]  # type: ignore[method-assign]
 
                 async def asked(client: str = "openai_chat") -> tuple[int, int, int]:
                     before = len(one.host.asked)
                     reply = await one.ask(client, body_of(client))
-                    gauge = b'moonshim_breaker_open{provider="host"} 1.0' in gate.metrics.render()
+                    gauge = b'moonshim_breaker_open{provider="host"} 1.0' in state.metrics.render()
                     return reply.status, len(one.host.asked) - before, int(gauge)
 
                 one.play(failing(FAILURES["500"], 100, good))
@@ -266,7 +266,7 @@ class TestOneHost:
                         assert reply.status in ((200, 500) if stream else (500,))
                         assert len(one.host.asked) == 1
                         await one.settles()
-                assert one.gateway.gate.breakers.allows("host", "local", 0.0)
+                assert one.gateway.state.breakers.allows("host", "local", 0.0)
 
         run(test())
 
@@ -337,7 +337,7 @@ class TestAnotherHost:
                     for stream in (True, False):
                         one.host.asked.clear()
                         other.asked.clear()
-                        one.gateway.gate.retry_budget._left = 10.0
+                        one.gateway.state.retry_budget._left = 10.0
                         reply = await one.ask(client, conversation(client, stream=stream))
                         assert heard(client, reply).text == "Hi."
                         assert (len(one.host.asked), len(other.asked)) == (3, 1)

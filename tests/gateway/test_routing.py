@@ -72,7 +72,7 @@ def led_to(name: str, *allowed: str) -> list[str]:
 )
 def test_a_name_leads_to_its_targets_first_to_ask_first(name: str, expected: list[str]) -> None:
     assert led_to(name) == expected
-    known = ROUTER.known(name)
+    known = ROUTER.first_target(name)
     assert known is not None
     assert f"{known.provider.name}|{known.model}" == expected[0]
 
@@ -98,7 +98,7 @@ def test_what_no_provider_has_is_not_found(name: str) -> None:
     problem = caught.value.problem
     assert (problem.status, problem.kind, problem.code, problem.param) == (404, "not_found", "model_not_found", "model")
     assert len(problem.message) < 600
-    assert ROUTER.known(name) is None
+    assert ROUTER.first_target(name) is None
 
 
 def test_exact_spelling_goes_before_another_case() -> None:

@@ -41,7 +41,7 @@ async def fill_the_store(**given: Any) -> None:
                 assert "x-moonshim-lost" not in answer.headers
                 return answer.status, await answer.json()
 
-        server.gate.limiter._clock = lambda: 600.0  # however long this takes, it is one minute
+        server.state.limiter._clock = lambda: 600.0  # however long this takes, it is one minute
         _, first = await respond(quiet, input="Remember this.")
         for number in range(16):
             status, last = await respond(flooding, input=f"{number}" + "x" * 200 * KIB)

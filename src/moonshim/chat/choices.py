@@ -67,7 +67,7 @@ class Choices:
         if provider:
             return self._first_of(self.host(provider))
         for name in (_DEFAULT, *(pattern.replace("*", _DEFAULT) for pattern in CLIENTS_OWN)):
-            if (target := self._router.known(name)) is not None and target.model != name:
+            if (target := self._router.first_target(name)) is not None and target.model != name:
                 return target
         host = next((host for host in self.hosts if host.models), self.hosts[0])
         return self._first_of(host)
@@ -113,7 +113,7 @@ class Choices:
     def _first_of(self, host: Host) -> Target:
         if host.models:
             return Target(host, host.models[0])
-        targets = (self._router.known(name) for name in (*self.config.aliases, _DEFAULT))
+        targets = (self._router.first_target(name) for name in (*self.config.aliases, _DEFAULT))
         found = next((one for one in targets if one is not None and one.provider == host and one.model != "*"), None)
         if found is None:
             raise NoSuchModel(f"`{host.name}` lists no models: name one (--model NAME, or /model {host.name}/NAME)")

@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _serve(settings: ServeSettings, config: Config) -> int:
     from moonshim.gateway.observe import logs
-    from moonshim.gateway.process.settings import opening
+    from moonshim.gateway.process.settings import service_opener
     from moonshim.http_server.sockets import bind
 
     logs.configure(settings.log_level)
@@ -86,7 +86,7 @@ def _serve(settings: ServeSettings, config: Config) -> int:
         sockets = bind(settings.host, settings.port)
         port = sockets[0].getsockname()[1]
         return run(
-            opening(settings),
+            service_opener(settings),
             sockets,
             graceful_seconds=settings.graceful_seconds,
             ready=lambda: _announce(settings, config, port),

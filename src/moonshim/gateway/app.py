@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from starlette.routing import Router
 
-from moonshim.gateway.routes import nothing_here, routes_of
+from moonshim.gateway.routes import not_found_app, routes_of
 from moonshim.gateway.state import GatewayState
 
 __all__ = ["build_app"]
 
 
-def build_app(gate: GatewayState) -> Router:
+def build_app(state: GatewayState) -> Router:
     """Every path that is served. A bare router: the middleware of a whole Starlette would see every chunk.
 
     Whoever mounts it opens the gate before, and closes it after.
     """
-    return Router(routes=routes_of(gate), default=nothing_here(gate), redirect_slashes=False)
+    return Router(routes=routes_of(state), default=not_found_app(state), redirect_slashes=False)

@@ -83,74 +83,74 @@ class HostFailed(Exception):
         """Its provider has a key that was not refused."""
 
 
-async def exchange(gate: GatewayState, call: ClientCall) -> None:
+async def exchange(state: GatewayState, call: ClientCall) -> None:
     """Answer one client. Raises `MoonshimError` for what can still be told with a status of its own."""
-    snapshot, record = gate.snapshot, call.record
-    asked = await call.worked(read_request, call.body, dialect=call.dialect.name, secret=gate.secret)
-    record.asked_model, record.streamed = asked.request.model, asked.request.stream is True
-    targets = snapshot.router.targets(asked.request.model, allowed=call.key.models if call.key is not None else ())
+    snapshot, record = state.snapshot, call.record
+    parsed = await call.run_work(read_request, call.body, dialect=call.dialect.name, secret=state.secret)
+    record.asked_model, record.streamed = parsed.request.model, parsed.request.stream is True
+    targets = snapshot.router.targets(parsed.request.model, allowed=call.key.models if call.key is not None else ())
     call.client_stream.watch()
     if call.is_large:
-        await call.in_thread(asked.turns)  # asked for later, and made once
-    recalled = await gate.recollections.recall(call.tenant, asked, record)
+        await call.in_thread(parsed.turns)  # asked for later, and made once
+    recalled = await state.reasoning_memory.recall(call.tenant, parsed, record)
     if record.streamed:
-        headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_told(call)]
+        headers = [(b"content-type", _CONTENT_TYPES["sse"]), *_response_headers(call)]
         call.client_stream.keep_alive(snapshot.config.heartbeat_seconds, call.dialect.heartbeat, headers)
-    attempts = Attempts(targets, snapshot.config.retries, gate.breakers, gate.retry_budget, gate.random, call.tenant)
-    asking: _UpstreamAttempt | None = None
+    attempts = Attempts(targets, snapshot.config.retries, state.breakers, state.retry_budget, state.random, call.tenant)
+    upstream_attempt: _UpstreamAttempt | None = None
     failures: list[tuple[Target, Problem]] = []
     corrected: set[tuple[str, str]] = set()
     """The targets that were asked again with the reasoning that they missed."""
-    while (attempt := attempts.next(gate.clock())) is not None:
+    while (attempt := attempts.next(state.clock())) is not None:
         try:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
-            prepared = await call.worked(_prepared, snapshot, call, asked, attempt.target, recalled)
-            asking = _UpstreamAttempt(gate, snapshot, call, asked, attempt.target, prepared)
-            await asking.run()
+            prepared = await call.run_work(_prepare_for, snapshot, call, parsed, attempt.target, recalled)
+            upstream_attempt = _UpstreamAttempt(state, snapshot, call, parsed, attempt.target, prepared)
+            await upstream_attempt.run()
         except HostFailed as failure:
-            place = _place(attempt.target)
-            if place not in corrected and await call.worked(
-                _learned, snapshot, call, asked, attempt.target, recalled, prepared, failure.problem
+            target_key = _target_key(attempt.target)
+            if target_key not in corrected and await call.run_work(
+                _learn_from_refusal, snapshot, call, parsed, attempt.target, recalled, prepared, failure.problem
             ):
-                corrected.add(place)
+                corrected.add(target_key)
                 attempts.corrected(attempt)
             else:
                 failures.append((attempt.target, failure.problem))
-                attempts.failed(attempt, failure.problem, gate.clock(), another_key=failure.another_key)
-            gate.failed_attempt(record, attempt, failure.problem)
+                attempts.failed(attempt, failure.problem, state.clock(), another_key=failure.another_key)
+            state.report_failed_attempt(record, attempt, failure.problem)
         except MoonshimError as error:
-            return await _tell(call, asking, error)
+            return await _send_error(call, upstream_attempt, error)
         except asyncio.CancelledError:
-            if asking is not None and asking.only_beats and not call.client_stream.gone:
+            if upstream_attempt is not None and upstream_attempt.sent_only_heartbeats and not call.client_stream.gone:
                 # The server ends, and all that the client has are signs of life.
-                await call.client_stream.finish(asking.broken_off(STOPPING))
+                await call.client_stream.finish(upstream_attempt.render_stream_error(STOPPING))
             raise
         else:
-            if asking.host_broke:
-                gate.breakers.failed(attempt.target.provider.name, call.tenant, gate.clock(), record.error or "")
+            if upstream_attempt.host_broke:
+                state.breakers.failed(attempt.target.provider.name, call.tenant, state.clock(), record.error or "")
             else:
                 attempts.succeeded(attempt)
             return None
         finally:
-            gate.tell_breaker(attempt.target.provider.name)
+            state.report_breaker(attempt.target.provider.name)
     problem = attempts.problem
     if problem is None:
-        raise Refused(attempts.unavailable(gate.clock()))
+        raise Refused(attempts.unavailable(state.clock()))
     record.outcome, record.error = "upstream_error", problem.in_short
-    told = next(target for target, failure in failures if failure is problem)
-    record.provider, record.model = told.provider.name, told.model
-    return await _tell(call, asking, Refused(_of_provider(problem, told.provider.name)))
+    failed_target = next(target for target, failure in failures if failure is problem)
+    record.provider, record.model = failed_target.provider.name, failed_target.model
+    return await _send_error(call, upstream_attempt, Refused(_of_provider(problem, failed_target.provider.name)))
 
 
-async def _tell(call: ClientCall, asking: _UpstreamAttempt | None, error: MoonshimError) -> None:
+async def _send_error(call: ClientCall, upstream_attempt: _UpstreamAttempt | None, error: MoonshimError) -> None:
     """With a status of its own, if none is out; inside the stream, if a sign of life has begun one with 200."""
     await call.client_stream.settle()
-    if asking is None or not call.client_stream.started:
+    if upstream_attempt is None or not call.client_stream.started:
         raise error
     if call.record.outcome == "ok":
         call.record.outcome, call.record.error = "failed", problem_of(error).in_short
-    await call.client_stream.finish(asking.broken_off(problem_of(error)))
+    await call.client_stream.finish(upstream_attempt.render_stream_error(problem_of(error)))
 
 
 def _of_provider(problem: Problem, provider: str) -> Problem:
@@ -160,15 +160,15 @@ def _of_provider(problem: Problem, provider: str) -> Problem:
     return replace(problem, message=f"{problem.message} (said by the provider {provider!r} of its own key)")
 
 
-def _place(target: Target) -> tuple[str, str]:
+def _target_key(target: Target) -> tuple[str, str]:
     """Who is asked: what is learned of a host holds for one provider and model."""
     return target.provider.name, target.model
 
 
-def _learned(
+def _learn_from_refusal(
     snapshot: ConfigSnapshot,
     call: ClientCall,
-    asked: ParsedRequest,
+    parsed: ParsedRequest,
     target: Target,
     recalled: dict[int, Reasoning],
     sent: Prepared,
@@ -176,25 +176,25 @@ def _learned(
 ) -> bool:
     """Whether the host refused something that the next request to it can put right."""
     return snapshot.learned.refused(
-        _place(target),
+        _target_key(target),
         sent.profile,
         problem,
-        lambda cells: _prepared(snapshot, call, asked, target, recalled, cells).body != sent.body,
+        lambda cells: _prepare_for(snapshot, call, parsed, target, recalled, cells).body != sent.body,
     )
 
 
-def _prepared(
+def _prepare_for(
     snapshot: ConfigSnapshot,
     call: ClientCall,
-    asked: ParsedRequest,
+    parsed: ParsedRequest,
     target: Target,
     recalled: dict[int, Reasoning],
     learned: dict[str, Any] | None = None,
 ) -> Prepared:
     """The request, made right for one target, with what is known of it."""
     provider, chain = target.provider, snapshot.chain(target)
-    learned = snapshot.learned.of(_place(target)) if learned is None else learned
-    return asked.prepare(
+    learned = snapshot.learned.of(_target_key(target)) if learned is None else learned
+    return parsed.prepare(
         upstream=provider.dialect,
         host=provider.host,
         base_url=provider.api_base_url,
@@ -215,24 +215,30 @@ class _UpstreamAttempt:
 
     def __init__(
         self,
-        gate: GatewayState,
+        state: GatewayState,
         snapshot: ConfigSnapshot,
         call: ClientCall,
-        asked: ParsedRequest,
+        parsed: ParsedRequest,
         target: Target,
         prepared: Prepared,
     ) -> None:
-        self._gate, self._learned, self._call, self._asked, self._target = gate, snapshot.learned, call, asked, target
+        self._state, self._learned, self._call, self._parsed, self._target = (
+            state,
+            snapshot.learned,
+            call,
+            parsed,
+            target,
+        )
         self._record, self._client_stream = call.record, call.client_stream
         self.prepared = prepared
         provider = target.provider
         one_key = len(provider.keys) < 2
-        self._key = gate.provider_keys.key_for(provider, "" if one_key else _conversation(call.tenant, asked))
+        self._key = state.provider_keys.key_for(provider, "" if one_key else _conversation_key(call.tenant, parsed))
         self._secrets: tuple[str, ...] = ()
         """What the host is sent, and may repeat in an error."""
         self._sent = False
         """Something of the answer went out: nobody else can be asked now."""
-        self._filed = False
+        self._remembered = False
         self._comments = 0
         self.host_broke = False
         """It began to answer, and did not end well."""
@@ -258,9 +264,9 @@ class _UpstreamAttempt:
                 limit=self._call.held.limits.max_answer_bytes,
                 collect=self._needs_message(),
             )
-            to_its_end = await self._relay(answer, reading)
-            if again and to_its_end and reading.only_reasoning:
-                answer = await self._asked_again(answer, reading)
+            completed = await self._relay(answer, reading)
+            if again and completed and reading.only_reasoning:
+                answer = await self._ask_again(answer, reading)
             await self._end(answer, reading)
         finally:
             answer.close()
@@ -273,15 +279,15 @@ class _UpstreamAttempt:
         return (
             self.prepared.profile.reasoning_in is not None
             or (key is not None and key.tokens_per_minute is not None)
-            or self._gate.looks_for_markers(self._target, plan)
+            or self._state.looks_for_markers(self._target, plan)
         )
 
     @property
-    def only_beats(self) -> bool:
+    def sent_only_heartbeats(self) -> bool:
         """Whether a stream has begun, and nothing of an answer is in it."""
         return self._client_stream.started and not self._sent
 
-    def broken_off(self, problem: Problem) -> bytes:
+    def render_stream_error(self, problem: Problem) -> bytes:
         """The error as the client reads it in the middle of a stream."""
         return read_reply(self.prepared.plan, input_format="sse", output_format="sse").fail(problem)
 
@@ -296,13 +302,13 @@ class _UpstreamAttempt:
         call = UpstreamRequest(
             url=endpoint_of(provider),
             headers=headers,
-            body=await self._call.encoded(self.prepared.body),
+            body=await self._call.encode_json(self.prepared.body),
             timeouts=provider.timeouts,
             proxy=provider.proxy,
             ca_bundle=provider.ca_bundle,
         )
         try:
-            answer = await self._gate.upstream.open(call)
+            answer = await self._state.upstream.open(call)
         except TooManyOpenFiles as error:
             raise Refused(NO_DESCRIPTORS) from error
         except UpstreamError as error:
@@ -316,7 +322,7 @@ class _UpstreamAttempt:
         finally:
             answer.close()
         problem = read_problem(answer.status, body, answer.headers, self.prepared.profile, secrets=self._secrets)
-        raise HostFailed(problem, another_key=self._gate.provider_keys.failed(provider, self._key, problem))
+        raise HostFailed(problem, another_key=self._state.provider_keys.failed(provider, self._key, problem))
 
     def _output_format(self, input_format: Form) -> Form:
         if not self._record.streamed:
@@ -330,7 +336,7 @@ class _UpstreamAttempt:
     async def _relay(self, answer: UpstreamResponse, reading: ResponseStream) -> bool:
         """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
         input_format = form_of(answer.headers.get("content-type"))
-        log = self._gate.stream_log(self._record, self.prepared, input_format, self._form, self._secrets)
+        log = self._state.stream_log(self._record, self.prepared, input_format, self._form, self._secrets)
         read = answer.read
         try:
             while data := await read():
@@ -338,28 +344,28 @@ class _UpstreamAttempt:
                     log.write(data)
                 out = reading.feed(data)
                 ending = reading.ending
-                if out and ending is None and self._is_idle_talk(out):
+                if out and ending is None and self._is_redundant_comment(out):
                     continue
                 if out:
                     if isinstance(ending, Failed):
                         out = masked_bytes(out, self._secrets)
                     if ending is not None:
-                        await self._file(reading, out)
-                        self._client_stream.told_end |= any(word in out for word in self._call.dialect.terminal_markers)
+                        await self._remember(reading, out)
+                        self._client_stream.sent_end |= any(word in out for word in self._call.dialect.terminal_markers)
                     if not self._sent:
                         await self._begin(answer, reading, out)
                     await self._client_stream.write(out)
                 if (ending is not None or not out) and reading.problem is not None:
                     break  # what it still says is of no use
                 if ending is not None and read == answer.read:
-                    read = partial(self._last_words, answer)
+                    read = partial(self._read_after_end, answer)
         except UpstreamError as error:
             await self._break_off(answer, reading, problem_of(error), "broken")
             return False
         except asyncio.CancelledError:
             if self._sent and not self._client_stream.gone:
                 # The server ends, and cannot wait any longer.
-                self._note(STOPPING, "broken")
+                self._record_failure(STOPPING, "broken")
                 await self._client_stream.finish(reading.fail(STOPPING))
             raise
         except Exception as error:
@@ -373,24 +379,24 @@ class _UpstreamAttempt:
                 log.close(self._record.outcome)
         return True
 
-    def _is_idle_talk(self, out: bytes) -> bool:
+    def _is_redundant_comment(self, out: bytes) -> bool:
         """Whether these are comments that nobody needs: the client has heard from us a moment ago."""
         if not _is_comment(out):
             return False
         self._comments += 1
         return self._comments > FREE_COMMENTS and self._client_stream.silent_seconds < COMMENT_SECONDS
 
-    async def _last_words(self, answer: UpstreamResponse) -> bytes:
+    async def _read_after_end(self, answer: UpstreamResponse) -> bytes:
         """What comes behind the end of an answer: usage, mostly. Some hosts then leave the connection open."""
         if self.prepared.body.get("n") not in (None, 1):
             return await answer.read()  # only the first of several answers has ended
         client_stream = self._client_stream
-        waits = client_stream.told_end and not client_stream.left
+        waits = client_stream.sent_end and not client_stream.has_left
         try:
             async with asyncio.timeout(GOODBYE_SECONDS if waits else LAST_WORDS_SECONDS):
                 return await answer.read()
         except TimeoutError:
-            return await self._last_words(answer) if waits and client_stream.left else b""
+            return await self._read_after_end(answer) if waits and client_stream.has_left else b""
 
     async def _begin(self, answer: UpstreamResponse, reading: ResponseStream, out: bytes) -> None:
         if isinstance(reading.ending, Failed) and reading.problem is not None:
@@ -402,7 +408,7 @@ class _UpstreamAttempt:
             self._sent = True
             self._record.first_byte_seconds = time.time() - self._record.started
 
-    async def _asked_again(self, first: UpstreamResponse, reading: ResponseStream) -> UpstreamResponse:
+    async def _ask_again(self, first: UpstreamResponse, reading: ResponseStream) -> UpstreamResponse:
         """Once more, since all that came was reasoning: the second answer follows in the same stream."""
         try:
             second = await self._open()
@@ -410,7 +416,7 @@ class _UpstreamAttempt:
             return first  # then the empty answer has to do
         first.close()
         reading.again()
-        self._filed = False  # what was filed of the first answer is not all
+        self._remembered = False  # what was filed of the first answer is not all
         self._record.attempts += 1
         try:
             await self._relay(second, reading)
@@ -426,9 +432,9 @@ class _UpstreamAttempt:
         record = self._record
         if reading.problem is not None:
             self._fail_unless_sent(reading.problem)
-            self._note(reading.problem, "broken")
-        await self._file(reading, last)
-        self._gate.note_unread_markers(self._target, self.prepared.plan, reading)
+            self._record_failure(reading.problem, "broken")
+        await self._remember(reading, last)
+        self._state.note_unread_markers(self._target, self.prepared.plan, reading)
         record.repairs = reading.repair_counts
         if usage := reading.usage:
             record.input_tokens, record.output_tokens = usage.input_tokens, usage.output_tokens
@@ -446,9 +452,9 @@ class _UpstreamAttempt:
         call, key = self._call, self._call.key
         if key is not None and key.tokens_per_minute is not None and (self._sent or not self._record.streamed):
             whole = isinstance(reading.ending, Finished)
-            count = partial(tokens_of, reading.usage, self._asked.request, reading.message, whole=whole)
+            count = partial(tokens_of, reading.usage, self._parsed.request, reading.message, whole=whole)
             try:
-                call.tokens = await call.worked(count)
+                call.tokens = await call.run_work(count)
             except Refused:  # no thread was free
                 call.tokens = call.held.size // BYTES_PER_TOKEN
 
@@ -469,14 +475,14 @@ class _UpstreamAttempt:
         last = reading.fail(problem)
         if reading.problem is not None:
             self._fail_unless_sent(problem)
-            self._note(problem, outcome)
+            self._record_failure(problem, outcome)
         if last:
-            await self._file(reading, last)
+            await self._remember(reading, last)
             if not self._sent:
                 await self._begin(answer, reading, last)
             await self._client_stream.write(last)
 
-    def _note(self, problem: Problem, outcome: Outcome) -> None:
+    def _record_failure(self, problem: Problem, outcome: Outcome) -> None:
         """How an answer ended that had begun; what was noted first stays."""
         problem = without(problem, self._secrets)
         record = self._record
@@ -485,31 +491,31 @@ class _UpstreamAttempt:
             record.error = problem.in_short
         self.host_broke = record.outcome == "broken" and not problem.permanent
 
-    async def _file(self, reading: ResponseStream, out: bytes) -> None:
+    async def _remember(self, reading: ResponseStream, out: bytes) -> None:
         """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""
         call = self._call
         if isinstance(reading.ending, Failed):
             return
-        if not self._filed:
-            self._filed = True
+        if not self._remembered:
+            self._remembered = True
             message = reading.message
-            self._learned.answered(_place(self._target), self.prepared.profile, reading.reasoning_field)
+            self._learned.answered(_target_key(self._target), self.prepared.profile, reading.reasoning_field)
             if any(isinstance(part, Reasoning) for part in message.parts):
-                await self._gate.recollections.remember(call.tenant, self._asked.turns(), message, self._record)
+                await self._state.reasoning_memory.remember(call.tenant, self._parsed.turns(), message, self._record)
         if call.keeps_response and (response := completed_in(out)) is not None:
-            await self._gate.responses.keep(call.tenant, call.body, response, self._record, call)
+            await self._state.responses.keep(call.tenant, call.body, response, self._record, call)
 
     def _headers(self, answer: UpstreamResponse, form: Form) -> list[Header]:
         ours = {name for name, _ in self._client_stream.always}
         theirs = [header for header in to_client(answer.headers, self._secrets) if header[0] not in ours]
-        return [(b"content-type", _CONTENT_TYPES[form]), *_told(self._call), *theirs]
+        return [(b"content-type", _CONTENT_TYPES[form]), *_response_headers(self._call), *theirs]
 
 
 def problem_in(error: Exception, record: RequestRecord) -> Problem:
     """What a client is told of an error. A fault of ours is told as such, and logged: never with a traceback."""
     if isinstance(error, MoonshimError):
         return problem_of(error)
-    logs.fault(record, error)
+    logs.log_error(record, error)
     record.outcome, record.error = "failed", type(error).__name__
     return Problem(status=500, kind="server", message="this is a fault of Moonshim; its log says more")
 
@@ -518,12 +524,12 @@ def _is_comment(out: bytes) -> bool:
     return out.startswith((b":", b"\n")) and all(not line or line.startswith(b":") for line in out.splitlines())
 
 
-def _told(call: ClientCall) -> list[Header]:
+def _response_headers(call: ClientCall) -> list[Header]:
     """What is told beside every answer; of a stream, as much as is known when it begins."""
     record = call.record
     counts = Counter(record.changes) + Counter(record.repairs) if record.changes or record.repairs else {}
-    told = ", ".join(f"{rule}={count}" for rule, count in sorted(counts.items())) or "none"
-    headers = [(b"x-moonshim-repairs", told.encode())]
+    failed_target = ", ".join(f"{rule}={count}" for rule, count in sorted(counts.items())) or "none"
+    headers = [(b"x-moonshim-repairs", failed_target.encode())]
     if record.streamed:
         headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
     if record.lost:
@@ -531,9 +537,9 @@ def _told(call: ClientCall) -> list[Header]:
     return headers
 
 
-def _conversation(tenant: str, asked: ParsedRequest) -> str:
+def _conversation_key(tenant: str, parsed: ParsedRequest) -> str:
     """The same for all requests of one conversation: how it begins."""
-    request = asked.request
+    request = parsed.request
     if request.cache_key:
         return f"{tenant}\n{request.cache_key}"
     first = next((message for message in request.messages if message.role == "user"), None)

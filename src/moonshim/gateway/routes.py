@@ -49,14 +49,14 @@ CLIENT_GONE: Final = 499
 class Endpoint:
     """One path and method. Whatever happens, the client gets an answer in its own dialect, and one line is logged."""
 
-    def __init__(self, gate: GatewayState, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
-        self._gate, self._handler, self._open = gate, handler, open_to_all
+    def __init__(self, state: GatewayState, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
+        self._state, self._handler, self._open = state, handler, open_to_all
         self._counts = not open_to_all and handler not in _FREE
         """Whether it counts against the limits of its key."""
         self._dialect: Dialect = dialect_named(dialect)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gate, headers = self._gate, _headers(scope)
+        state, headers = self._state, _headers(scope)
         asked_id = headers.get("x-request-id", "")
         record = RequestRecord(
             request_id=asked_id if _REQUEST_ID.fullmatch(asked_id) else uuid.uuid4().hex,
@@ -65,27 +65,27 @@ class Endpoint:
             client=client_name(headers.get("user-agent")),
             started=time.time(),
         )
-        snapshot = gate.snapshot
+        snapshot = state.snapshot
         client_stream = ClientStream(receive, send, _always(record, cors_headers(snapshot.config, headers)))
-        begun = gate.clock()
-        gate.metrics.begun(record)
-        logs.concerns(record)
+        started_at = state.clock()
+        state.metrics.begun(record)
+        logs.bind_request(record)
         try:
             await self._answer(scope, headers, record, client_stream, receive)
         except asyncio.CancelledError:
             if not client_stream.gone:
-                await self._tell(client_stream, record, STOPPING)
+                await self._send_error(client_stream, record, STOPPING)
                 raise
-            _went_away(record)
+            _record_disconnect(record)
         except BodyGone:
-            _went_away(record)
+            _record_disconnect(record)
         finally:
             client_stream.close()
             record.status = client_stream.status or record.status
-            record.seconds = gate.clock() - begun
+            record.seconds = state.clock() - started_at
             if not self._open:
-                logs.tell(record)
-            gate.metrics.observe(record)
+                logs.log_request(record)
+            state.metrics.observe(record)
 
     async def _answer(
         self,
@@ -95,10 +95,10 @@ class Endpoint:
         client_stream: ClientStream,
         receive: Receive,
     ) -> None:
-        gate, snapshot = self._gate, self._gate.snapshot
+        state, snapshot = self._state, self._state.snapshot
         call: ClientCall | None = None
         try:
-            check_origin(snapshot.config, headers, bound_to_loopback=gate.bound_to_loopback)
+            check_origin(snapshot.config, headers, bound_to_loopback=state.bound_to_loopback)
             key = self._identify(snapshot, headers, record)
             if self._counts and not scope.get("extensions", {}).get(ROOM, _ENDLESS)["left"]():
                 raise Refused(NO_DESCRIPTORS)
@@ -111,18 +111,18 @@ class Endpoint:
                 client_stream=client_stream,
                 key=key,
                 tenant=tenant,
-                held=gate.body_memory.reserve(tenant, snapshot.config.limits),
-                threads=gate.large_work,
+                held=state.body_memory.reserve(tenant, snapshot.config.limits),
+                threads=state.large_work,
             )
             # Whoever is over a limit is refused before any of the body is read.
-            async with gate.admitted(call) if self._counts else nullcontext():
+            async with state.admit_call(call) if self._counts else nullcontext():
                 if scope["method"] == "POST" and self._counts:
                     call.body = await read_json(receive, call)
-                result = await self._handler(gate, call, scope.get("path_params") or {})
+                result = await self._handler(state, call, scope.get("path_params") or {})
         except BodyGone:
             raise
         except Exception as error:
-            await self._tell(client_stream, record, problem_in(error, record))
+            await self._send_error(client_stream, record, problem_in(error, record))
         else:
             if isinstance(result, Raw):
                 await client_stream.respond(result.status, result.headers, result.body)
@@ -137,13 +137,13 @@ class Endpoint:
     ) -> GatewayKey | None:
         if self._open:
             return None
-        if self._gate.draining:
+        if self._state.draining:
             raise Refused(STOPPING)
         key = snapshot.keyring.identify(headers)
         record.key = key.name if key is not None else None
         return key
 
-    async def _tell(self, client_stream: ClientStream, record: RequestRecord, problem: Problem) -> None:
+    async def _send_error(self, client_stream: ClientStream, record: RequestRecord, problem: Problem) -> None:
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
             record.error = problem.in_short
@@ -189,7 +189,7 @@ def _json_headers(record: RequestRecord) -> list[Header]:
     return headers
 
 
-def _went_away(record: RequestRecord) -> None:
+def _record_disconnect(record: RequestRecord) -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         task.uncancel()
@@ -199,81 +199,81 @@ def _went_away(record: RequestRecord) -> None:
 # -- what the paths do -----------------------------------------------------------------------------------------
 
 
-async def _exchange(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
-    await exchange(gate, call)
+async def _exchange(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
+    await exchange(state, call)
 
 
-async def _responses(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
-    call.body = await gate.responses.resolve(call.tenant, call.body, call.record, call)
+async def _responses(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
+    call.body = await state.responses.resolve(call.tenant, call.body, call.record, call)
     if call.body.get("store") is not False:
         call.keeps_response = True
-    await exchange(gate, call)
+    await exchange(state, call)
 
 
-async def _compact(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
-    call.body = await gate.responses.resolve(call.tenant, call.body, call.record, call)
-    return await compact(gate, call)
+async def _compact(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+    call.body = await state.responses.resolve(call.tenant, call.body, call.record, call)
+    return await compact(state, call)
 
 
-async def _response(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    return await gate.responses.get(call.tenant, path["id"], call)
+async def _response(state: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    return await state.responses.get(call.tenant, path["id"], call)
 
 
-async def _delete_response(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    return await gate.responses.delete(call.tenant, path["id"])
+async def _delete_response(state: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    return await state.responses.delete(call.tenant, path["id"])
 
 
-async def _input_items(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    asked = call.query
-    limit, order = asked.get("limit", "20"), asked.get("order", "desc")
+async def _input_items(state: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    query = call.query
+    limit, order = query.get("limit", "20"), query.get("order", "desc")
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 10):
         raise InvalidInput("limit must be a number", field="limit")
     if order not in ("asc", "desc"):
         raise InvalidInput("order must be asc or desc", field="order")
-    return await gate.responses.input_items(
+    return await state.responses.input_items(
         call.tenant,
         path["id"],
         limit=int(limit),
         order="asc" if order == "asc" else "desc",
-        after=asked.get("after"),
+        after=query.get("after"),
         work=call,
     )
 
 
-async def _count_tokens(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
-    return {"input_tokens": await call.worked(count_tokens, call.body, dialect="anthropic")}
+async def _count_tokens(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
+    return {"input_tokens": await call.run_work(count_tokens, call.body, dialect="anthropic")}
 
 
-async def _models(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
-    return model_list(gate.snapshot, call.key.models if call.key is not None else ())
+async def _models(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+    return model_list(state.snapshot, call.key.models if call.key is not None else ())
 
 
-async def _model(gate: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    return model_entry(gate.snapshot, path["id"], call.key.models if call.key is not None else ())
+async def _model(state: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
+    return model_entry(state.snapshot, path["id"], call.key.models if call.key is not None else ())
 
 
-async def _health(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
+async def _health(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
     return {"status": "alive"}
 
 
-async def _ready(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
-    if gate.draining:
+async def _ready(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
+    if state.draining:
         return Raw(b'{"status":"draining"}', status=503)
-    if not gate.snapshot.config.providers:
+    if not state.snapshot.config.providers:
         return Raw(b'{"status":"no providers"}', status=503)
-    return Raw(encode({"status": "ready", "providers": [one.name for one in gate.snapshot.config.providers]}))
+    return Raw(encode({"status": "ready", "providers": [one.name for one in state.snapshot.config.providers]}))
 
 
-async def _metrics(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
-    return Raw(gate.metrics.render(), content_type=gate.metrics.content_type)
+async def _metrics(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
+    return Raw(state.metrics.render(), content_type=state.metrics.content_type)
 
 
-async def _hello(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+async def _hello(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
     """Clients look whether somebody is there (Claude Code does), and people with a browser do."""
     return {"name": "moonshim", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
 
 
-async def _nothing_here(gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
+async def _not_found(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
     path = call.record.path
     hint = "the gateway serves /v1/chat/completions, /v1/messages, /v1/responses, /v1/models, /health and /metrics"
     if path.startswith("/v1/v1/"):
@@ -289,15 +289,15 @@ class _OtherMethods:
     def __init__(self, methods: Sequence[str]) -> None:
         self._methods = methods
 
-    async def __call__(self, gate: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
+    async def __call__(self, state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
         answer = Raw(b"", status=204)
-        asked = preflight_headers(gate.snapshot.config, call.headers)
-        if asked is None:
+        query = preflight_headers(state.snapshot.config, call.headers)
+        if query is None:
             allowed = ", ".join(self._methods)
             message = f"{call.record.path} takes {allowed}"
             call.client_stream.always.append((b"allow", allowed.encode()))
             raise Refused(Problem(status=405, kind="invalid_request", message=message, code="method_not_allowed"))
-        answer.headers = asked
+        answer.headers = query
         return answer
 
 
@@ -313,7 +313,7 @@ _API: Final[tuple[tuple[str, str, str, Handler], ...]] = (
     ("GET", "/models", "openai_chat", _models),
     ("GET", "/models/{id:path}", "openai_chat", _model),
 )
-_FREE: Final = frozenset({_models, _model, _nothing_here})
+_FREE: Final = frozenset({_models, _model, _not_found})
 """Needs a key and no more: clients ask for these before anybody has typed a word, and they cost nothing."""
 _PREFIXES: Final = ("/v1", "")
 _OWN: Final[tuple[tuple[str, Handler], ...]] = (
@@ -324,27 +324,27 @@ _OWN: Final[tuple[tuple[str, Handler], ...]] = (
 )
 
 
-def routes_of(gate: GatewayState) -> list[BaseRoute]:
+def routes_of(state: GatewayState) -> list[BaseRoute]:
     """Every path that is served. The API is there with and without `/v1`, which people forget in a base URL."""
     routes: list[BaseRoute] = []
     methods: dict[str, list[str]] = {}
     dialects: dict[str, str] = {}
     for method, path, dialect, handler in _API:
-        endpoint = Endpoint(gate, dialect, handler)
+        endpoint = Endpoint(state, dialect, handler)
         methods.setdefault(path, []).append(method)
         dialects[path] = dialect
         routes += [Route(f"{prefix}{path}", endpoint, methods=[method]) for prefix in _PREFIXES]
     for path, taken in methods.items():
         # Browsers ask without a key.
-        others = Endpoint(gate, dialects[path], _OtherMethods(taken), open_to_all=True)
+        others = Endpoint(state, dialects[path], _OtherMethods(taken), open_to_all=True)
         routes += [Route(f"{prefix}{path}", others) for prefix in _PREFIXES]
-    routes += [Route(path, Endpoint(gate, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
+    routes += [Route(path, Endpoint(state, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
     return routes
 
 
-def nothing_here(gate: GatewayState) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+def not_found_app(state: GatewayState) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """What answers all other paths, in the dialect of what was meant."""
-    endpoints = {name: Endpoint(gate, name, _nothing_here) for name in ("openai_chat", "anthropic", "openai_responses")}
+    endpoints = {name: Endpoint(state, name, _not_found) for name in ("openai_chat", "anthropic", "openai_responses")}
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -24,7 +24,7 @@ from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.inbound.limits import Limiter
 from moonshim.gateway.memory.reasoning import ReasoningMemory
 from moonshim.gateway.memory.responses import ResponsesState
-from moonshim.gateway.memory.secret import minting_secret
+from moonshim.gateway.memory.secret import signing_secret
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.metrics import Metrics
 from moonshim.gateway.observe.record import RequestRecord
@@ -71,11 +71,11 @@ class ConfigSnapshot:
         place = (provider.name, target.model if target.model in provider.model_transformers else "")
         chain = self._chains.get(place)
         if chain is None:
-            chain = self._chains[place] = load_chain(provider.uses_for(target.model), log=_logged)
+            chain = self._chains[place] = load_chain(provider.uses_for(target.model), log=_log_event)
         return chain
 
 
-def _logged(level: str, name: str, fields: dict[str, Any]) -> None:
+def _log_event(level: str, name: str, fields: dict[str, Any]) -> None:
     """What a `Log` in a chain tells."""
     logs.event(name, level=level, **fields)
 
@@ -107,11 +107,11 @@ class GatewayState:
         self.body_memory = BodyMemory()
         self.large_work = LargeWork()
         self._refusals = RefusalPace()
-        self.recollections = ReasoningMemory(store, config.remember_seconds)
+        self.reasoning_memory = ReasoningMemory(store, config.remember_seconds)
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
         self._left_alone: set[str] = set()
-        self._noted: set[str] = set()
+        self._reported_markers: set[str] = set()
 
     @classmethod
     async def open(
@@ -119,7 +119,7 @@ class GatewayState:
     ) -> GatewayState:
         """Connect to the store, and make the rest."""
         store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
-        secret = await minting_secret(store, config)
+        secret = await signing_secret(store, config)
         logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
         return cls(config, store, secret, bound_to_loopback=bound_to_loopback, stream_logs=logs)
 
@@ -142,14 +142,14 @@ class GatewayState:
         """Seconds that only go forward."""
         return asyncio.get_running_loop().time()
 
-    def tell_breaker(self, provider: str) -> None:
+    def report_breaker(self, provider: str) -> None:
         """Count whether a provider is left alone, where that has changed."""
         is_open = self.breakers.is_open(provider, self.clock())
         if is_open != (provider in self._left_alone):
             self._left_alone ^= {provider}
             self.metrics.breaker(provider, is_open=is_open)
 
-    def failed_attempt(self, record: RequestRecord, attempt: Attempt, problem: Problem) -> None:
+    def report_failed_attempt(self, record: RequestRecord, attempt: Attempt, problem: Problem) -> None:
         """A host failed before anything of its answer was sent: people want to know why the next one was asked."""
         provider = attempt.target.provider.name
         self.metrics.retried(provider)
@@ -165,7 +165,7 @@ class GatewayState:
 
     def looks_for_markers(self, target: Target, plan: Plan) -> bool:
         """Whether its chain leaves calls as text, and no log line has said so yet."""
-        options, noted = plan.options, target.provider.name in self._noted
+        options, noted = plan.options, target.provider.name in self._reported_markers
         return not options.manual_tool_parsing and not noted and is_kimi_model(target.model)
 
     def note_unread_markers(self, target: Target, plan: Plan, reading: ResponseStream) -> None:
@@ -175,7 +175,7 @@ class GatewayState:
         tokens = plan.options.tool_tokens
         spoken = [part.text for part in reading.message.parts if isinstance(part, Text | Reasoning)]
         if any(tokens.call_begin in text or tokens.section_begin in text for text in spoken):
-            self._noted.add(target.provider.name)
+            self._reported_markers.add(target.provider.name)
             logs.event(
                 "markers_left_as_text",
                 level="warning",
@@ -199,12 +199,12 @@ class GatewayState:
             else logs.open(record, prepared, input_format=input_format, output_format=output_format, secrets=secrets)
         )
 
-    def admitted(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
+    def admit_call(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
         """Within the limits of its key, for as long as the request runs."""
-        return nullcontext() if call.key is None else self._limited(call, call.key)
+        return nullcontext() if call.key is None else self._within_limits(call, call.key)
 
     @asynccontextmanager
-    async def _limited(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
+    async def _within_limits(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
         record = call.record
         # Every request has its place, streamed or not: either keeps a host busy.
         try:

@@ -14,7 +14,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from moonshim.errors import UpstreamError, UpstreamStalled, UpstreamUnreachable
 from moonshim.http_client.failures import FAILURES, lost_at_once, unreachable
-from moonshim.http_client.proxy_env import proxy_for, trusted_by
+from moonshim.http_client.proxy_env import proxy_for, ssl_context
 from moonshim.http_client.request import UpstreamRequest, origin_of
 from moonshim.http_client.response import UpstreamResponse
 
@@ -78,14 +78,14 @@ class UpstreamClient:
         try:
             proxy = self._proxy(call)
             async with asyncio.timeout(call.timeouts.connect) as asking.deadline:
-                asking.response = await self._begun().request(
+                asking.response = await self._open_session().request(
                     call.method,
                     call.url,
                     data=call.body if len(call.body) < _LARGE_BODY else _pieces(call.body),
                     headers=_headers(call),
                     allow_redirects=False,
                     proxy=proxy,
-                    ssl=trusted_by(call.ca_bundle) if call.url[:5].lower() == "https" else True,
+                    ssl=ssl_context(call.ca_bundle) if call.url[:5].lower() == "https" else True,
                 )
         except UpstreamError as error:
             asking.failure = error
@@ -104,7 +104,7 @@ class UpstreamClient:
             self._proxies[key] = proxy_for(call.url, call.proxy)
         return self._proxies[key]
 
-    def _begun(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=0, keepalive_timeout=KEPT_SECONDS, ttl_dns_cache=NAMES_SECONDS),

@@ -79,13 +79,13 @@ def _tls(error: BaseException, origin: str, proxy: str) -> str:
     return f"no TLS connection with {origin}: the other side may speak plain HTTP there"
 
 
-def _refused_by_proxy(error: BaseException, origin: str, proxy: str) -> str:
+def _proxy_refusal(error: BaseException, origin: str, proxy: str) -> str:
     status = getattr(error, "status", 0)
     hint = "; put the proxy's user and password into its address" if status == 407 else ""
     return f"the proxy {proxy} refused a connection to {origin} with status {status}{hint}"
 
 
-def _unreadable(error: BaseException, origin: str, proxy: str) -> str:
+def _unreadable_response(error: BaseException, origin: str, proxy: str) -> str:
     # Only looked at, never shown: it quotes what came.
     words = str(getattr(error, "message", "")).lower()
     if "content-encoding" in words:
@@ -104,8 +104,8 @@ _TELLING: Final[tuple[tuple[type[BaseException], Callable[[BaseException, str, s
         lambda e, origin, proxy: f"no address is known for {proxy or origin}: {_reason(e)}",
     ),
     (aiohttp.ClientConnectorError, lambda e, origin, proxy: f"no connection to {origin}: {_reason(e)}"),
-    (aiohttp.ClientHttpProxyError, _refused_by_proxy),
-    (aiohttp.ClientResponseError, _unreadable),
+    (aiohttp.ClientHttpProxyError, _proxy_refusal),
+    (aiohttp.ClientResponseError, _unreadable_response),
     (aiohttp.InvalidURL, lambda e, origin, proxy: "the address of the provider is no http or https address"),
     (aiohttp.NonHttpUrlClientError, lambda e, origin, proxy: "the address of the provider is no http or https address"),
     (

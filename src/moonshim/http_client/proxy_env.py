@@ -14,7 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 from moonshim.errors import UpstreamUnreachable
 from moonshim.http_client.request import origin_of
 
-__all__ = ["proxy_for", "trusted_by"]
+__all__ = ["proxy_for", "ssl_context"]
 
 _BUNDLES: Final = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 """Variables that name a file of certificates; the first that is set counts."""
@@ -63,7 +63,7 @@ def _contains(network: str, host: str) -> bool:
         return False
 
 
-def trusted_by(bundle: str | None) -> ssl.SSLContext:
+def ssl_context(bundle: str | None) -> ssl.SSLContext:
     """What a certificate is checked against: this file, or the one of the environment, or the system's."""
     return _context(bundle or next((os.environ[name] for name in _BUNDLES if os.environ.get(name)), None))
 

@@ -10,7 +10,7 @@ import msgspec
 
 from moonshim.engine.hosts.errors.body import masked
 
-__all__ = ["human_line", "json_for_terminal", "json_line", "painter", "safe", "seconds_shown", "without_secrets"]
+__all__ = ["format_seconds", "human_line", "json_for_terminal", "json_line", "painter", "safe", "without_secrets"]
 
 _COLOURS: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LEVEL_COLOURS: Final = {"debug": "dim", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
@@ -57,10 +57,10 @@ def json_for_terminal(text: str) -> str:
     '["a\\\\u202eb\\\\u009b31m"]'
     """
     # Such a character stands only inside of strings, where it may be written so; DEL is the only one in ASCII.
-    return text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escaped, text)
+    return text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
@@ -84,7 +84,7 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
     return "\n".join([line, *map(safe, str(block).splitlines())]) if block else line
 
 
-def seconds_shown(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """
     >>> [seconds_shown(value) for value in (0.0123, 0.9996, 3.21, 75.0, 605.0)]
     ['12ms', '1.0s', '3.2s', '75.0s', '10m05s']
@@ -110,10 +110,10 @@ def safe(text: str) -> str:
 
 def painter(colour: bool) -> Callable[[str, str], str]:
     """How a text gets the colour with this name; it stays as it is where nobody wants colours."""
-    return _painted if colour else _plain
+    return _paint if colour else _plain
 
 
-def _painted(colour: str, text: str) -> str:
+def _paint(colour: str, text: str) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 

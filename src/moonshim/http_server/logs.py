@@ -16,7 +16,7 @@ import structlog
 from moonshim.http_server.line_writer import LineWriter
 from moonshim.http_server.log_lines import human_line, json_line, painter, without_secrets
 
-__all__ = ["LEVELS", "HumanLine", "close", "concerns", "configure", "event", "fault"]
+__all__ = ["LEVELS", "HumanLine", "bind_request", "close", "configure", "event", "log_error"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -30,7 +30,7 @@ class HumanLine(Protocol):
     def __call__(self, fields: Mapping[str, Any], *, colour: bool) -> str: ...
 
 
-_asking: ContextVar[str | None] = ContextVar("request_id", default=None)
+_current_request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 _log: Any = structlog.get_logger("moonshim")
 _writer: LineWriter | None = None
 
@@ -74,21 +74,21 @@ def configure(
     _take_over(number)
 
 
-def concerns(request_id: str) -> None:
+def bind_request(request_id: str) -> None:
     """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
-    _asking.set(request_id)
+    _current_request_id.set(request_id)
 
 
 def event(name: str, *, level: str = "info", **fields: Any) -> None:
     """Anything else that somebody should know."""
-    if (request := _asking.get()) is not None:
+    if (request := _current_request_id.get()) is not None:
         fields.setdefault("request_id", request)
     _log.log(logging.getLevelName(level.upper()), name, **fields)
 
 
-def fault(error: BaseException, **fields: Any) -> None:
+def log_error(error: BaseException, **fields: Any) -> None:
     """Something of ours failed: where, for whoever mends it."""
-    _log.error("fault", **fields, exc_info=error)
+    _log.error("log_error", **fields, exc_info=error)
 
 
 def close() -> None:

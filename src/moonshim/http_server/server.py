@@ -135,15 +135,15 @@ def run(
     one ends too.
     """
 
-    def settled() -> None:
-        _leave_alone_what_stays()
+    def finish_startup() -> None:
+        _freeze_long_lived_objects()
         if ready is not None:
             ready()
 
     sys.setswitchinterval(SWITCH_SECONDS)
     raise_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        serving = serve(opening, sockets, graceful_seconds=graceful_seconds, ready=settled, lifeline=lifeline)
+        serving = serve(opening, sockets, graceful_seconds=graceful_seconds, ready=finish_startup, lifeline=lifeline)
         return runner.run(serving)
 
 
@@ -216,7 +216,7 @@ async def serve_inside(app: Any, *, host: str = "127.0.0.1", port: int = 0, limi
     return EmbeddedServer(url_of(host, sockets[0].getsockname()[1]), server, running)
 
 
-def _leave_alone_what_stays() -> None:
+def _freeze_long_lived_objects() -> None:
     """Modules, tables and configuration stay for good: no search for garbage has to walk over them again.
 
     And hardly a request leaves a ring behind, though it makes a thousand objects: one may search less often.

@@ -37,11 +37,11 @@ class Scene:
         self.gateway, self.host = gateway, host
         self._told = told
         self.port = gateway.port
-        self.upstream = gateway.gate.snapshot.config.providers[0].dialect
+        self.upstream = gateway.state.snapshot.config.providers[0].dialect
         self.records: list[RequestRecord] = []
-        self._observe = gateway.gate.metrics.observe
-        gateway.gate.metrics.observe = self._note  # type: ignore[method-assign]
-        self._store_port = urlsplit(gateway.gate.snapshot.config.store).port
+        self._observe = gateway.state.metrics.observe
+        gateway.state.metrics.observe = self._note  # type: ignore[method-assign]
+        self._store_port = urlsplit(gateway.state.snapshot.config.store).port
         self._tasks = asyncio.all_tasks()
         self._sockets = self._count_sockets()
 
@@ -94,7 +94,7 @@ class Scene:
         return len(sockets() - (connected_to(self._store_port) if self._store_port else set()))
 
     def open_requests(self) -> float:
-        found = _OPEN.search(self.gateway.gate.metrics.render())
+        found = _OPEN.search(self.gateway.state.metrics.render())
         assert found is not None
         return float(found[1])
 

@@ -39,8 +39,8 @@ def config_for(url: str, *, dialect: str = "openai_chat", **given: Any) -> Confi
 class Running:
     """A gateway that serves."""
 
-    def __init__(self, gate: GatewayState, port: int, server: uvicorn.Server) -> None:
-        self.gate, self.port, self.server = gate, port, server
+    def __init__(self, state: GatewayState, port: int, server: uvicorn.Server) -> None:
+        self.state, self.port, self.server = state, port, server
         self.url = f"http://127.0.0.1:{port}"
 
     def openai(self, **given: Any) -> AsyncOpenAI:
@@ -57,13 +57,13 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
     """Serve this configuration on a free port of loopback."""
     if providers:
         config = replace(config, providers=(*config.providers, *providers))
-    gate = await GatewayState.open(config)
+    state = await GatewayState.open(config)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", 0))
         listening.listen(512)
         options = uvicorn.Config(
-            build_app(gate),
+            build_app(state),
             http=protocol_with(config.limits),
             lifespan="off",
             access_log=False,
@@ -79,8 +79,8 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
                 await asyncio.sleep(0.001)
                 if task.done():
                     task.result()
-            yield Running(gate, listening.getsockname()[1], server)
+            yield Running(state, listening.getsockname()[1], server)
         finally:
             server.should_exit = server.force_exit = True
             await task
-            await gate.close()
+            await state.close()

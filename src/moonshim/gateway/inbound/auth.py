@@ -72,9 +72,9 @@ class KeyRing:
         """Whose request this is; None where nobody needs a key. Raises `Refused` (401)."""
         if not self:
             return None
-        shown = [text for name in _KEY_HEADERS if (text := _shown_in(headers, name)) is not None]
+        shown = [text for name in _KEY_HEADERS if (text := _header_value(headers, name)) is not None]
         if not shown:
-            raise _refused("this gateway needs a key: send one as `Authorization: Bearer msk_…` or as `x-api-key`")
+            raise _refusal("this gateway needs a key: send one as `Authorization: Bearer msk_…` or as `x-api-key`")
         found = [key for text in shown if (key := self._find(text)) is not None]
         now = self._clock()
         for key in found:
@@ -83,12 +83,12 @@ class KeyRing:
         if found:
             expires = found[0].expires
             assert expires is not None
-            raise _refused(
+            raise _refusal(
                 f"the key {found[0].name!r} expired on {expires:%Y-%m-%d %H:%M %Z}; "
                 "ask whoever runs this gateway for a new one",
                 code="key_expired",
             )
-        raise _refused("this gateway does not know the key: ask whoever runs it for a valid one")
+        raise _refusal("this gateway does not know the key: ask whoever runs it for a valid one")
 
     def _find(self, text: str) -> GatewayKey | None:
         digest = digest_of(text).encode()
@@ -106,10 +106,10 @@ def client_key(headers: Mapping[str, str]) -> str | None:
     >>> client_key({"authorization": "Bearer sk-mine"}), client_key({"authorization": "Basic dXNlcg=="})
     ('sk-mine', None)
     """
-    return next((text for name in _KEY_HEADERS if (text := _shown_in(headers, name)) is not None), None)
+    return next((text for name in _KEY_HEADERS if (text := _header_value(headers, name)) is not None), None)
 
 
-def _shown_in(headers: Mapping[str, str], name: str) -> str | None:
+def _header_value(headers: Mapping[str, str], name: str) -> str | None:
     value = headers.get(name, "").strip()
     if name == "authorization":
         scheme, _, value = value.partition(" ")
@@ -118,5 +118,5 @@ def _shown_in(headers: Mapping[str, str], name: str) -> str | None:
     return value.strip() or None
 
 
-def _refused(message: str, code: str = "invalid_api_key") -> Refused:
+def _refusal(message: str, code: str = "invalid_api_key") -> Refused:
     return Refused(Problem(status=401, kind="authentication", message=message, code=code))

@@ -18,12 +18,12 @@ from moonshim.gateway.inbound.decompress import (
     DecompressError,
     Decompressor,
     LimitExceeded,
+    decompressor_for,
     readable_codings,
-    unpacker_for,
 )
 from moonshim.gateway.inbound.large_json import TooManyValues, parse_large_json
 
-__all__ = ["BodyGone", "decoded_object", "read_body", "read_json"]
+__all__ = ["BodyGone", "decode_object_or_refuse", "read_body", "read_json"]
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -50,8 +50,8 @@ async def read_json(receive: Receive, call: ClientCall) -> dict[str, Any]:
     """The object in a request's body. Raises `Refused` (400, 408, 413, 415, 503) or `BodyGone`."""
     pieces = await read_body(receive, call)
     if sum(map(len, pieces)) <= LARGE_BYTES:
-        return decoded_object(b"".join(pieces))
-    return await call.in_thread(_decoded_large, pieces, call.held.limits.body_values)
+        return decode_object_or_refuse(b"".join(pieces))
+    return await call.in_thread(_decode_large, pieces, call.held.limits.body_values)
 
 
 async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
@@ -61,30 +61,32 @@ async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
     reserved before it is kept.
     """
     limits, headers = call.held.limits, call.headers
-    unpacker = _unpacker(headers)
+    decompressor = _decompressor_for(headers)
     length = _length(headers)
     if length > limits.body_bytes:
         raise _too_large(limits)  # before any of it was read
     await call.held.announce(length)
     try:
         async with asyncio.timeout(limits.body_seconds):
-            pieces = await _gathered(receive, call.held, limits.body_bytes + (0 if unpacker is None else _PACKING))
-        if unpacker is not None:
+            pieces = await _read_pieces(
+                receive, call.held, limits.body_bytes + (0 if decompressor is None else _PACKING)
+            )
+        if decompressor is not None:
             packed = call.held.size
-            pieces = await call.in_thread(_unpacked, unpacker, pieces, limits.body_bytes)
+            pieces = await call.in_thread(_decompress, decompressor, pieces, limits.body_bytes)
             await call.grow(max(0, sum(map(len, pieces)) - packed))
         return pieces
     except TimeoutError:
         message = f"the body of the request was not here after {limits.body_seconds:g} seconds"
-        raise _refused(408, message, "timeout") from None
+        raise _refusal(408, message, "timeout") from None
     except LimitExceeded:
         raise _too_large(limits) from None
     except DecompressError as error:
         coding = headers.get("content-encoding", "")[:40]
-        raise _refused(400, f"the body cannot be unpacked as {coding}: {error}") from None
+        raise _refusal(400, f"the body cannot be unpacked as {coding}: {error}") from None
 
 
-async def _gathered(receive: Receive, held: Reservation, most: int) -> list[bytes]:
+async def _read_pieces(receive: Receive, held: Reservation, most: int) -> list[bytes]:
     """Many pieces, and not one string: growing, scanning or freeing that would keep all other requests waiting."""
     pieces: list[bytes] = []
     last = bytearray()
@@ -112,75 +114,75 @@ async def _gathered(receive: Receive, held: Reservation, most: int) -> list[byte
             await held.rest(len(piece))
 
 
-def _unpacked(unpacker: Decompressor, pieces: list[bytes], room: int) -> list[bytes]:
+def _decompress(decompressor: Decompressor, pieces: list[bytes], room: int) -> list[bytes]:
     unpacked: list[bytes] = []
     pieces.reverse()
     while pieces:
         if piece := pieces.pop():
-            unpacked.append(unpacker.feed(piece, room))
+            unpacked.append(decompressor.feed(piece, room))
             room -= len(unpacked[-1])
-    unpacker.flush()
+    decompressor.flush()
     return unpacked
 
 
-def _unpacker(headers: Mapping[str, str]) -> Decompressor | None:
+def _decompressor_for(headers: Mapping[str, str]) -> Decompressor | None:
     if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
         # What the server undoes is `chunked`; anything else below it would be read as if it were the body.
-        raise _refused(400, "the only Transfer-Encoding that is read is chunked")
+        raise _refusal(400, "the only Transfer-Encoding that is read is chunked")
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding in ("", "identity"):
         return None
-    unpacker = unpacker_for(coding)
-    if unpacker is None:
+    decompressor = decompressor_for(coding)
+    if decompressor is None:
         known = ", ".join(readable_codings())
-        raise _refused(415, f"the Content-Encoding {coding[:40]!r} cannot be read here; one of {known} can, or none")
-    return unpacker
+        raise _refusal(415, f"the Content-Encoding {coding[:40]!r} cannot be read here; one of {known} can, or none")
+    return decompressor
 
 
 def _length(headers: Mapping[str, str]) -> int:
     text = headers.get("content-length", "0").strip()
     if not (text.isascii() and text.isdecimal()):
-        raise _refused(400, "the Content-Length is no number")
+        raise _refusal(400, "the Content-Length is no number")
     return int(text) if len(text) < 20 else 1 << 64
 
 
-def decoded_object(data: bytes) -> dict[str, Any]:
+def decode_object_or_refuse(data: bytes) -> dict[str, Any]:
     """The JSON object that this text is; `Refused` (400) says where it is none.
 
-    >>> decoded_object(b'{"model": "kimi-k2.5"}')
+    >>> decode_object_or_refuse(b'{"model": "kimi-k2.5"}')
     {'model': 'kimi-k2.5'}
     """
     data = data.removeprefix(BYTE_ORDER_MARK)
     if not data or data.isspace():
-        raise _refused(400, "the request has no body; it should be a JSON object")
+        raise _refusal(400, "the request has no body; it should be a JSON object")
     try:
         value = _DECODER.decode(data)
     except RecursionError:
-        raise _refused(400, "the body is nested too deeply") from None
+        raise _refusal(400, "the body is nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         value = _with_halves(data, error)
     if not isinstance(value, dict):
-        raise _refused(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
+        raise _refusal(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
     return value
 
 
-def _decoded_large(pieces: list[bytes], max_values: int) -> dict[str, Any]:
+def _decode_large(pieces: list[bytes], max_values: int) -> dict[str, Any]:
     """The same for a large text, without stopping the other threads. Takes the pieces out of the list."""
     pieces[0] = pieces[0].removeprefix(BYTE_ORDER_MARK)
     try:
         value = parse_large_json(pieces, max_values)
     except TooManyValues:
-        raise _refused(
+        raise _refusal(
             413, f"The request body has more than {max_values:,} JSON values (limits.body_values).", "too_large"
         ) from None
     except RecursionError:
-        raise _refused(400, "the body is nested too deeply") from None
+        raise _refusal(400, "the body is nested too deeply") from None
     except ValueError as error:
-        raise _refused(400, f"the body is not JSON: {error}") from None
+        raise _refusal(400, f"the body is not JSON: {error}") from None
     finally:
         pieces.clear()
     if not isinstance(value, dict):
-        raise _refused(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
+        raise _refusal(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
     return value
 
 
@@ -188,15 +190,15 @@ def _with_halves(data: bytes, error: Exception) -> Any:
     """Half a character (`"\\ud83d"` alone), which clients make when they cut text, is no error: the engine mends it."""
     if b"\\ud" in data or b"\\uD" in data:
         try:
-            return json.loads(data, parse_constant=_no_json)
+            return json.loads(data, parse_constant=_invalid_json)
         except ValueError:
             pass
         except RecursionError:
-            raise _refused(400, "the body is nested too deeply") from None
-    raise _refused(400, f"the body is not JSON: {_reason(data, error)}") from None
+            raise _refusal(400, "the body is nested too deeply") from None
+    raise _refusal(400, f"the body is not JSON: {_reason(data, error)}") from None
 
 
-def _no_json(constant: str) -> NoReturn:
+def _invalid_json(constant: str) -> NoReturn:
     raise ValueError(constant)  # NaN and Infinity, which only Python takes for JSON
 
 
@@ -213,8 +215,8 @@ def _reason(data: bytes, error: Exception) -> str:
 def _too_large(limits: Limits) -> Refused:
     size = limits.body_bytes
     amount = f"{size / (1 << 20):g} MiB" if size >= 1 << 20 else f"{size:,} bytes"
-    return _refused(413, f"the body of the request is larger than {amount}", "too_large")
+    return _refusal(413, f"the body of the request is larger than {amount}", "too_large")
 
 
-def _refused(status: int, message: str, kind: ProblemKind = "invalid_request") -> Refused:
+def _refusal(status: int, message: str, kind: ProblemKind = "invalid_request") -> Refused:
     return Refused(Problem(status=status, kind=kind, message=message))

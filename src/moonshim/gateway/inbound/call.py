@@ -80,11 +80,11 @@ class ClientCall:
         """Whether work on its body would keep other requests waiting."""
         return self.held.size > LARGE_BYTES
 
-    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def run_work(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """The result of work on the body: at once when that is small, in a thread when it is large."""
         return await self.in_thread(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
-    async def encoded(self, value: Any) -> bytes:
+    async def encode_json(self, value: Any) -> bytes:
         """A value as large as the body, as JSON."""
         return await self.in_thread(encode_large_json, value) if self.is_large else encode(value)
 
@@ -93,9 +93,9 @@ class ClientCall:
         await self.held.grow(size)
 
     async def in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        return await self.threads.run(self.tenant, self.held.limits, self._done, work, *args, **kwargs)
+        return await self.threads.run(self.tenant, self.held.limits, self._run_and_track, work, *args, **kwargs)
 
-    def _done(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def _run_and_track(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         try:
             result = work(*args, **kwargs)
         except MoonshimError as error:

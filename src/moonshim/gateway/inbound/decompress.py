@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-__all__ = ["DecompressError", "Decompressor", "LimitExceeded", "readable_codings", "unpacker_for"]
+__all__ = ["DecompressError", "Decompressor", "LimitExceeded", "decompressor_for", "readable_codings"]
 
 _WINDOW_LOG: Final = 23
 """zstd: 8 MiB, which is what RFC 9659 allows on the web; a frame may ask its reader for more memory than it fills."""
@@ -164,7 +164,7 @@ _UNPACKERS: Final[dict[str, _Make]] = {
 }
 
 
-def unpacker_for(coding: str) -> Decompressor | None:
+def decompressor_for(coding: str) -> Decompressor | None:
     """What reads a `Content-Encoding`; None when nothing here does."""
     make = _UNPACKERS.get(coding)
     return None if make is None else make()

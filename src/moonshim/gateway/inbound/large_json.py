@@ -263,17 +263,17 @@ def encode_large_json(value: Any, encode: Callable[[Any], bytes] = encode) -> by
     True
     """
     out = BytesIO()  # hands over what it holds without a copy
-    for part in _encoded(value, encode):
+    for part in _encode_pieces(value, encode):
         out.write(part)
     return out.getvalue()
 
 
-def _encoded(value: Any, encode: Callable[[Any], bytes]) -> Iterator[bytes]:
+def _encode_pieces(value: Any, encode: Callable[[Any], bytes]) -> Iterator[bytes]:
     if isinstance(value, dict) and _is_wide(value):
         comma = b"{"
         for key, inner in value.items():
             yield comma + encode(key) + b":"
-            yield from _encoded(inner, encode)
+            yield from _encode_pieces(inner, encode)
             comma = b","
         yield b"}"
     elif isinstance(value, list) and _is_wide(value):
@@ -286,7 +286,7 @@ def _encoded(value: Any, encode: Callable[[Any], bytes]) -> Iterator[bytes]:
                 few.clear()
             if wide:
                 yield comma
-                yield from _encoded(inner, encode)
+                yield from _encode_pieces(inner, encode)
                 comma = b","
             else:
                 few.append(inner)

@@ -59,11 +59,11 @@ class Used(Struct, frozen=True):
         """
         room = fewer_than - 1
         if self.now <= room:
-            return max(0.0, _faded(self.before, room - self.now) - self.elapsed)
-        return MINUTE - self.elapsed + _faded(self.now, room)
+            return max(0.0, _seconds_until_faded(self.before, room - self.now) - self.elapsed)
+        return MINUTE - self.elapsed + _seconds_until_faded(self.now, room)
 
 
-def _faded(count: int, room: int) -> float:
+def _seconds_until_faded(count: int, room: int) -> float:
     """When in a minute so many of the minute before count for no more than `room`."""
     return MINUTE * (1 - max(0, room) / count) if count > room else 0.0
 
@@ -87,7 +87,7 @@ class Limiter:
         try:
             return await self._admit(key, request_id, record)
         except StoreUnavailable:
-            _tell_lost(record)
+            _record_store_failure(record)
             return []
 
     async def _admit(self, key: GatewayKey, request_id: str, record: RequestRecord) -> list[tuple[bytes, bytes]]:
@@ -95,13 +95,13 @@ class Limiter:
         if key.tokens_per_minute is not None:
             used = await self._count("tokens", key, 0)
             if used.total() >= key.tokens_per_minute:
-                raise _refused(key, "tokens", key.tokens_per_minute, used)
+                raise _refusal(key, "tokens", key.tokens_per_minute, used)
             headers += _headers("tokens", key.tokens_per_minute, used)
         if key.requests_per_minute is not None:
             used = await self._count("requests", key, 1)
             if used.total() > key.requests_per_minute:
                 used = await self._count("requests", key, -1)
-                raise _refused(key, "requests", key.requests_per_minute, used)
+                raise _refusal(key, "requests", key.requests_per_minute, used)
             headers += _headers("requests", key.requests_per_minute, used)
         # A place is taken last: whoever is refused before holds none. A whole answer takes one as well: its host works
         # as long for it as for a stream.
@@ -121,7 +121,7 @@ class Limiter:
             try:
                 await self._count("tokens", key, tokens)
             except StoreUnavailable:
-                _tell_lost(record)
+                _record_store_failure(record)
 
     async def renew(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> None:
         """An answer is still running. One that lost its place meanwhile is not cut off."""
@@ -130,7 +130,7 @@ class Limiter:
             try:
                 await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS)
             except StoreUnavailable:
-                _tell_lost(record)
+                _record_store_failure(record)
 
     async def release(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> None:
         """A request is over. Harmless where it held no place, and when it is said twice."""
@@ -139,7 +139,7 @@ class Limiter:
             try:
                 await self._store.release(_streams(key), holder)
             except StoreUnavailable:
-                _tell_lost(record)
+                _record_store_failure(record)
 
     async def _count(self, what: Counted, key: GatewayKey, amount: int) -> Used:
         minute, elapsed = divmod(self._clock(), MINUTE)
@@ -167,11 +167,11 @@ def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: 
     if read is None:
         read = estimate_tokens(request)
     if written is None or not whole:
-        written = max(written or 0, estimate_text("\n".join(map(_said, answer.parts))))
+        written = max(written or 0, estimate_text("\n".join(map(_describe_part, answer.parts))))
     return read + written
 
 
-def _said(part: object) -> str:
+def _describe_part(part: object) -> str:
     match part:
         case Text(text=text) | Reasoning(text=text):
             return text
@@ -192,7 +192,7 @@ def _space(key: GatewayKey) -> str:
     return key_space(f"key:{key.name}")
 
 
-def _tell_lost(record: RequestRecord) -> None:
+def _record_store_failure(record: RequestRecord) -> None:
     if _LOST not in record.lost:
         record.lost.append(_LOST)
 
@@ -213,7 +213,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _refused(key: GatewayKey, what: Counted, limit: int, used: Used) -> Refused:
+def _refusal(key: GatewayKey, what: Counted, limit: int, used: Used) -> Refused:
     # In whole seconds, as the header tells it, and rounded up: who comes back then must not be refused again.
     wait = max(1, ceil(used.seconds_until(limit)))
     return Refused(

@@ -58,16 +58,16 @@ _EXPOSED: Final = (
 )
 
 
-class _Place(Struct, frozen=True):
+class _Authority(Struct, frozen=True):
     """A name and a port, as `Host` and `Origin` have them."""
 
     name: str
     port: str
     """Empty: the usual one."""
 
-    def behind(self, scheme: str) -> _Place:
+    def with_default_port(self, scheme: str) -> _Authority:
         """With the usual port of a scheme spelled out."""
-        return self if self.port else _Place(self.name, _PORTS.get(scheme, ""))
+        return self if self.port else _Authority(self.name, _PORTS.get(scheme, ""))
 
 
 def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -> None:
@@ -75,31 +75,31 @@ def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -
     without keys."""
     if not config.needs_keys and not config.open_without_keys:
         _check_not_forwarded(headers)
-    host = _place(headers.get("host", ""))
+    host = _parse_authority(headers.get("host", ""))
     if "host" in headers and host is None:
-        raise _refused(400, "the Host header is not one host: " + _quoted(headers["host"]))
-    if bound_to_loopback and not config.needs_keys and not _is_ours(host, config):
-        raise _refused(
+        raise _refusal(400, "the Host header is not one host: " + _quote(headers["host"]))
+    if bound_to_loopback and not config.needs_keys and not _is_loopback_name(host, config):
+        raise _refusal(
             403,
-            f"the Host header says {_quoted(headers.get('host', ''))}, and without keys the gateway answers only to "
+            f"the Host header says {_quote(headers.get('host', ''))}, and without keys the gateway answers only to "
             "localhost; list other names under allowed_hosts",
         )
     origin = headers.get("origin")
     if origin is None:
         if headers.get("sec-fetch-site", "").strip().lower() in _STRANGERS:
-            raise _refused(403, "a web page of another origin sent this request; list its origin under allowed_origins")
+            raise _refusal(403, "a web page of another origin sent this request; list its origin under allowed_origins")
         return
     if not _is_listed(origin, config) and not _is_same(origin, host, config):
-        raise _refused(403, f"the web page {_quoted(origin)} may not use this gateway; list it under allowed_origins")
+        raise _refusal(403, f"the web page {_quote(origin)} may not use this gateway; list it under allowed_origins")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in _FORM_TYPES:
-        raise _refused(415, f"a web page has to send JSON as application/json, not as {kind}")
+        raise _refusal(415, f"a web page has to send JSON as application/json, not as {kind}")
 
 
 def _check_not_forwarded(headers: Headers) -> None:
     through = next((name for name in headers if _FORWARDED.fullmatch(name.replace("_", "-"))), None)
     if through is not None:
-        raise _refused(
+        raise _refusal(
             403,
             f"this request came through a proxy (it has the header {through}), and there are no keys: anybody behind "
             "the proxy could spend yours. Make a key with `moonshim keys new NAME`",
@@ -128,7 +128,7 @@ def preflight_headers(config: Config, headers: Headers) -> GuardHeaders | None:
     if method is None or origin is None:
         return None
     if not _is_listed(origin, config):
-        raise _refused(403, f"the web page {_quoted(origin)} may not use this gateway; list it under allowed_origins")
+        raise _refusal(403, f"the web page {_quote(origin)} may not use this gateway; list it under allowed_origins")
     answer = cors_headers(config, headers)
     answer += [(b"access-control-allow-methods", b"GET, POST, DELETE"), (b"access-control-max-age", b"600")]
     wanted = headers.get("access-control-request-headers", "").strip()
@@ -139,20 +139,22 @@ def preflight_headers(config: Config, headers: Headers) -> GuardHeaders | None:
     return answer
 
 
-def _place(text: str) -> _Place | None:
+def _parse_authority(text: str) -> _Authority | None:
     """
-    >>> _place("LOCALHOST.:8484"), _place("[::1]"), _place("localhost, evil.example"), _place("me@localhost")
-    (_Place(name='localhost', port='8484'), _Place(name='[::1]', port=''), None, None)
+    >>> _parse_authority("LOCALHOST.:8484"), _parse_authority("[::1]")
+    (_Authority(name='localhost', port='8484'), _Authority(name='[::1]', port=''))
+    >>> _parse_authority("localhost, evil.example"), _parse_authority("me@localhost")
+    (None, None)
     """
     found = _AUTHORITY.fullmatch(text.strip().lower())
-    return None if found is None else _Place(found[1], found[2] or "")
+    return None if found is None else _Authority(found[1], found[2] or "")
 
 
-def _origin(text: str) -> tuple[str, _Place] | None:
+def _origin(text: str) -> tuple[str, _Authority] | None:
     """Scheme and place of an origin; None for `null`, and for whatever is none."""
     scheme, _, rest = text.strip().lower().partition("://")
-    place = _place(rest.removesuffix("/"))
-    return None if place is None else (scheme, place.behind(scheme))
+    place = _parse_authority(rest.removesuffix("/"))
+    return None if place is None else (scheme, place.with_default_port(scheme))
 
 
 def _is_listed(origin: str, config: Config) -> bool:
@@ -162,18 +164,18 @@ def _is_listed(origin: str, config: Config) -> bool:
     return asking is not None and any(_origin(listed) == asking for listed in config.allowed_origins)
 
 
-def _is_same(origin: str, host: _Place | None, config: Config) -> bool:
+def _is_same(origin: str, host: _Authority | None, config: Config) -> bool:
     """Whether the page is one of ours: it was loaded from the very host that it now calls.
 
     Without keys that is believed only of hosts that no stranger's DNS can be behind.
     """
     asking = _origin(origin)
-    if asking is None or host is None or asking[0] not in _PORTS or host.behind(asking[0]) != asking[1]:
+    if asking is None or host is None or asking[0] not in _PORTS or host.with_default_port(asking[0]) != asking[1]:
         return False
-    return config.needs_keys or _is_ours(host, config) or _address(host.name) is not None
+    return config.needs_keys or _is_loopback_name(host, config) or _address(host.name) is not None
 
 
-def _is_ours(host: _Place | None, config: Config) -> bool:
+def _is_loopback_name(host: _Authority | None, config: Config) -> bool:
     if host is None:
         return False
     if host.name in _USUAL:
@@ -181,7 +183,7 @@ def _is_ours(host: _Place | None, config: Config) -> bool:
     address = _address(host.name)
     if address is not None and address.is_loopback:
         return True
-    listed = (_place(name) for name in config.allowed_hosts)
+    listed = (_parse_authority(name) for name in config.allowed_hosts)
     return any(one is not None and one.name == host.name and one.port in ("", host.port) for one in listed)
 
 
@@ -192,14 +194,14 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """
-    >>> _quoted('evil.example"' + "x" * 100)[:20], _quoted("")
+    >>> _quote('evil.example"' + "x" * 100)[:20], _quote("")
     ('"evil.example\\'xxxxxx', 'nothing')
     """
     return '"' + text[:80].replace('"', "'") + '"' if text else "nothing"
 
 
-def _refused(status: int, message: str) -> Refused:
+def _refusal(status: int, message: str) -> Refused:
     kind: ProblemKind = "permission" if status == 403 else "invalid_request"
     return Refused(Problem(status=status, kind=kind, message=message, code="untrusted_origin"))

@@ -19,7 +19,7 @@ from moonshim.gateway.exchange import exchange
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.state import GatewayState
 
-__all__ = ["compact", "compacted", "summary_request"]
+__all__ = ["compact", "compaction_response", "summary_request"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -59,7 +59,7 @@ def summary_request(body: Json) -> Json:
     return asked | {"input": [*_items(body), question], "tool_choice": "none", "store": False, "stream": False}
 
 
-def compacted(body: Json, response: Json, signer: Signer) -> Json:
+def compaction_response(body: Json, response: Json, signer: Signer) -> Json:
     """What the client is answered, from the model's summary; an answer without one is an error of the host."""
     summary = _text(response)
     if not summary or response.get("status") != "completed":
@@ -67,7 +67,7 @@ def compacted(body: Json, response: Json, signer: Signer) -> Json:
             Problem(status=502, kind="server", message="The model gave no summary.", code="compaction_failed")
         )
     tail = str(response["id"]).removeprefix("resp_")
-    output = [_kept(item, f"msg_{tail}_{place}") for place, item in enumerate(_items(body)) if _is_users(item)]
+    output = [_with_new_id(item, f"msg_{tail}_{place}") for place, item in enumerate(_items(body)) if _is_users(item)]
     return {
         "id": response["id"],
         "object": "response.compaction",
@@ -88,7 +88,7 @@ def _is_users(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
 
 
-def _kept(item: Json, id: str) -> Json:
+def _with_new_id(item: Json, id: str) -> Json:
     content = item.get("content")
     if isinstance(content, str):
         content = [{"type": "input_text", "text": content}]
@@ -101,18 +101,18 @@ def _text(response: Json) -> str:
     return "\n\n".join(part["text"] for parts in said for part in parts if part.get("text")).strip()
 
 
-async def compact(gate: GatewayState, call: ClientCall) -> dict[str, Any]:
+async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
     """Answer a call whose body is resolved: one request to the model, and what it says, sealed."""
     body = call.body
     call.body, client = summary_request(body), call.client_stream
     call.client_stream = answer = _Kept(client)
     try:
-        await exchange(gate, call)
+        await exchange(state, call)
     finally:
         call.body, call.client_stream = body, client
         client.gone = client.gone or answer.gone
         answer.close()
-    return compacted(body, decode_object(b"".join(answer.said)) or {}, Signer(gate.secret))
+    return compaction_response(body, decode_object(b"".join(answer.said)) or {}, Signer(state.secret))
 
 
 class _Kept(ClientStream):

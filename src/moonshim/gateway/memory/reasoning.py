@@ -37,16 +37,18 @@ class ReasoningMemory:
     def __init__(self, store: Store, ttl: float) -> None:
         self._store = store
         self._ttl = ttl
-        self._filing: dict[str, asyncio.Future[None]] = {}
+        self._pending_writes: dict[str, asyncio.Future[None]] = {}
 
-    async def recall(self, tenant: str, asked: ParsedRequest, record: RequestRecord) -> dict[int, Reasoning]:
+    async def recall(self, tenant: str, parsed: ParsedRequest, record: RequestRecord) -> dict[int, Reasoning]:
         """The reasoning that the turns of this request have lost, by the index of their message."""
-        lost = _bounded(asked.lost_turns())
+        lost = _newest(parsed.lost_turns())
         if not lost:
             return {}
         space = key_space(tenant)
-        names = list(dict.fromkeys(_name(space, turn.key) for turn in lost))
-        if self._filing and (waited := [self._filing[name] for name in names if name in self._filing]):
+        names = list(dict.fromkeys(_store_key(space, turn.key) for turn in lost))
+        if self._pending_writes and (
+            waited := [self._pending_writes[name] for name in names if name in self._pending_writes]
+        ):
             await asyncio.wait(waited)
         try:
             batches = [names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]
@@ -54,35 +56,35 @@ class ReasoningMemory:
         except StoreUnavailable:
             record.lost.append("recall")
             return {}
-        kept = dict(zip(names, (entries for batch in found for entries in batch), strict=True))
-        thoughts = ((turn.index, lookup(turn, kept[_name(space, turn.key)])) for turn in lost)
+        entries_by_key = dict(zip(names, (entries for batch in found for entries in batch), strict=True))
+        thoughts = ((turn.index, lookup(turn, entries_by_key[_store_key(space, turn.key)])) for turn in lost)
         return {index: thought for index, thought in thoughts if thought is not None}
 
     async def remember(
-        self, tenant: str, asked: Request | ConversationIndex, message: Message, record: RequestRecord
+        self, tenant: str, parsed: Request | ConversationIndex, message: Message, record: RequestRecord
     ) -> None:
         """File what was thought in the answer to a request, both as the client knows them. Never raises."""
         try:
-            filing = cache_entry(asked, message)
-            if filing is None:
+            entry = cache_entry(parsed, message)
+            if entry is None:
                 return
-            name = _name(key_space(tenant), filing.key)
-            done = self._filing[name] = asyncio.get_running_loop().create_future()
+            name = _store_key(key_space(tenant), entry.key)
+            done = self._pending_writes[name] = asyncio.get_running_loop().create_future()
             try:
-                await self._store.put_entry(name, filing.field, filing.value, self._ttl)
+                await self._store.put_entry(name, entry.field, entry.value, self._ttl)
             finally:
                 done.set_result(None)
-                if self._filing.get(name) is done:
-                    del self._filing[name]
+                if self._pending_writes.get(name) is done:
+                    del self._pending_writes[name]
         except (MoonshimError, RecursionError):
             record.lost.append("remember")
 
 
-def _bounded(lost: list[LostTurn]) -> list[LostTurn]:
+def _newest(lost: list[LostTurn]) -> list[LostTurn]:
     if len(lost) <= _MOST:
         return lost
     return lost[-(-(len(lost) - _MOST) // _STEP) * _STEP :]
 
 
-def _name(space: str, key: str) -> str:
+def _store_key(space: str, key: str) -> str:
     return f"recall:{space}:{key}"

@@ -90,7 +90,7 @@ class BodyWork(Protocol):
     async def grow(self, size: int) -> None:
         """Reserve memory for so many bytes more."""
 
-    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def run_work(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """The result of work that takes as long as the request is large."""
 
 
@@ -100,7 +100,7 @@ class _Here:
     async def grow(self, size: int) -> None:
         pass
 
-    async def worked(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def run_work(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         return work(*args, **kwargs)
 
 
@@ -132,7 +132,7 @@ class StoredResponses:
         if _ID.fullmatch(id) is None or id in rests_on:
             return False
         space = key_space(tenant)
-        said = await work.worked(encode_large_json, [turn.input, turn.output, turn.before], msgspec.json.encode)
+        said = await work.run_work(encode_large_json, [turn.input, turn.output, turn.before], msgspec.json.encode)
         answered = msgspec.json.encode(about)
         if len(said) + len(answered) > _LARGEST:
             return False
@@ -150,7 +150,7 @@ class StoredResponses:
         space = key_space(tenant)
         said, answered = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
         await work.grow(len(said or b"") + len(answered or b""))
-        turn, about = await work.worked(_turn, said), decode_object(answered or b"")
+        turn, about = await work.run_work(_turn, said), decode_object(answered or b"")
         return None if turn is None or about is None else (turn, about)
 
     async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, StoredTurn]:
@@ -167,7 +167,7 @@ class StoredResponses:
             if size > self._limit:
                 raise ChainTooLong
             await work.grow(added)
-            read = zip(asked, await work.worked(_turns, found), strict=True)
+            read = zip(asked, await work.run_work(_turns, found), strict=True)
             turns |= {id: turn for id, turn in read if turn is not None}
         return turns
 
@@ -184,7 +184,7 @@ class StoredResponses:
             if len(chain) + len(found) > LONGEST_CHAIN or size > self._limit:
                 raise ChainTooLong
             await work.grow(added)
-            for one, turn in zip(asked, await work.worked(_turns, found), strict=True):
+            for one, turn in zip(asked, await work.run_work(_turns, found), strict=True):
                 if turn is None or one in chain:
                     raise ChainBroken
                 chain[one] = turn

@@ -61,46 +61,46 @@ class ResponsesState:
         References to thoughts that nobody knows stay; they are left out later, and told.
         """
         body = {key: value for key, value in body.items() if key != CONTINUES}
-        previous, named = body.get("previous_response_id"), await work.worked(_references, body.get("input"))
+        previous, named = body.get("previous_response_id"), await work.run_work(_references, body.get("input"))
         if body.get("conversation") is not None:
-            raise _refused_conversation(body["conversation"], both=previous is not None)
+            raise _unsupported_conversation(body["conversation"], both=previous is not None)
         if previous is None and not named:
             return body
         if previous is not None and not isinstance(previous, str):
-            raise _refused("previous_response_id must be a string.", param="previous_response_id")
+            raise _refusal("previous_response_id must be a string.", param="previous_response_id")
         try:
             chain = {} if previous is None else await self._chain(tenant, previous, work)
-            turns = await self._with_named(tenant, chain, named, work)
+            turns = await self._with_referenced(tenant, chain, named, work)
         except StoreUnavailable:
             record.lost.append("responses")
             if previous is None and all(id.startswith("rs_") for id in named):
                 return body
-            raise _refused_for_now() from None
+            raise _store_unavailable() from None
         except ChainTooLong:
-            raise _refused_size(self._limit) from None
-        return await work.worked(_resolved_body, body, chain, turns, self._limit)
+            raise _history_too_large(self._limit) from None
+        return await work.run_work(_resolve_body, body, chain, turns, self._limit)
 
     async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, StoredTurn]:
         try:
             return await self._kept.chain(tenant, previous, work)
         except ChainBroken:
-            raise _refused(
-                f"Previous response with id {_quoted(previous)} not found.",
+            raise _refusal(
+                f"Previous response with id {_quote(previous)} not found.",
                 param="previous_response_id",
                 code="previous_response_not_found",
             ) from None
         except ChainTooLong:
-            raise _refused(
+            raise _refusal(
                 f"This conversation is too long to go on from: more than {LONGEST_CHAIN} responses, or too many bytes."
                 " Compact it, or send what matters of it as input.",
                 param="previous_response_id",
             ) from None
 
-    async def _with_named(
+    async def _with_referenced(
         self, tenant: str, chain: dict[str, StoredTurn], named: Iterable[str], work: BodyWork
     ) -> dict[str, StoredTurn]:
         """The chain, and the responses that items are named from: by the request, or by those before it."""
-        more = await work.worked(_missing, chain, named)
+        more = await work.run_work(_outside_chain, chain, named)
         return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
 
     # --- an answer ---------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class ResponsesState:
         rests_on = (body.get(CONTINUES) or {}).get("rests_on", ())
         about = {key: value for key, value in response.items() if key != "output"}
         try:
-            turn = await work.worked(_turn, body, id, output)
+            turn = await work.run_work(_turn, body, id, output)
             kept = await self._kept.put(tenant, id, turn, about, rests_on, work)
         except (Refused, StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             kept = False
@@ -124,16 +124,16 @@ class ResponsesState:
 
     async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> Json:
         """The response object as it was answered."""
-        turn, about = await self._found(tenant, id, work)
+        turn, about = await self._find(tenant, id, work)
         return {**about, "output": turn.output}
 
     async def delete(self, tenant: str, id: str) -> Json:
         try:
             gone = await self._kept.delete(tenant, id)
         except StoreUnavailable:
-            raise _refused_for_now() from None
+            raise _store_unavailable() from None
         if not gone:
-            raise _refused_response(id)
+            raise _unknown_response(id)
         return {"id": id, "object": "response", "deleted": True}
 
     async def input_items(
@@ -151,22 +151,22 @@ class ResponsesState:
         What was referred to again and again is listed once.
         """
         if not 1 <= limit <= _MOST_LISTED:
-            raise _refused(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
-        turn, _ = await self._found(tenant, id, work)
+            raise _refusal(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
+        turn, _ = await self._find(tenant, id, work)
         try:
             chain = await self._kept.chain(tenant, turn.before[0], work) if turn.before else {}
-            turns = await self._with_named(tenant, {id: turn, **chain}, (), work)
+            turns = await self._with_referenced(tenant, {id: turn, **chain}, (), work)
         except StoreUnavailable:
-            raise _refused_for_now() from None
+            raise _store_unavailable() from None
         except (ChainBroken, ChainTooLong):  # then what is known
             chain, turns = {}, {id: turn}
-        items = await work.worked(_listed_items, turn, chain, turns)
+        items = await work.run_work(_list_items, turn, chain, turns)
         if order == "desc":
             items.reverse()
         start = 0
         if after is not None:
             start = next((place + 1 for place, item in enumerate(items) if item.get("id") == after), len(items))
-        page = [_listed(item) for item in items[start : start + limit]]
+        page = [_as_listed(item) for item in items[start : start + limit]]
         return {
             "object": "list",
             "data": page,
@@ -175,17 +175,17 @@ class ResponsesState:
             "has_more": start + limit < len(items),
         }
 
-    async def _found(self, tenant: str, id: str, work: BodyWork) -> tuple[StoredTurn, Json]:
+    async def _find(self, tenant: str, id: str, work: BodyWork) -> tuple[StoredTurn, Json]:
         try:
             found = await self._kept.get(tenant, id, work)
         except StoreUnavailable:
-            raise _refused_for_now() from None
+            raise _store_unavailable() from None
         if found is None:
-            raise _refused_response(id)
+            raise _unknown_response(id)
         return found
 
 
-def _missing(chain: Mapping[str, StoredTurn], named: Iterable[str]) -> list[str]:
+def _outside_chain(chain: Mapping[str, StoredTurn], named: Iterable[str]) -> list[str]:
     """The responses outside a chain that items are named from."""
     wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
     wanted |= {response_of(id) for id in named}
@@ -203,18 +203,18 @@ def _turn(body: Json, id: str, output: list[Json]) -> StoredTurn:
     return StoredTurn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
 
 
-def _resolved_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, StoredTurn], limit: int) -> Json:
+def _resolve_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, StoredTurn], limit: int) -> Json:
     """The body with everything that it refers to in it."""
-    known = _known(turns)
-    _check_known(_references(body.get("input")), known)
-    before, given = _unresolved(chain), body.get("input")
+    known = _items_by_id(turns)
+    _check_references(_references(body.get("input")), known)
+    before, given = _chain_items(chain), body.get("input")
     if not _fits(itertools.chain(before, given if isinstance(given, list) else (given,)), known, limit):
-        raise _refused_size(limit)
+        raise _history_too_large(limit)
     whole = resolve_references(body, known.get)
     given = whole.get("input")
     return continued(
         whole,
-        _resolved(before, known),
+        _resolve_items(before, known),
         own=len(given) if isinstance(given, list) else int(isinstance(given, str)),
         references={str(place): id for place, id in _places(body.get("input"))},
         chain=list(chain),
@@ -225,7 +225,7 @@ def _resolved_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, St
 # --- items ------------------------------------------------------------------------------------------------------
 
 
-def _named_by(item: Any) -> str | None:
+def _referenced_id(item: Any) -> str | None:
     """The item that a reference stands for; None for what is no reference."""
     if not isinstance(item, dict) or not isinstance(id := item.get("id"), str):
         return None
@@ -234,7 +234,7 @@ def _named_by(item: Any) -> str | None:
 
 def _places(items: Any) -> list[tuple[int, str]]:
     """Where references stand, and to what."""
-    named = enumerate(map(_named_by, items if isinstance(items, list) else ()))
+    named = enumerate(map(_referenced_id, items if isinstance(items, list) else ()))
     return [(place, id) for place, id in named if id is not None]
 
 
@@ -242,7 +242,7 @@ def _references(items: Any) -> list[str]:
     return [id for _, id in _places(items)]
 
 
-def _known(turns: Mapping[str, StoredTurn]) -> dict[str, Json]:
+def _items_by_id(turns: Mapping[str, StoredTurn]) -> dict[str, Json]:
     return {
         item["id"]: item
         for turn in turns.values()
@@ -251,24 +251,24 @@ def _known(turns: Mapping[str, StoredTurn]) -> dict[str, Json]:
     }
 
 
-def _check_known(named: Iterable[str], known: Mapping[str, Json]) -> None:
+def _check_references(named: Iterable[str], known: Mapping[str, Json]) -> None:
     """An item that is said or called, and that nobody knows, is a 404."""
     for id in named:
         if id not in known and not id.startswith("rs_"):
-            raise _refused(
-                f"Item with id {_quoted(id)} not found. Items are not persisted when `store` is set to false. Try again"
+            raise _refusal(
+                f"Item with id {_quote(id)} not found. Items are not persisted when `store` is set to false. Try again"
                 " with `store` set to true, or remove this item from your input.",
                 status=404,
                 param="input",
             )
 
 
-def _unresolved(chain: Mapping[str, StoredTurn]) -> list[Json]:
+def _chain_items(chain: Mapping[str, StoredTurn]) -> list[Json]:
     """All that was said in a chain (the newest first), in the order in which it was said, as it is kept."""
     return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *said_items(turn.output))]
 
 
-def _resolved(items: list[Json], known: Mapping[str, Json]) -> list[Json]:
+def _resolve_items(items: list[Json], known: Mapping[str, Json]) -> list[Json]:
     resolved: list[Json] = resolve_references({"input": items}, known.get)["input"]
     return resolved
 
@@ -277,7 +277,7 @@ def _fits(items: Iterable[Any], known: Mapping[str, Json], limit: int) -> bool:
     """Whether items have at most so many bytes once their references are resolved; an item is measured once."""
     sizes, size = dict[str, int](), 0
     for item in items:
-        id = _named_by(item)
+        id = _referenced_id(item)
         if id is None or id not in known:
             size += _size(item)
         else:
@@ -293,11 +293,11 @@ def _size(item: Any) -> int:
     try:
         return len(encode(item))
     except RecursionError:
-        raise _refused("input is nested too deeply.", param="input") from None
+        raise _refusal("input is nested too deeply.", param="input") from None
 
 
-def _listed_items(turn: StoredTurn, chain: Mapping[str, StoredTurn], turns: Mapping[str, StoredTurn]) -> list[Json]:
-    return _each_once(_resolved([*_unresolved(chain), *turn.input], _known(turns)))
+def _list_items(turn: StoredTurn, chain: Mapping[str, StoredTurn], turns: Mapping[str, StoredTurn]) -> list[Json]:
+    return _each_once(_resolve_items([*_chain_items(chain), *turn.input], _items_by_id(turns)))
 
 
 def _each_once(items: Sequence[Json]) -> list[Json]:
@@ -313,7 +313,7 @@ def _each_once(items: Sequence[Json]) -> list[Json]:
     return listed
 
 
-def _listed(item: Json) -> Json:
+def _as_listed(item: Json) -> Json:
     """As clients read it: text that was sent as a string is listed as a part, whatever it was sent as."""
     text = item.get("content")
     if not isinstance(text, str) or item.get("type", "message") != "message":
@@ -337,36 +337,36 @@ def _with_ids(items: list[Any], response_id: str) -> list[Any]:
 # -- refusals, in the words of OpenAI's API: clients match them -------------------------------------------------
 
 
-def _quoted(id: str) -> str:
+def _quote(id: str) -> str:
     return f"'{id if len(id) <= 100 else id[:100] + '…'}'"
 
 
-def _refused(message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> Refused:
+def _refusal(message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> Refused:
     return Refused(Problem(status=status, kind="invalid_request", message=message, param=param, code=code))
 
 
-def _refused_response(id: str) -> Refused:
-    return _refused(f"Response with id {_quoted(id)} not found.", status=404)
+def _unknown_response(id: str) -> Refused:
+    return _refusal(f"Response with id {_quote(id)} not found.", status=404)
 
 
-def _refused_conversation(conversation: Any, *, both: bool) -> Refused:
+def _unsupported_conversation(conversation: Any, *, both: bool) -> Refused:
     if both:
-        return _refused(
+        return _refusal(
             "Mutually exclusive parameters: 'previous_response_id' and 'conversation'.", param="conversation"
         )
     id = conversation.get("id") if isinstance(conversation, dict) else conversation
-    return _refused(f"Conversation with id {_quoted(str(id))} not found.", status=404, param="conversation")
+    return _refusal(f"Conversation with id {_quote(str(id))} not found.", status=404, param="conversation")
 
 
-def _refused_size(limit: int) -> Refused:
-    return _refused(
+def _history_too_large(limit: int) -> Refused:
+    return _refusal(
         "This request stands for too much: with all that it goes on from and refers to, its input has more than"
         f" {limit:,} bytes. Refer to less, compact the conversation, or send what matters of it as input.",
         param="input",
     )
 
 
-def _refused_for_now() -> Refused:
+def _store_unavailable() -> Refused:
     return Refused(
         Problem(
             status=503,

@@ -9,13 +9,13 @@ from moonshim.config.model import Config
 from moonshim.gateway.observe import logs
 from moonshim.store import Store, StoreUnavailable
 
-__all__ = ["minting_secret"]
+__all__ = ["signing_secret"]
 
 _KEY: Final = "secret"
 _BYTES: Final = 32
 
 
-async def minting_secret(store: Store, config: Config) -> bytes:
+async def signing_secret(store: Store, config: Config) -> bytes:
     """The configured secret; else the one in the store, which is made there once for all gateways that share it.
 
     When the store cannot be reached, one for this process alone: what it mints, no other

@@ -51,7 +51,7 @@ class EchoMasker:
                 self._mask((at, at + len(key)))
         self._searched = len(self._held)
         self._read_lines(len(self._held) if last else self._held.rfind(b"\n") + 1)
-        return self._released(last)
+        return self._take_safe(last)
 
     def _read_lines(self, end: int) -> None:
         for found in FREE_VALUE.finditer(self._held, self._read, max(end, self._read)):
@@ -64,12 +64,12 @@ class EchoMasker:
                     for span in _part(spans, at, at + len(key)):
                         self._mask(span)
                     text[at : at + len(key)] = b"*" * len(key)
-            if left := self._begun(text):
+            if left := self._partial_key_length(text):
                 cut = len(text) - left
                 self._open[found[2]] = bytes(text[cut:]), _part(spans, cut, len(text)) if cut else spans
         self._read = max(end, self._read)
 
-    def _begun(self, text: bytes | bytearray) -> int:
+    def _partial_key_length(self, text: bytes | bytearray) -> int:
         """How many bytes at its end could be the beginning of a key."""
         for found in self._first.finditer(text, max(0, len(text) - self._longest + 1)):
             rest = bytes(text[found.start() :])
@@ -78,10 +78,10 @@ class EchoMasker:
                     return len(rest)
         return 0
 
-    def _released(self, last: bool) -> bytes:
+    def _take_safe(self, last: bool) -> bytes:
         end = len(self._held)
         if not last:
-            whole = end - self._begun(self._held)
+            whole = end - self._partial_key_length(self._held)
             end = min([self._read, whole, *(spans[0][0] for _, spans in self._open.values())])
             if len(self._held) - end > MOST_HELD:
                 end, self._open = whole, {}

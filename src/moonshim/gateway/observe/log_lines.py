@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server import log_lines as plain_lines
-from moonshim.http_server.log_lines import painter, safe, seconds_shown
+from moonshim.http_server.log_lines import format_seconds, painter, safe
 
 __all__ = ["REQUEST", "WORDS", "fields_of", "human_line"]
 
@@ -92,7 +92,7 @@ _ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status",
 def fields_of(record: RequestRecord) -> dict[str, Any]:
     """What the log says of a request; what is not known is not there.
 
-    >>> record = Record(request_id="r1", path="/v1/messages", dialect="anthropic", status=200, seconds=3.21875)
+    >>> record = RequestRecord(request_id="r1", path="/v1/messages", dialect="anthropic", status=200, seconds=3.21875)
     >>> fields_of(record)["seconds"], "model" in fields_of(record)
     (3.219, False)
     """
@@ -142,7 +142,7 @@ def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
     parts = [
         safe(f"{fields.get('client')} → {where}"),
         paint(shade, str(status)),
-        seconds_shown(fields.get("seconds", 0)),
+        format_seconds(fields.get("seconds", 0)),
     ]
     tokens, output = fields.get("input_tokens"), fields.get("output_tokens")
     if tokens is not None or output is not None:

@@ -9,7 +9,7 @@ from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server import logs
 from moonshim.http_server.logs import close, event
 
-__all__ = ["close", "concerns", "configure", "event", "fault", "tell"]
+__all__ = ["bind_request", "close", "configure", "event", "log_error", "log_request"]
 
 _LOUDNESS: Final = {
     "ok": "info",
@@ -26,16 +26,16 @@ def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int
     logs.configure(level, stream, worker=worker, human=human_line)
 
 
-def tell(record: RequestRecord) -> None:
+def log_request(record: RequestRecord) -> None:
     """A request is over."""
     logs.event(REQUEST, level=_LOUDNESS.get(record.outcome, "info"), **fields_of(record))
 
 
-def concerns(record: RequestRecord) -> None:
+def bind_request(record: RequestRecord) -> None:
     """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
-    logs.concerns(record.request_id)
+    logs.bind_request(record.request_id)
 
 
-def fault(record: RequestRecord, error: BaseException) -> None:
+def log_error(record: RequestRecord, error: BaseException) -> None:
     """Something of ours failed: where, for whoever mends it. The request's own line follows."""
-    logs.fault(error, request_id=record.request_id, path=record.path)
+    logs.log_error(error, request_id=record.request_id, path=record.path)

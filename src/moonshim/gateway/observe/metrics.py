@@ -16,7 +16,7 @@ _DURATIONS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST_BYTES: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60, 120, 600)
 _PROBES: Final = frozenset({"/", "/health", "/ready", "/metrics"})
 """Asked for by machines, every few seconds: not what anybody wants counted as requests."""
-_NOBODY: Final = "none"
+_NONE: Final = "none"
 _MOST: Final = 2**53
 """What is more than this no float adds up, and nobody has counted."""
 
@@ -83,10 +83,10 @@ class Metrics:
         except Exception as error:  # the answer is out, and its line in the log still to come
             if not self._failed:
                 self._failed = True
-                logs.fault(record, error)
+                logs.log_error(record, error)
 
     def _count(self, record: RequestRecord) -> None:
-        provider, dialect = record.provider or _NOBODY, record.dialect
+        provider, dialect = record.provider or _NONE, record.dialect
         model = model_family(record.model or record.asked_model)
         self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()
         for histogram, seconds in ((self._seconds, record.seconds), (self._first_byte, record.first_byte_seconds)):
@@ -144,7 +144,7 @@ def model_family(model: str) -> str:
     ['kimi-k2', 'kimi-k3', 'kimi', 'other', 'none']
     """
     if not model:
-        return _NOBODY
+        return _NONE
     if generation := kimi_generation(model):
         return f"kimi-{generation}"
     return "kimi" if is_kimi_model(model) else "other"

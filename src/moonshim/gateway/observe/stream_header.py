@@ -72,7 +72,7 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def render_header(header: StreamHeader) -> bytes:
     """The line, with its end; and an empty one behind it, so that the first event begins on its own."""
-    request, whole = _bounded(header.request)
+    request, whole = _encode_bounded(header.request)
     said = msgspec.structs.asdict(header) | {"request": msgspec.Raw(request), "request_whole": whole}
     del said["outcome"]
     rest = msgspec.json.encode(said)[1:]
@@ -124,7 +124,7 @@ def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOpti
     return prepared.plan
 
 
-def _bounded(request: Json | None) -> tuple[bytes, bool]:
+def _encode_bounded(request: Json | None) -> tuple[bytes, bool]:
     """The request as JSON, and whether all of it is there."""
     if request is None:
         return b"null", True

@@ -76,7 +76,7 @@ class StreamLogs:
     ) -> None:
         self._folder, self._max_bytes, self._max_files = folder, max_bytes, max_files
         self.max_file_bytes, self.max_held = max_file_bytes, max_held
-        self._on_failure = on_failure or _tell
+        self._on_failure = on_failure or _log_failure
         self._failed = False
         self._open: deque[StreamLog] = deque()
         self._wake = threading.Event()
@@ -306,7 +306,7 @@ def _write_all(file: int, data: bytes) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-def _tell(problem: str) -> None:
+def _log_failure(problem: str) -> None:
     from moonshim.gateway.observe import logs
 
     logs.event("stream_log_failed", level="error", problem=problem)

@@ -110,7 +110,7 @@ class Breakers:
         breaker = self._breakers.setdefault(name, _Breaker())
         if now < breaker.closed_to:
             return False
-        own = _listed(breaker, tenant, now)
+        own = _tenant_record(breaker, tenant, now)
         if now < own.closed_to:
             return False
         if own.closed_to:
@@ -147,7 +147,7 @@ class Breakers:
     def failed(self, name: str, tenant: str, now: float, why: str = "") -> None:
         enough, pause = self.settings.breaker_failures, self.settings.breaker_seconds
         breaker = self._breakers.setdefault(name, _Breaker())
-        own = _listed(breaker, tenant, now)
+        own = _tenant_record(breaker, tenant, now)
         own.score = min(enough, own.score + 1)
         own.why = why[:_SHOWN]
         if own.closed_to or own.score >= enough:
@@ -158,7 +158,7 @@ class Breakers:
             breaker.closed_to = breaker.latest = now + pause
 
 
-def _listed(breaker: _Breaker, tenant: str, now: float) -> _Tenant:
+def _tenant_record(breaker: _Breaker, tenant: str, now: float) -> _Tenant:
     """The record of a tenant that asks or fails now."""
     own = breaker.tenants.setdefault(tenant, _Tenant())
     own.seen = now
@@ -219,7 +219,7 @@ class Attempts:
     def failed(self, attempt: Attempt, problem: Problem, now: float, *, another_key: bool = False) -> None:
         """It did not. `another_key`: the provider has a key that was not refused, so it is asked again with that."""
         name = attempt.target.provider.name
-        if _is_ill(problem):
+        if _counts_as_failure(problem):
             self._breakers.failed(name, self._tenant, now, problem.message)
         else:
             self._breakers.succeeded(name, self._tenant)
@@ -273,6 +273,6 @@ class Attempts:
         return pause_before(problem, tries=self._tries, longest=longest, random=self._random)
 
 
-def _is_ill(problem: Problem) -> bool:
+def _counts_as_failure(problem: Problem) -> bool:
     """Whether the host failed, rather than refused. Moonshot says 429 when its engine is overloaded."""
     return problem.kind in _ILL and not problem.permanent and (problem.status >= 500 or problem.kind == "overloaded")

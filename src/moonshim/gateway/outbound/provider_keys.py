@@ -34,7 +34,7 @@ class ProviderKeys:
         keys = provider.keys
         if len(keys) < 2:
             return keys[0] if keys else None
-        usable = [key for key in keys if not self._resting(provider, key)] or keys
+        usable = [key for key in keys if not self._is_resting(provider, key)] or keys
         # Rendezvous hashing: each key bids for the conversation, and the highest bid has it.
         return max(usable, key=lambda key: _digest(conversation, key.reveal()))
 
@@ -44,9 +44,9 @@ class ProviderKeys:
         if key is None or seconds is None:
             return False
         self._rests[_digest(provider.name, key.reveal())] = self._clock() + seconds
-        return any(not self._resting(provider, other) for other in provider.keys)
+        return any(not self._is_resting(provider, other) for other in provider.keys)
 
-    def _resting(self, provider: ProviderConfig, key: Secret) -> bool:
+    def _is_resting(self, provider: ProviderConfig, key: Secret) -> bool:
         place = _digest(provider.name, key.reveal())
         until = self._rests.get(place)
         if until is None:

@@ -49,7 +49,7 @@ class Router:
                 self._listed.setdefault(model, []).append(Target(provider, model))
         self._models = _Words(self._listed)
         # A target that leads nowhere was told when the configuration was read; here it is left out.
-        led_to = {alias: self._led_to(models) for alias, models in config.aliases.items()}
+        led_to = {alias: self._targets_of(models) for alias, models in config.aliases.items()}
         self._aliases = {alias: targets for alias, targets in led_to.items() if targets}
         self._alias_names = _Words(self._aliases)
         patterns = [alias for alias in self._aliases if _is_pattern(alias)]
@@ -63,12 +63,12 @@ class Router:
         `provider/model`: no alias leads a key to a model that it may not use.
         """
         found = self._find(name)
-        targets = _allowed(found, allowed) if found is not None else []
+        targets = _filter_allowed(found, allowed) if found is not None else []
         if not targets:
-            raise Refused(self._unknown(name, allowed))
+            raise Refused(self._unknown_model(name, allowed))
         return targets
 
-    def known(self, name: str) -> Target | None:
+    def first_target(self, name: str) -> Target | None:
         """What is asked first for this name, whoever asks."""
         found = self._find(name)
         return found.targets[0] if found is not None else None
@@ -86,7 +86,7 @@ class Router:
                 names += [f"{target.provider.name}/{model}" for target in targets]
         if not allowed:
             return names
-        return [name for name in names if (found := self._find(name)) is not None and _allowed(found, allowed)]
+        return [name for name in names if (found := self._find(name)) is not None and _filter_allowed(found, allowed)]
 
     # -- finding -----------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Router:
         for word, fold in ((name, str), (name.lower(), str.lower)):
             for pattern in self._patterns:
                 if fnmatchcase(word, fold(pattern)):
-                    return _Found(name, [_as_asked(target, name) for target in self._aliases[pattern]])
+                    return _Found(name, [_with_requested_name(target, name) for target in self._aliases[pattern]])
         return None
 
     def _model(self, name: str, any_case: bool) -> _Found | None:
@@ -123,7 +123,7 @@ class Router:
                 return _Found(f"{provider}/{spelt}", [Target(self._providers[provider], spelt)])
         return None
 
-    def _led_to(self, models: Iterable[str]) -> list[Target]:
+    def _targets_of(self, models: Iterable[str]) -> list[Target]:
         targets: list[Target] = []
         for model in models:
             found = self._model(model, False) or self._model(model, True)
@@ -132,21 +132,21 @@ class Router:
 
     # -- not finding -------------------------------------------------------------------
 
-    def _unknown(self, name: str, allowed: Sequence[str]) -> Problem:
+    def _unknown_model(self, name: str, allowed: Sequence[str]) -> Problem:
         shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
         names = self.names(allowed)
         close = self._nearest(shown, names)
         takes_any = [provider for provider, models in self._models_of.items() if not models and not allowed]
         message = f"There is no model `{shown}` here"
         if close:
-            message += f"; the nearest: {_quoted(close)}"
+            message += f"; the nearest: {_quote(close)}"
         elif takes_any:
             # An agent's default, or a pattern, is not what a provider calls a model.
             own = _is_pattern(shown) or any(fnmatchcase(shown, pattern) for pattern in CLIENTS_OWN)
             ending = "/MODEL" if own else f"/{shown}"
-            message += f"; a provider that takes any name has to be named with it: {_quoted(takes_any, ending)}"
+            message += f"; a provider that takes any name has to be named with it: {_quote(takes_any, ending)}"
         elif names:
-            message += f"; some that there are: {_quoted(names)}"
+            message += f"; some that there are: {_quote(names)}"
         if _FAULT in shown:
             message += f". `{_FAULT}NAME` chooses a fault, which only the simulator has"
         return Problem(status=404, kind="not_found", message=f"{message}.", code="model_not_found", param="model")
@@ -157,13 +157,16 @@ class Router:
 
         word = shown.lower().partition(_FAULT)[0]
         at_providers = [
-            f"{name}/{model}" for model in names for name, known in self._models_of.items() if model in known
+            f"{name}/{model}"
+            for model in names
+            for name, first_target in self._models_of.items()
+            if model in first_target
         ]
-        by_lower = {known.lower(): known for known in reversed([*names, *at_providers])}
+        by_lower = {first_target.lower(): first_target for first_target in reversed([*names, *at_providers])}
         if _is_pattern(word):
-            return [known for known in [*names, *at_providers] if fnmatchcase(known.lower(), word)]
+            return [first_target for first_target in [*names, *at_providers] if fnmatchcase(first_target.lower(), word)]
         if "/" not in word:
-            by_lower = {known.lower(): known for known in reversed(names)}
+            by_lower = {first_target.lower(): first_target for first_target in reversed(names)}
         return [by_lower[one] for one in get_close_matches(word, by_lower, n=_SUGGESTED, cutoff=0.5)]
 
 
@@ -191,23 +194,23 @@ def _is_pattern(name: str) -> bool:
     return any(sign in name for sign in "*?[")
 
 
-def _as_asked(target: Target, name: str) -> Target:
+def _with_requested_name(target: Target, name: str) -> Target:
     return Target(target.provider, name) if target.model == _ANY else target
 
 
-def _allowed(found: _Found, allowed: Sequence[str]) -> list[Target]:
-    if not allowed or _granted(found.name, allowed):
+def _filter_allowed(found: _Found, allowed: Sequence[str]) -> list[Target]:
+    if not allowed or _is_granted(found.name, allowed):
         return list(found.targets)
     return [
         target
         for target in found.targets
-        if _granted(target.model, allowed) or _granted(f"{target.provider.name}/{target.model}", allowed)
+        if _is_granted(target.model, allowed) or _is_granted(f"{target.provider.name}/{target.model}", allowed)
     ]
 
 
-def _granted(name: str, allowed: Sequence[str]) -> bool:
+def _is_granted(name: str, allowed: Sequence[str]) -> bool:
     return any(name == pattern or fnmatchcase(name, pattern) for pattern in allowed)
 
 
-def _quoted(names: Sequence[str], ending: str = "") -> str:
+def _quote(names: Sequence[str], ending: str = "") -> str:
     return ", ".join(f"`{name}{ending}`" for name in names[:_SUGGESTED])

@@ -30,21 +30,25 @@ async def open_service(
     if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
         config = replace(config, require_keys=True)
         logs.event("configuration_kept", level="error", why="a worker started", problem=keys_lost(config, Config()))
-    gate = await GatewayState.open(config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker)
+    state = await GatewayState.open(
+        config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker
+    )
     for warning in warnings_of(config) if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)
-    return GatewayService(settings, gate, config, load)
+    return GatewayService(settings, state, config, load)
 
 
 class GatewayService:
     """A gate that is open, and its application. A change of the file reaches it within two seconds."""
 
-    def __init__(self, settings: ServeSettings, gate: GatewayState, config: Config, load: Callable[[], Config]) -> None:
-        self._gate = gate
-        self.app: Any = build_app(gate)
+    def __init__(
+        self, settings: ServeSettings, state: GatewayState, config: Config, load: Callable[[], Config]
+    ) -> None:
+        self._state = state
+        self.app: Any = build_app(state)
         self.limits: Limits = config.limits
         self._reloader = Reloader(
-            config, load, gate.reload, refuse=lambda new: refusal(new, settings), tell=gate.metrics.reloaded
+            config, load, state.reload, refuse=lambda new: refusal(new, settings), tell=state.metrics.reloaded
         )
         self._watching: asyncio.Task[None] | None = None
         if settings.config is not None:
@@ -53,7 +57,7 @@ class GatewayService:
             self._watching = asyncio.create_task(changed)
 
     def drain(self) -> None:
-        self._gate.draining = True
+        self._state.draining = True
 
     async def reload(self) -> None:
         await self._reloader.reload("SIGHUP")
@@ -61,7 +65,7 @@ class GatewayService:
     async def close(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
-        await self._gate.close()
+        await self._state.close()
 
 
 def _load(settings: ServeSettings) -> Config:

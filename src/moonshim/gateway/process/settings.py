@@ -19,7 +19,16 @@ from moonshim.store import store_kind, store_problem
 if TYPE_CHECKING:
     from moonshim.http_server.server import Service
 
-__all__ = ["GRACEFUL_SECONDS", "HOST", "PORT", "Factory", "ServeSettings", "opening", "refusal", "startup_problems"]
+__all__ = [
+    "GRACEFUL_SECONDS",
+    "HOST",
+    "PORT",
+    "Factory",
+    "ServeSettings",
+    "refusal",
+    "service_opener",
+    "startup_problems",
+]
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8484
@@ -64,7 +73,7 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
 Factory: TypeAlias = "Callable[[ServeSettings, int], Awaitable[Service]]"
 
 
-def opening(settings: ServeSettings, worker: int = 0) -> Callable[[], Awaitable[Service]]:
+def service_opener(settings: ServeSettings, worker: int = 0) -> Callable[[], Awaitable[Service]]:
     """What opens the service, in the process that serves it."""
     module, _, name = settings.factory.partition(":")
     factory: Factory = getattr(import_module(module), name)

@@ -9,7 +9,7 @@ import msgspec
 
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe import logs
-from moonshim.gateway.process.settings import opening
+from moonshim.gateway.process.settings import service_opener
 from moonshim.gateway.process.workers import ENVIRONMENT, READY, WorkerOrders
 from moonshim.http_server.server import run
 from moonshim.http_server.sockets import bind
@@ -26,7 +26,7 @@ def main() -> int:
     try:
         sockets = bind(settings.host, settings.port, shared=True)
         return run(
-            opening(settings, orders.number),
+            service_opener(settings, orders.number),
             sockets,
             graceful_seconds=settings.graceful_seconds,
             ready=lambda: lifeline.sendall(READY),

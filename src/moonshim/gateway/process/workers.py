@@ -94,7 +94,7 @@ class _Supervisor:
             loop.add_signal_handler(number, self._stop)
         terminal = StartingTerminal()
         loop.add_signal_handler(
-            signal.SIGHUP, lambda: self._stop() if terminal.is_gone() else self._tell(signal.SIGHUP)
+            signal.SIGHUP, lambda: self._stop() if terminal.is_gone() else self._signal_workers(signal.SIGHUP)
         )
         numbers = range(1, self._settings.workers + 1)
         self._serving = {number: asyncio.Event() for number in numbers}
@@ -113,11 +113,11 @@ class _Supervisor:
     def _stop(self) -> None:
         self._stops += 1
         self._stopping.set()
-        self._tell(signal.SIGTERM)
+        self._signal_workers(signal.SIGTERM)
         if self._stops > 1:
-            asyncio.get_running_loop().call_later(KILL_SECONDS, self._tell, signal.SIGKILL)
+            asyncio.get_running_loop().call_later(KILL_SECONDS, self._signal_workers, signal.SIGKILL)
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _signal_workers(self, number: signal.Signals) -> None:
         for process in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)

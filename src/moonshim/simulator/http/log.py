@@ -49,7 +49,7 @@ def log_request(recorded: RecordedRequest) -> None:
 def log_failure(error: BaseException, number: int) -> None:
     """Log an exception raised by a plug-in model or by the simulator."""
     if structlog.is_configured():
-        logs.fault(error, number=number)
+        logs.log_error(error, number=number)
 
 
 def _log_event(name: str, level: str, **fields: object) -> None:
