@@ -73,15 +73,15 @@ def _reply(pieces: Iterable[str], family: str, tools: list[Tool], finish: str) -
     grammar = grammar_for(_GRAMMARS[family], "text", tools=tools)
     answer = ResponseRepairer(DeclaredTools(tools), KimiOptions.mending(), IdRepairer([]), {"text": grammar})
     assembler = Assembler()
-    slips: list[FrameOutput] = []
+    outputs: list[FrameOutput] = []
     for piece in (*pieces, None):
         output = FrameOutput()
-        slips.append(output)
+        outputs.append(output)
         if piece is None:
             answer.finish(finish, output)
         elif piece:
-            answer.say("text", piece, output)
-    for output in slips:
+            answer.feed_text("text", piece, output)
+    for output in outputs:
         for event in output.events:
             assembler.feed(event)
     parts = assembler.message.parts

@@ -398,8 +398,8 @@ def test_a_value_that_cannot_be_written_as_json_is_refused(value: Any) -> None:
 
 def test_a_token_is_no_way_to_write_fields_of_a_message() -> None:
     signer = Signer(b"s")
-    bomb = signer.seal(SignedPayload(details=({"a": 1},))).split(".")
-    for token in (signer.seal(SignedPayload(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
+    bomb = signer.sign(SignedPayload(details=({"a": 1},))).split(".")
+    for token in (signer.sign(SignedPayload(field="role")), ".".join([*bomb[:2], "e30", bomb[3]])):
         block = {"type": "thinking", "thinking": "x", "signature": token}
         said = {"role": "assistant", "content": [block, {"type": "text", "text": "a"}]}
         body = {"model": "m", "max_tokens": 5, "messages": [HELLO, said, HELLO]}
@@ -409,7 +409,7 @@ def test_a_token_is_no_way_to_write_fields_of_a_message() -> None:
 
 
 def test_no_token_of_ours_is_sent_in_details_of_reasoning() -> None:
-    token = Signer(b"other").seal(SignedPayload(signature="x"))
+    token = Signer(b"other").sign(SignedPayload(signature="x"))
     for key in ("signature", "data", "encrypted"):
         said = {"role": "assistant", "content": "a", "reasoning_details": [{"type": "reasoning.text", key: token}]}
         for host, model in (("generic", "gpt-x"), ("openrouter", "kimi-k2.6"), ("kimi-coding", "k3")):

@@ -87,7 +87,7 @@ def test_a_thought_that_says_nothing_is_lost(fields: dict[str, Any], lost: bool)
 
 
 def test_a_thought_under_a_token_of_ours_is_not_lost() -> None:
-    token = Signer(b"key").seal(SignedPayload(text="hm"))
+    token = Signer(b"key").sign(SignedPayload(text="hm"))
     item = {"type": "reasoning", "summary": [], "encrypted_content": token}
     body = told("openai_responses", CALLS[:1])
     body["input"].insert(2, item)

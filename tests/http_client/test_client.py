@@ -23,7 +23,7 @@ UNKNOWN_HERE: Final = next(
     ),
     None,
 )
-"""An encoding that no module of this machine unpacks."""
+"""An encoding that no module of this machine decompresses."""
 SECRETS: Final = ("sk-secret", "hidden-user", "hidden-word", "hidden-query", "hidden-body")
 
 

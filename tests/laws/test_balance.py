@@ -16,7 +16,7 @@ from tests.laws.strategies import cuts, scripts
 def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
     """What one answer tells of one choice, without frames around it."""
     seen: list[Event] = []
-    answer = plan_for(**script.setting.told).answer(seen.append)
+    answer = plan_for(**script.setting.told).new_repairer(seen.append)
     output = FrameOutput(seen.append)
     for part in script.parts:
         if part.choice != choice:
@@ -24,15 +24,15 @@ def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
         for delta in part.deltas(cut):
             said = read_speech(delta)
             if said.reasoning:
-                answer.say("reasoning", said.reasoning, output)
+                answer.feed_text("reasoning", said.reasoning, output)
             if said.content:
-                answer.say("text", said.content, output)
+                answer.feed_text("text", said.content, output)
             for piece in read_pieces(delta.get("tool_calls")):
                 native = CallPiece(piece.index, piece.id, piece.name, piece.arguments, piece.extras)
                 if answer.watch is not None:
                     answer.watch.feed(native, output)
                 else:
-                    answer.call(native, output)
+                    answer.feed_call(native, output)
     if script.finish is None and not script.done:
         answer.break_off(output)
     else:

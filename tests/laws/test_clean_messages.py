@@ -166,7 +166,7 @@ CITES: Final[Json] = {"type": "content_block_delta", "index": 0, "delta": {"type
 STOPS: Final[Json] = {"type": "content_block_stop", "index": 0}
 
 
-def fed(*payloads: Json) -> list[list[Json]]:
+def parsed(*payloads: Json) -> list[list[Json]]:
     """What leaves after each of these payloads, behind the start of a message."""
     mender = moonshim.Mender(plan=plan())
     mender.feed(b"".join(frames([START], compact=True, ascii_only=True)))
@@ -175,12 +175,18 @@ def fed(*payloads: Json) -> list[list[Json]]:
 
 
 def test_a_sign_of_life_stays_behind_the_start_of_its_block() -> None:
-    assert fed(OPENS, PING, SAYS)[1:] == [[], [OPENS, PING, SAYS]]
+    assert parsed(OPENS, PING, SAYS)[1:] == [[], [OPENS, PING, SAYS]]
 
 
 def test_signs_of_life_go_on_while_a_block_has_nothing_to_say() -> None:
-    assert [len(one) for one in fed(OPENS, PING, PING, PING, SAYS)[1:]] == [0, 1, 1, 3]
+    assert [len(one) for one in parsed(OPENS, PING, PING, PING, SAYS)[1:]] == [0, 1, 1, 3]
 
 
 def test_a_citation_before_the_first_word_stays_in_its_block() -> None:
-    assert fed(OPENS, CITES, CITES, SAYS, CITES, STOPS)[1:] == [[], [], [OPENS, CITES, CITES, SAYS], [CITES], [STOPS]]
+    assert parsed(OPENS, CITES, CITES, SAYS, CITES, STOPS)[1:] == [
+        [],
+        [],
+        [OPENS, CITES, CITES, SAYS],
+        [CITES],
+        [STOPS],
+    ]

@@ -1,4 +1,4 @@
-"""The fast path: it is really taken, and what leaves by it is what leaves by the long way."""
+"""The fast path: it is really taken, and what leaves by it is what leaves by the slow path."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ TYPICAL: dict[str, tuple[str, Run | Call]] = {
 
 
 def long_way(script: Script, frames: list[bytes]) -> Outcome:
-    """The same frames, with a mender that never dares a glance."""
+    """The same frames, with a mender that never takes the fast path."""
 
     def never(self: FastPath, *, is_idle: bool) -> None:
-        self.shape = None
+        self.template = None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FastPath, "settle", never)

@@ -1,4 +1,4 @@
-"""The short way of answers that are written anew: it is really taken, and tells what the long way tells."""
+"""The fast path of answers that are written anew: it is really taken, and tells what the slow path tells."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Telling:
     def __init__(self, plan: Plan, data: Sequence[bytes]) -> None:
         mender = Mender(plan=plan)
         self.steps = [events(out) for out in [*map(mender.feed, data), mender.flush()]]
-        self.known = (mender.message, mender.ending, mender.repairs, mender.usage, mender.counted)
+        self.known = (mender.message, mender.ending, mender.repairs, mender.usage, mender.normalized_usage)
 
     @property
     def events(self) -> list[Told]:
@@ -55,10 +55,10 @@ class Telling:
 
 
 def long_way(plan: Plan, data: Sequence[bytes]) -> Telling:
-    """The same, by a mender that never dares a glance."""
+    """The same, by a mender that never takes the fast path."""
 
     def never(self: TranslatingFastPath, *, is_idle: bool) -> None:
-        self.shape = None
+        self.template = None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TranslatingFastPath, "settle", never)

@@ -123,7 +123,7 @@ def _part(dice: random.Random, words: Words) -> Run | Call:
 
 def _script(dice: random.Random) -> Script:
     words = Words()
-    # The first words teach the mender the shape of the chunks: what follows may then be read at a glance.
+    # The first words teach the mender the shape of the chunks: what follows may then be read on the fast path.
     warm = (Run(words.next() + " " + words.next() + " "),) if dice.random() < 0.6 else ()
     parts = (*warm, *(_part(dice, words) for _ in range(dice.randint(1, 4))))
     finish = dice.choice(("stop", "tool_calls", "length", "engine_overloaded", None))

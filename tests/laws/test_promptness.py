@@ -15,7 +15,7 @@ from tests.laws.scripts import TOOLS, pieces
 from tests.laws.timelines import (
     Passage,
     Sink,
-    flowing,
+    continued_call,
     k2_passages,
     k3_passages,
     native_passages,
@@ -210,8 +210,8 @@ class Hoarder:
 
 _SENTENCE: Final = "A sentence that is longer than any marker, and in which nothing is undecided. "
 _EXAMPLES: Final[dict[str, tuple[list[Passage], str]]] = {
-    "text": ([Passage(flowing(_SENTENCE, ("text", 0)))], "kimi-k2.5"),
-    "reasoning": ([Passage(flowing(_SENTENCE, ("reasoning", 0)), "reasoning_content")], "kimi-k3"),
+    "text": ([Passage(continued_call(_SENTENCE, ("text", 0)))], "kimi-k2.5"),
+    "reasoning": ([Passage(continued_call(_SENTENCE, ("reasoning", 0)), "reasoning_content")], "kimi-k3"),
 }
 
 

@@ -55,7 +55,7 @@ class Passage:
             yield delta, len(piece)
 
 
-def flowing(text: str, sink: Sink) -> tuple[Step, ...]:
+def continued_call(text: str, sink: Sink) -> tuple[Step, ...]:
     """Every character is decided as it comes."""
     return tuple(Step(char, sink, char) for char in text)
 
@@ -112,7 +112,7 @@ def _channel(field: str) -> Sink:
 
 def _speech(said: Sequence[tuple[str, bool]], field: str) -> list[Passage]:
     names = [field if inside else "content" for _, inside in said]
-    return [Passage(flowing(text, _channel(name)), name) for (text, _), name in zip(said, names, strict=True)]
+    return [Passage(continued_call(text, _channel(name)), name) for (text, _), name in zip(said, names, strict=True)]
 
 
 text_passages: Final = st.builds(_speech, st.lists(st.tuples(texts, st.booleans()), min_size=1, max_size=4), fields)
@@ -134,7 +134,7 @@ _called: Final = st.tuples(st.sampled_from(NAMES), arguments, texts)
 
 def _k2(field: str, before: str, calls: Sequence[tuple[str, str, str]], gap: str, after: str) -> list[Passage]:
     sink = _channel(field)
-    steps = [*flowing(before, sink), Step("<|tool_calls_section_begin|>" + gap)]
+    steps = [*continued_call(before, sink), Step("<|tool_calls_section_begin|>" + gap)]
     for number, (name, text, between) in enumerate(calls):
         steps += [
             Step(
@@ -143,11 +143,11 @@ def _k2(field: str, before: str, calls: Sequence[tuple[str, str, str]], gap: str
                 name,
             ),
             Step(gap),
-            *flowing(text, ("arguments", number)),
+            *continued_call(text, ("arguments", number)),
             Step(gap + "<|tool_call_end|>" + gap * (not between)),
-            *flowing(between, sink),
+            *continued_call(between, sink),
         ]
-    steps += [Step("<|tool_calls_section_end|>"), *flowing(after, sink)]
+    steps += [Step("<|tool_calls_section_end|>"), *continued_call(after, sink)]
     return [Passage(tuple(steps), field)]
 
 
@@ -166,9 +166,9 @@ def _k3(
     steps: list[Step] = []
     for name, text, sink in (("think", thought, ("reasoning", 0)), ("response", before, ("text", 0))):
         if wrapped:
-            steps += [Step(_tag(name)), *flowing(text, sink), Step(f"<|close|>{name}<|sep|>")]
+            steps += [Step(_tag(name)), *continued_call(text, sink), Step(f"<|close|>{name}<|sep|>")]
     if not wrapped:
-        steps += flowing(before, ("text", 0))
+        steps += continued_call(before, ("text", 0))
     steps.append(Step(_tag("tools")))
     for number, (name, values, between) in enumerate(calls):
         steps.append(Step(_tag("call", tool=name, index=str(number + 1)), ("header", number), name))
@@ -179,8 +179,8 @@ def _k3(
             steps.append(Step("<|close|>argument<|sep|>", sink, '"'))
             lead = ", "
         steps.append(Step("<|close|>call<|sep|>", sink, "}" if values else "{}"))
-        steps += flowing(between, ("text", 0))
-    steps += [Step("<|close|>tools<|sep|>"), *flowing(after, ("text", 0))]
+        steps += continued_call(between, ("text", 0))
+    steps += [Step("<|close|>tools<|sep|>"), *continued_call(after, ("text", 0))]
     return [Passage(tuple(steps), "content")]
 
 
@@ -205,15 +205,15 @@ k3_passages: Final = st.builds(
 
 
 def _native(field: str, before: str, calls: Sequence[tuple[str, str, str, str]]) -> list[Passage]:
-    passages = [Passage(flowing(before, _channel(field)), field)] if before else []
+    passages = [Passage(continued_call(before, _channel(field)), field)] if before else []
     for number, (name, text, shape, after) in enumerate(calls):
         grows = any(other != name and other.startswith(name) for other in NAMES)
         header = Step("", ("header", number), name)
-        first, *rest = flowing(text, ("arguments", number))
+        first, *rest = continued_call(text, ("arguments", number))
         steps = (first, header, *rest) if grows else (header, first, *rest)
         passages.append(Passage(steps, "native", Call(name, text, f"functions.{name}:{number}", number, shape)))
         if after:
-            passages.append(Passage(flowing(after, ("text", 0))))
+            passages.append(Passage(continued_call(after, ("text", 0))))
     return passages
 
 

@@ -55,10 +55,10 @@ class CallsUnderWay:
         self._ready: deque[Ready] = deque()
         self._running: dict[asyncio.Task[ToolResult], ToolCall] = {}
         self._begun: set[str] = set()
-        self.again = "" if repeating is None else repeating.begin_round(calls)
+        self.start_retry = "" if repeating is None else repeating.begin_round(calls)
         """The name of a call that came once more although the model was told; then none is run."""
         for call in calls:
-            if self.again:
+            if self.start_retry:
                 found: Ready | ToolResult = failed_result(call, _NOT_RUN_REPEATING)
             elif repeating is not None and repeating.is_too_often(call):
                 found = failed_result(call, _REPEATED.format(repeating.bound))

@@ -300,8 +300,8 @@ class Agent:
     async def _use_tools(self, turn: _Turn, calls: CallsUnderWay) -> AsyncGenerator[Step, None]:
         """Run what can be run; every result is in the history before it is told."""
         turn.calls = calls
-        if calls.again:
-            detail = f"The model called {calls.again} again and again, with the same result."
+        if calls.start_retry:
+            detail = f"The model called {calls.start_retry} again and again, with the same result."
             turn.ended = RunEnded("repeating", detail=detail)
         if self.allow is not None and await calls.ask_for(self.allow, turn.stopping):
             turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")

@@ -110,8 +110,8 @@ class Plan:
             raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
         return made
 
-    def answer(self, observe: Observer | None = None, hear: Listener | None = None) -> ResponseRepairer:
-        """The part that mends one choice. `hear` is told of pieces that are read at a glance, `observe` of the rest."""
+    def new_repairer(self, observe: Observer | None = None, listener: Listener | None = None) -> ResponseRepairer:
+        """Make the repairer of one choice. `listener` gets the pieces of the fast path, `observe` all other events."""
         options = self.options
         ids = IdRepairer(
             self._history,
@@ -126,7 +126,7 @@ class Plan:
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
         after_arguments = partial(self._grammar, "text") if grammars and self._calls else None
-        return ResponseRepairer(self._declared, options, ids, grammars, hear, observe, after_arguments)
+        return ResponseRepairer(self._declared, options, ids, grammars, listener, observe, after_arguments)
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens

@@ -69,7 +69,7 @@ class Signer:
     """Makes and reads tokens under one secret (without one the tag is only a check sum).
 
     >>> sealer = Sealer(b"secret")
-    >>> sealer.open(sealer.seal(Sealed(signature="abc"))).signature
+    >>> sealer.open(sealer.sign(Sealed(signature="abc"))).signature
     'abc'
     """
 
@@ -84,7 +84,7 @@ class Signer:
         }
         self.key_id: str = hashlib.sha256(b"moonshim key id\0" + secret).hexdigest()[:8]
 
-    def seal(self, payload: SignedPayload, kind: SignedKind = "reasoning") -> str:
+    def sign(self, payload: SignedPayload, kind: SignedKind = "reasoning") -> str:
         """The token for a payload: the same for the same."""
         try:
             data = msgspec.json.encode(payload)
@@ -104,12 +104,12 @@ class Signer:
         if made_as != kind:
             raise InvalidSignature(f"this token was issued by Moonshim for a {made_as}: it is no {kind}", field=field)
         try:
-            sealed = _read(_from_text(parts[1]))
+            payload = _read(_from_text(parts[1]))
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
             raise InvalidSignature("this token was issued by Moonshim and cannot be read", field=field) from None
-        if sealed.field not in _FIELDS:
+        if payload.field not in _FIELDS:
             raise InvalidSignature("this token was issued by Moonshim and names no field of reasoning", field=field)
-        return sealed
+        return payload
 
     def _kind(self, body: str, tag: str) -> str | None:
         """What a token was made as; None when its tag is not ours."""

@@ -59,7 +59,7 @@ class ClientStream:
     # -- the client's side -----------------------------------------------------------
 
     def watch(self) -> None:
-        """From now on the client's disconnect cancels the task that made this outlet. Its body must have been read."""
+        """From now on the client's disconnect cancels the task that made this stream. Its body must have been read."""
         self._watcher = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
@@ -178,12 +178,12 @@ class ClientStream:
             self._timer = None
 
     def close(self) -> None:
-        """Nothing of this outlet runs any longer."""
+        """Nothing of this stream runs any longer."""
         self._cancel_timer()
         for task in (self._watcher, self._heartbeat_task):
             if task is not None:
                 task.cancel()
-        # They know this outlet: a ring would keep all three in memory.
+        # They know this stream: a ring would keep all three in memory.
         self._watcher = self._heartbeat_task = None
 
 

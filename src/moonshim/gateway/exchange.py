@@ -415,7 +415,7 @@ class _UpstreamAttempt:
         except HostFailed:
             return first  # then the empty answer has to do
         first.close()
-        reading.again()
+        reading.start_retry()
         self._remembered = False  # what was filed of the first answer is not all
         self._record.attempts += 1
         try:

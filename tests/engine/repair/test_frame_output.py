@@ -1,4 +1,4 @@
-"""Slips and parking: text that was held back is booked to the frame it came in; no frame waits longer than needed."""
+"""Held frames: text that was held back is booked to the frame it came in; no frame waits longer than needed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from moonshim.engine.values.events import BlockDelta, Event, Repaired
 
 
 class Street:
-    """A parking with its frames; each tells what was booked to it."""
+    """Held frames; each tells what was booked to it."""
 
     def __init__(self) -> None:
         self.held_frames = HeldFrames()
         self.held = ""
-        self.slips: list[FrameOutput] = []
+        self.outputs: list[FrameOutput] = []
 
     def read(self, said: str, after: str) -> None:
         """A new frame came; with it this was said, and now this is held."""
-        self.slips.append(FrameOutput())
+        self.outputs.append(FrameOutput())
         before, self.held = self.held, after
-        self.held_frames.resolve(before, said, after, grow_block(0), self.slips[-1])
+        self.held_frames.resolve(before, said, after, grow_block(0), self.outputs[-1])
 
     @property
     def booked(self) -> list[str]:
         return [
-            "".join(event.text for event in output.events if isinstance(event, BlockDelta)) for output in self.slips
+            "".join(event.text for event in output.events if isinstance(event, BlockDelta)) for output in self.outputs
         ]
 
     @property
     def waiting(self) -> list[int]:
-        return [output.waiting for output in self.slips]
+        return [output.waiting for output in self.outputs]
 
 
 # for each frame: what was said with it, what is held then; at the end: what was booked to each, which ones wait

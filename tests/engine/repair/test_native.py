@@ -27,29 +27,29 @@ def piece(
 
 
 class Host:
-    """Sends pieces, each in a frame of its own, to native calls at a desk."""
+    """Sends pieces, each in a frame of its own, to native calls in a call tracker."""
 
     def __init__(self, *names: str, **options: Any) -> None:
         self.declared = DeclaredTools([Tool(name) for name in names] if names else None)
         self.blocks = BlockTracker()
         self.tracker = ToolCallTracker(self.declared, KimiOptions.mending(**options), IdRepairer([]), self.blocks)
         self.native = NativeCalls(self.tracker, self.declared)
-        self.slips: list[FrameOutput] = []
+        self.outputs: list[FrameOutput] = []
 
     def send(self, *pieces: CallPiece) -> None:
         for one in pieces:
-            self.slips.append(FrameOutput())
-            self.native.feed(one, self.slips[-1])
+            self.outputs.append(FrameOutput())
+            self.native.feed(one, self.outputs[-1])
 
     def finish(self) -> None:
-        self.slips.append(FrameOutput())
-        self.native.finish(self.slips[-1])
-        self.tracker.finish(self.slips[-1])
+        self.outputs.append(FrameOutput())
+        self.native.finish(self.outputs[-1])
+        self.tracker.finish(self.outputs[-1])
 
     @property
     def calls(self) -> Calls:
         found: dict[int, list[str]] = {}
-        for event in (event for output in self.slips for event in output.events):
+        for event in (event for output in self.outputs for event in output.events):
             if isinstance(event, BlockOpened):
                 found[event.index] = [event.call_id or "", event.name or "", ""]
             elif isinstance(event, BlockDelta):
@@ -59,7 +59,7 @@ class Host:
 
     @property
     def told(self) -> list[str]:
-        return [event.rule for output in self.slips for event in output.events if isinstance(event, Repaired)]
+        return [event.rule for output in self.outputs for event in output.events if isinstance(event, Repaired)]
 
 
 ONE: Calls = [(READ, "read", '{"a": 1}')]
@@ -123,7 +123,7 @@ def test_every_shape_becomes_clean_calls_in_order(case: str, tools: tuple[str, .
     host.send(*pieces)
     host.finish()
     assert host.calls == calls
-    assert not any(output.waiting for output in host.slips)
+    assert not any(output.waiting for output in host.outputs)
 
 
 @pytest.mark.parametrize("case", [case for case in SHAPES if case != "arguments before a name in pieces"])
@@ -139,17 +139,17 @@ def test_a_declared_name_that_cannot_grow_goes_out_at_once() -> None:
     host = Host("read", "ls")
     host.send(piece(0, READ, "read"))
     assert host.calls == [(READ, "read", "")]
-    assert host.slips[0].waiting == 0
+    assert host.outputs[0].waiting == 0
 
 
 def test_a_name_that_may_grow_waits_for_the_first_argument_and_goes_out_in_its_own_frame() -> None:
     host = Host("read", "read_file")
     host.send(piece(0, READ, "read"))
-    assert (host.calls, host.slips[0].waiting) == ([], 1)
+    assert (host.calls, host.outputs[0].waiting) == ([], 1)
     host.send(piece(0, arguments="{"))
     assert host.calls == [(READ, "read", "{")]
-    assert host.slips[0].waiting == 0
-    assert any(isinstance(event, BlockOpened) for event in host.slips[0].events)
+    assert host.outputs[0].waiting == 0
+    assert any(isinstance(event, BlockOpened) for event in host.outputs[0].events)
 
 
 def test_a_name_that_may_grow_is_settled_when_another_call_comes() -> None:
@@ -170,20 +170,20 @@ def test_frames_that_leave_wait_no_longer_and_the_name_goes_out_later() -> None:
     host = Host("read", "read_file")
     host.send(piece(0, READ, "read"))
     host.native.release_all()
-    assert host.slips[0].waiting == 0
+    assert host.outputs[0].waiting == 0
     host.send(piece(0, arguments="{}"))
-    assert host.slips[0].events == []
+    assert host.outputs[0].events == []
     assert [call[1] for call in host.calls] == ["read"]
 
 
 def test_a_frame_whose_arguments_are_held_back_waits_and_gets_them_when_they_were_ordinary() -> None:
     host = Host("read")
     host.send(piece(0, READ, "read"), piece(0, arguments='{"a": "\\u00'))
-    assert host.slips[1].waiting == 1
+    assert host.outputs[1].waiting == 1
     assert not host.native.is_idle
     host.send(piece(0, arguments='e9"}'))
-    assert host.slips[1].waiting == 0
-    assert [event for event in host.slips[2].events if isinstance(event, BlockDelta)] == [BlockDelta(0, 'e9"}')]
+    assert host.outputs[1].waiting == 0
+    assert [event for event in host.outputs[2].events if isinstance(event, BlockDelta)] == [BlockDelta(0, 'e9"}')]
     assert host.native.is_idle
 
 
@@ -191,7 +191,7 @@ def test_frames_that_leave_go_without_the_arguments_that_are_held_back() -> None
     host = Host("read")
     host.send(piece(0, READ, "read"), piece(0, arguments='{"a": "\\u00'))
     host.native.release_all()
-    assert host.slips[1].waiting == 0
+    assert host.outputs[1].waiting == 0
     host.send(piece(0, arguments='e9"}'))
     assert host.calls == [(READ, "read", '{"a": "\\u00e9"}')]
 
@@ -199,22 +199,22 @@ def test_frames_that_leave_go_without_the_arguments_that_are_held_back() -> None
 def test_fields_that_nobody_knows_go_out_with_the_header() -> None:
     host = Host("read")
     host.send(piece(0, READ, "read", cache="x"))
-    opened = [event for event in host.slips[0].events if isinstance(event, BlockOpened)]
+    opened = [event for event in host.outputs[0].events if isinstance(event, BlockOpened)]
     assert [event.wire_extras for event in opened] == [{"cache": "x"}]
 
 
 def test_only_the_call_that_came_last_and_has_gone_out_flows() -> None:
     host = Host("read", "ls")
-    assert host.native.flowing(0) is None
+    assert host.native.continued_call(0) is None
     host.send(piece(0, READ, "read", "{"))
-    assert host.native.flowing(0) is None, "the second delta may repeat the first"
+    assert host.native.continued_call(0) is None, "the second delta may repeat the first"
     host.send(piece(0, arguments='"a": '))
-    assert host.native.flowing(0) is not None
+    assert host.native.continued_call(0) is not None
     host.send(piece(1, LS, "ls", "{"), piece(1, arguments='"a": '))
-    assert host.native.flowing(0) is None
-    assert host.native.flowing(1) is not None
+    assert host.native.continued_call(0) is None
+    assert host.native.continued_call(1) is not None
     host.finish()
-    assert host.native.flowing(1) is None
+    assert host.native.continued_call(1) is None
 
 
 def test_assembled_calls_go_out_whole_when_the_next_begins() -> None:

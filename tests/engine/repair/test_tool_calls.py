@@ -1,4 +1,4 @@
-"""The desk: every call goes out once, with a name and an identifier, at once or when it is whole."""
+"""The call tracker: every call goes out once, with a name and an identifier, at once or when it is whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLS = [Tool("read", parameters=PATH), Tool("ls", parameters={"type": "object",
 
 
 class Desk:
-    """A desk, and everything that it put on one slip."""
+    """A call tracker, and everything that it put on one output."""
 
     def __init__(self, tools: list[Tool] | None = None, **options: Any) -> None:
         self.output = FrameOutput()
@@ -48,7 +48,7 @@ class Desk:
         return call
 
     def taken(self) -> list[Event]:
-        """What was put on the slip since the last time."""
+        """What was put on the output since the last time."""
         events, self.output.events = self.output.events, []
         return events
 
@@ -297,7 +297,7 @@ def test_a_call_that_gets_its_name_late_goes_on_its_way_with_what_was_held() -> 
     tracker = Desk(TOOLS)
     call = tracker.begin(None, None, "native")
     tracker.tracker.grow(call, '{"path": ', tracker.output)
-    tracker.tracker.named(call, "read", tracker.output)
+    tracker.tracker.set_name(call, "read", tracker.output)
     tracker.tracker.grow(call, '"a"}', tracker.output)
     assert tracker.calls == [("functions.read:0", "read", '{"path": "a"}')]
 

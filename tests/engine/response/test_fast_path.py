@@ -1,4 +1,4 @@
-"""The short way gives the very bytes that the long way gives, and takes what it can."""
+"""The fast path gives the very bytes that the slow path gives, and takes what it can."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def mended(pieces: list[bytes], *, collect: bool, framing: Any = "sse") -> tuple
 
 def mended_the_long_way(pieces: list[bytes], framing: str) -> tuple[bytes, Mender]:
     def never(self: FastPath, *, is_idle: bool) -> None:
-        self.shape = None
+        self.template = None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FastPath, "settle", never)
@@ -164,15 +164,15 @@ def test_a_clean_stream_is_identical_on_both_sides(case: str) -> None:
 
 
 class Way:
-    """A short way and the long way behind it, fed frame by frame as the mender does."""
+    """A fast path and the slow path behind it, fed frame by frame as the mender does."""
 
     def __init__(self) -> None:
         self.chunks: ChunkMender[Frame] = ChunkMender(plan_for(model="kimi-k2.5"))
         self.short = FastPath(self.chunks, render_sse)
 
     def is_ready(self) -> bool:
-        """Whether the next frame may be read at a glance."""
-        return self.short.shape is not None
+        """Whether the next frame may be read on the fast path."""
+        return self.short.template is not None
 
     def long(self, value: dict[str, Any]) -> None:
         payload = dumped(value)
@@ -184,8 +184,8 @@ class Way:
         self.short.settle(is_idle=True)
 
     def take(self, value: dict[str, Any]) -> Any:
-        assert self.short.shape is not None
-        return self.short.take(self.short.shape, render_sse(dumped(value)))
+        assert self.short.template is not None
+        return self.short.take(self.short.template, render_sse(dumped(value)))
 
 
 def test_one_frame_is_enough_to_know_the_next() -> None:
@@ -199,7 +199,7 @@ def test_one_frame_is_enough_to_know_the_next() -> None:
 def test_a_frame_whose_text_is_none_is_left_to_the_long_way() -> None:
     way = Way()
     way.long(chunk({"content": "a"}))
-    shape = way.short.shape
+    shape = way.short.template
     assert shape is not None
     for between in (b"", b'x", "content": "y', b"\\ud83d", b"\\q", b"\n", b"\xff", b"\xed\xa0\x80"):
         assert way.short.take(shape, shape.head + between + shape.tail) is None
@@ -226,9 +226,9 @@ def test_when_no_two_chunks_are_alike_learning_stops() -> None:
     way = Way()
     for number in range(100):
         way.long(chunk({"content": "a"}, number=number))
-    last = way.short.shape
+    last = way.short.template
     way.long(chunk({"content": "a"}, number="new"))
-    assert way.short.shape is last
+    assert way.short.template is last
 
 
 @pytest.mark.parametrize(

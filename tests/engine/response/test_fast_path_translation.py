@@ -1,4 +1,4 @@
-"""The short way of answers that are written anew: whatever is not just the next piece of a text goes the long way."""
+"""The fast path of answers that are written anew: whatever is not just the next piece of a text takes the slow path."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def framed(chunks: Sequence[dict[str, Any]], *, done: bool = True) -> list[bytes
 
 
 def taken(run: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many frames go the short way while this runs."""
+    """How many frames take the fast path while this runs."""
     count = [0]
     with monkeypatch.context() as patch:
         patch.setattr(TranslatingFastPath, "take", counted(TranslatingFastPath.take, count))
@@ -199,7 +199,7 @@ def test_a_second_answer_goes_on_behind_the_first(client: str, monkeypatch: pyte
     def told_twice() -> tuple[list[Any], Any, Any]:
         mender = Mender(plan=plan_of(PLAIN, client, "openai_chat"), hold_empty=True)
         out = b"".join(map(mender.feed, thought))
-        mender.again()
+        mender.start_retry()
         out += b"".join([*map(mender.feed, answer), mender.flush()])
         return events(out), mender.message, mender.ending
 

@@ -10,14 +10,14 @@ import pytest
 from moonshim.engine.plan import plan_for
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.response.choice import Choice
-from moonshim.engine.response.frame_templates import FrameTemplate, learn_shape
+from moonshim.engine.response.frame_templates import FrameTemplate, learn_template
 from tests.support.streams import chunk
 
 
 def learn(value: dict[str, Any], data: bytes | None = None) -> FrameTemplate | None:
     data = json.dumps(value).encode() if data is None else data
     state = Choice(0, plan_for(model="kimi-k2.5"), RepairLog(), collect=False)
-    return learn_shape(b"data: " + data + b"\n\n", data, value, state)
+    return learn_template(b"data: " + data + b"\n\n", data, value, state)
 
 
 def arguments(text: str, **more: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_a_text_that_stands_outside_of_the_delta_is_not_taken_for_it() -> None:
 def test_in_the_place_of_a_text_a_chunk_can_tell_that_a_call_grew_and_keeps_its_fields() -> None:
     shape = learn(chunk({"content": "Hi"}, provider="Moon"))
     assert shape is not None
-    before, after = shape.grown(3)
+    before, after = shape.argument_frame(3)
     grown = json.loads(before + b'"{}"' + after)
     assert grown == chunk({"tool_calls": [{"index": 3, "function": {"arguments": "{}"}}]}, provider="Moon")
-    assert shape.grown(3) == (before, after)
+    assert shape.argument_frame(3) == (before, after)

@@ -290,3 +290,14 @@ class TestWhatTheRequestSaid:
 
     def test_plain_options_leave_markers_alone(self) -> None:
         assert mend(BROKEN, options=KimiOptions())[0] == BROKEN
+
+
+def test_the_old_names_of_its_attributes_still_work_and_warn() -> None:
+    mender = Mender(model="kimi-k2.5", hold_empty=True)
+    mender.feed(b'data: {"choices": [{"index": 0, "delta": {"reasoning_content": "Hm"}, "finish_reason": "stop"}]}\n\n')
+    with pytest.warns(DeprecationWarning, match="normalized_usage"):
+        assert mender.counted == mender.normalized_usage
+    with pytest.warns(DeprecationWarning, match="start_retry"):
+        mender.again()
+    with pytest.warns(DeprecationWarning, match="feed_body"), pytest.raises(InvalidInput):
+        mender.whole({})

@@ -37,7 +37,7 @@ _VALUE_STARTS: Final = re.compile(r'["{\[<]')
 
 # Where in the grammar the next character stands.
 _OUTSIDE, _HEADER, _BEFORE, _VALUE, _AFTER, _PROSE = range(6)
-# What needs only a glance: plain speech, and the inside of a string.
+# What takes the fast path: plain speech, and the inside of a string.
 _NO_NAMES, _IN_SPEECH, _IN_STRING = 1, 2, 3
 
 

@@ -178,7 +178,7 @@ class SafeArguments:
         return repairs
 
     def feed(self, text: str) -> str:
-        if self._json.flowing and _is_string_body(text):
+        if self._json.continued_call and _is_string_body(text):
             pieces = self.record.pieces
             pieces.append(text)
             if len(pieces) >= _RECORD_PIECES:
@@ -239,28 +239,28 @@ class SafeArguments:
         match self._state:
             case 0:
                 self._report("arguments_empty", held)
-                return self._settled("{}")
+                return self._settle_bare_words("{}")
             case 2:
                 self.record.add("}")
             case 3 if kept.strip() in ("null", "None"):
                 self._report("arguments_empty", kept)
-                return self._settled("{}")
+                return self._settle_bare_words("{}")
             case 3 if SCALAR.fullmatch(kept.strip()):
-                return self._settled(kept)
+                return self._settle_bare_words(kept)
             case 3:
                 self.invalid = True
                 self._report("arguments_invalid", kept)
                 return ""
             case 5:
                 return self._inner_text(held) + self._finish_inner()
-            case 6 if over and not held and (missing := self._json.missing()):
+            case 6 if over and not held and (missing := self._json.missing_brackets()):
                 self._report("arguments_unclosed", missing)
-                return self._settled(missing)
+                return self._settle_bare_words(missing)
             case 8 if kept:
                 self._judge_trail(kept[: self._limit])
         return held
 
-    def _settled(self, text: str) -> str:
+    def _settle_bare_words(self, text: str) -> str:
         """Bare words have no end of their own: with the call, they are whole."""
         self.complete = True
         self.record.add(text)
@@ -358,7 +358,7 @@ class SafeArguments:
         self._inner = SafeArguments(self.record, limit=self._limit)
         return pos + 1
 
-    def _quoted(self, text: str, pos: int, out: list[str]) -> int:
+    def _in_quoted(self, text: str, pos: int, out: list[str]) -> int:
         found = _QUOTED_END.search(text, pos)
         if found is None:
             out.append(self._inner_text(text[pos:]))
@@ -375,11 +375,11 @@ class SafeArguments:
             out.append(self._inner_text(plain))
             return at + 2
         if CODE_UNIT.match(text, at + 1):
-            return self._quoted_unit(text, at, out)
+            return self._read_quoted_unit(text, at, out)
         out.append(self._inner_text(text[at : at + 2]))
         return at + 2
 
-    def _quoted_unit(self, text: str, at: int, out: list[str]) -> int:
+    def _read_quoted_unit(self, text: str, at: int, out: list[str]) -> int:
         code = int(text[at + 2 : at + 6], 16)
         if 0xD800 <= code <= 0xDBFF:
             if LOW_HALF.match(text, at + 6):
@@ -434,7 +434,7 @@ class SafeArguments:
             self._state = _TRAIL
         return at
 
-    def _trailing(self, text: str, pos: int, out: list[str]) -> int:
+    def _in_trail(self, text: str, pos: int, out: list[str]) -> int:
         self.add_trail(text[pos:])
         return len(text)
 
@@ -472,10 +472,10 @@ _STEPS: Final = (
     SafeArguments._empty,
     SafeArguments._junk,
     SafeArguments._quote,
-    SafeArguments._quoted,
+    SafeArguments._in_quoted,
     SafeArguments._value,
     SafeArguments._after,
-    SafeArguments._trailing,
+    SafeArguments._in_trail,
     SafeArguments._raw,
     SafeArguments._withhold,
 )

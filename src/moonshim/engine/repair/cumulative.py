@@ -45,9 +45,9 @@ class CumulativeDeltas:
         "_appended",
         "_limit",
         "_repeated",
-        "_said",
         "_sent",
         "_size",
+        "_text",
         "_undecided",
         "begun",
         "is_cumulative",
@@ -64,7 +64,7 @@ class CumulativeDeltas:
         self.lost: bool = False
         """Whether nobody can tell any more what the arguments are: the call fails."""
         self._limit = limit
-        self._said = TextPieces()
+        self._text = TextPieces()
         """The arguments so far, if deltas that begin with all of them repeat them."""
         self._size = 0
         self._sent = 0
@@ -87,18 +87,18 @@ class CumulativeDeltas:
         if not self.begun:
             if not is_placeholder(text):
                 self.begun = True
-                self._say(text)
+                self._append(text)
                 self._sent = self._size
             return [(text, output)]
-        repeats = len(text) >= self._size and text.startswith("".join(self._said))
+        repeats = len(text) >= self._size and text.startswith("".join(self._text))
         if not self.is_cumulative and not self._undecided and not (repeats and self._begin_trial()):
             self.settled = True
             return [(text, output)]
         start = 0 if repeats else self._size
         new = text[self._size :] if repeats else text
         if repeats:
-            self._said, self._size = TextPieces(), 0
-        self._say(text)
+            self._text, self._size = TextPieces(), 0
+        self._append(text)
         if self.is_cumulative:
             return self._take_new(output, new)
         return self._compare(text, new, start, output)
@@ -112,7 +112,7 @@ class CumulativeDeltas:
         self._appended.close()
         self._repeated.close()
         if self._appended.complete and self._repeated.complete:
-            self._lose()
+            self._give_up()
             return []
         return self._release(output) if self._appended.complete else self._begin_cumulative(output)
 
@@ -123,13 +123,13 @@ class CumulativeDeltas:
                 owner.waiting -= 1
         self._undecided = [(start, end, None) for start, end, _ in self._undecided]
 
-    def _say(self, text: str) -> None:
-        self._said.append(text)
+    def _append(self, text: str) -> None:
+        self._text.append(text)
         self._size += len(text)
 
     def _begin_trial(self) -> bool:
         """Follow both readings from here; not if the object is whole: the same once more is a repair of its own."""
-        said = "".join(self._said)
+        said = "".join(self._text)
         self._appended, self._repeated = SafeArguments(ArgumentsRecord()), SafeArguments(ArgumentsRecord())
         self._appended.feed(said)
         self._repeated.feed(said)
@@ -147,12 +147,12 @@ class CumulativeDeltas:
         if self._repeated.invalid or self._repeated.trails:
             return self._release(output)
         if self._size + _DELTA_COST * len(self._undecided) > self._limit:
-            self._lose()
+            self._give_up()
             output.put(Repaired("buffer_limit", "arguments that may repeat themselves"))
         return []
 
     def _release(self, output: FrameOutput) -> _Growth:
-        said = "".join(self._said)
+        said = "".join(self._text)
         growth = [(said[start:end], owner if owner is not None else output) for start, end, owner in self._undecided]
         self._forget()
         self.settled = True
@@ -162,19 +162,19 @@ class CumulativeDeltas:
         self._forget()
         self.is_cumulative = True
         output.put(Repaired("arguments_cumulative", ""))
-        return self._take_new(output, "".join(self._said)[self._sent :])
+        return self._take_new(output, "".join(self._text)[self._sent :])
 
     def _take_new(self, output: FrameOutput, new: str) -> _Growth:
         self._sent = self._size
         if self._size > self._limit:
-            self._lose()
+            self._give_up()
             output.put(Repaired("buffer_limit", "arguments that repeat themselves"))
             return []
         return [(new, output)] if new else []
 
-    def _lose(self) -> None:
+    def _give_up(self) -> None:
         self._forget()
-        self._said = TextPieces()
+        self._text = TextPieces()
         self.lost = True
 
     def _forget(self) -> None:

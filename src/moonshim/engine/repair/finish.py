@@ -7,7 +7,7 @@ from typing import Final
 
 from moonshim.engine.values.events import Failed, Finished
 
-__all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "mended_finish"]
+__all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "resolve_finish"]
 
 CUT_SHORT: Final = frozenset({"length", "content_filter"})
 """Reasons that stay whatever came before: the host stopped the model."""
@@ -39,16 +39,16 @@ def is_error(reason: str | None) -> bool:
     return reason is not None and reason not in CUT_SHORT and _ERROR.search(reason) is not None
 
 
-def mended_finish(
+def resolve_finish(
     raw: str | None, *, calls: bool, cut_off: bool, enforce: bool, invalid: bool = False
 ) -> Finished | Failed:
     """The end of an answer that said `raw`, with or without whole calls, broken off in a call or not.
 
     `invalid`: the arguments of a call are not JSON.
 
-    >>> mended_finish("stop", calls=True, cut_off=False, enforce=True).reason
+    >>> resolve_finish("stop", calls=True, cut_off=False, enforce=True).reason
     'tool_calls'
-    >>> mended_finish("engine_overloaded", calls=False, cut_off=False, enforce=True).code
+    >>> resolve_finish("engine_overloaded", calls=False, cut_off=False, enforce=True).code
     'engine_overloaded'
     """
     if raw is not None and is_error(raw):

@@ -45,61 +45,61 @@ class FrameOutput:
 class HeldFrames:
     """The frames that wait for one held text, each with its share of it."""
 
-    __slots__ = ("_parked",)
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._parked: list[tuple[FrameOutput, int]] = []
+        self._waiting: list[tuple[FrameOutput, int]] = []
 
     @property
     def is_awaited(self) -> bool:
-        return bool(self._parked)
+        return bool(self._waiting)
 
     def resolve(
-        self, before: str, said: str, after: str, say: Callable[[str, FrameOutput], None], output: FrameOutput
+        self, before: str, said: str, after: str, write: Callable[[str, FrameOutput], None], output: FrameOutput
     ) -> None:
         """Book `said` to the frames it came in.
 
-        `before` was held, then the slip's own text was read, and now `after` is held.
+        `before` was held, then the frame's own text was read, and now `after` is held.
         What of `before` was said goes to those who wait for it; the rest of `said`
-        is the slip's own. Whoever waits for text that became part of a marker waits
+        is the frame's own. Whoever waits for text that became part of a marker waits
         no longer.
         """
         released = len(before) if said.startswith(before) else len(said) if before.startswith(said) else 0
         still = before[released:] if len(said) == released and after.startswith(before[released:]) else ""
-        parked, self._parked = self._parked, []
+        waiting_frames, self._waiting = self._waiting, []
         unbooked = released
-        loose = len(before) - sum(size for _, size in parked)
-        for place, (waiting, size) in enumerate(parked):
+        loose = len(before) - sum(size for _, size in waiting_frames)
+        for place, (waiting, size) in enumerate(waiting_frames):
             share = min(size + (loose if place == 0 else 0), unbooked)
             if share:
-                say(said[released - unbooked : released - unbooked + share], waiting)
+                write(said[released - unbooked : released - unbooked + share], waiting)
                 unbooked -= share
             left = size - share
             waiting.held -= size
             if left > 0 and still:
-                self._parked.append((waiting, left))
+                self._waiting.append((waiting, left))
                 waiting.held += left
             else:
                 waiting.waiting -= 1
         if len(said) > released - unbooked:
-            say(said[released - unbooked :], output)
+            write(said[released - unbooked :], output)
         fresh = len(after) - len(still)
         if fresh > 0:
             self.hold(output, fresh)
 
     def hold(self, output: FrameOutput, share: int) -> None:
-        """The slip's frame waits for so many of its characters."""
+        """The frame waits for so many of its characters."""
         output.waiting += 1
         output.held += share
-        self._parked.append((output, share))
+        self._waiting.append((output, share))
 
     def release_all(self) -> None:
         """Nobody waits any longer: what is held will go out with a later frame."""
-        for waiting, _ in self._parked:
+        for waiting, _ in self._waiting:
             waiting.waiting -= 1
-        self._parked.clear()
+        self._waiting.clear()
 
 
 def grow_block(index: int) -> Callable[[str, FrameOutput], None]:
-    """A `say` for the block of a call."""
+    """A `write` for the block of a call."""
     return lambda text, output: output.put(BlockDelta(index, text))

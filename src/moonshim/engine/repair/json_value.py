@@ -75,8 +75,8 @@ class JsonValue:
         "_stack",
         "_told",
         "broken",
+        "continued_call",
         "ended",
-        "flowing",
         "repairs",
     )
 
@@ -84,7 +84,7 @@ class JsonValue:
         self.ended = False
         self.broken = False
         """Whether the text cannot be JSON, nor read as JSON in exactly one way."""
-        self.flowing = False
+        self.continued_call = False
         """Whether the next character is within a string, and no escape is open."""
         self._record = record
         self.repairs = repairs
@@ -154,10 +154,10 @@ class JsonValue:
             if self.broken:
                 break
         self._put(text[start:pos], out)
-        self.flowing = self._in_string and not self._after_backslash
+        self.continued_call = self._in_string and not self._after_backslash
         return pos
 
-    def missing(self) -> str:
+    def missing_brackets(self) -> str:
         """The brackets that are all that an object lacks; nothing where more than these may be missing."""
         if self._in_string or self._single or not self._stack or self._stack[0] != "}":
             return ""
@@ -225,7 +225,7 @@ class JsonValue:
         """Something that is not JSON: where reading goes on, or `at` if it cannot."""
         expect, char = self._expect, text[at]
         if char == "'" and expect in (_KEY, _KEY_OR_END, _ITEM, _ITEM_OR_END):
-            self._tell_once("arguments_single_quotes", "'")
+            self._report_once("arguments_single_quotes", "'")
             self._put('"', out)
             self._single = True
             self._expect = _COLON if expect in (_KEY, _KEY_OR_END) else _NEXT
@@ -235,12 +235,12 @@ class JsonValue:
             if found is None:
                 return at
             if found.group() == self._stack[-1]:
-                self._tell_once("arguments_trailing_comma", ",")
+                self._report_once("arguments_trailing_comma", ",")
                 return at + 1
         elif char in "NTF" and expect in (_ITEM, _ITEM_OR_END):
             found = _PYTHON_WORD.match(text, at)
             if found is not None:
-                self._tell_once("arguments_python_literal", found.group())
+                self._report_once("arguments_python_literal", found.group())
                 self._put(_PYTHON[found.group()], out)
                 self._expect = _NEXT
                 return found.end()
@@ -327,7 +327,7 @@ class JsonValue:
             out.append(text)
             self._record.add(text)
 
-    def _tell_once(self, rule: str, detail: str) -> None:
+    def _report_once(self, rule: str, detail: str) -> None:
         if rule not in self._told:
             self._told += (rule,)
             self.repairs.append(Repaired(rule, detail))

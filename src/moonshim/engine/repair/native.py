@@ -1,4 +1,4 @@
-"""Native tool deltas, in every shape hosts send them -> calls at the desk.
+"""Native tool deltas, in every shape hosts send them -> calls in the call tracker.
 
 Indexes arrive missing, as strings, or shared by two calls; identifiers on every
 delta; names in pieces; arguments before the name. First wins for identity,
@@ -26,14 +26,14 @@ _REPORTED: Final = 1024
 class _Slot:
     """A call as far as its deltas have told."""
 
-    __slots__ = ("after", "call", "extras", "header", "id", "index", "inner", "late_name", "name", "told", "unread")
+    __slots__ = ("after", "call", "extras", "header", "id", "index", "inner", "late_name", "name", "reported", "unread")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
         self.id: str | None = None
         self.name = ""
         self.late_name = ""
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
         """What was odd about its deltas, each told once."""
         self.extras: dict[str, Any] = {}
         self.header: FrameOutput | None = None
@@ -70,7 +70,7 @@ class NativeCalls:
         """
         self._emptied: FrameOutput | None = None
         """The frame that the last of them came in."""
-        self._stopped: TrackedCall | None = None
+        self._unfinished: TrackedCall | None = None
         """The host has said that it is whole, and it is not: it may be the last, and cut off."""
         self._after_arguments = after_arguments
         self._read_on: dict[_Slot, None] = {}
@@ -86,7 +86,7 @@ class NativeCalls:
                 self._settle_arguments(output)
             self._last = slot
         if piece.odd:
-            self._tell(slot, piece.odd, output)
+            self._report_once(slot, piece.odd, output)
         if piece.extras:
             slot.extras |= piece.extras
         self._take_name(slot, piece, output)
@@ -112,7 +112,7 @@ class NativeCalls:
             (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
         )
 
-    def flowing(self, index: int) -> TrackedCall | None:
+    def continued_call(self, index: int) -> TrackedCall | None:
         """The call that this index continues, when all that can follow is more of its arguments."""
         slot = self._by_index.get(index)
         if slot is None or slot is not self._last or slot.call is None:
@@ -132,8 +132,8 @@ class NativeCalls:
         call.held_frames.hold(output, share)
         self._awaited[call] = None
 
-    def close(self, index: int, output: FrameOutput, *, said: bool) -> None:
-        """This call is over if its arguments are whole. If the host `said` so and they are not, the rest decides."""
+    def close(self, index: int, output: FrameOutput, *, explicit: bool) -> None:
+        """End this call if its arguments are complete. `explicit`: the host said that it is over."""
         slot = self._by_index.get(index)
         if slot is None:
             return
@@ -141,7 +141,7 @@ class NativeCalls:
         call = slot.call
         if call is None or call.raw is not None:
             return
-        if call in self._empty and not said:
+        if call in self._empty and not explicit:
             self._empty[call] = True
             return
         self._end_after(slot, output)
@@ -150,8 +150,8 @@ class NativeCalls:
         if call.arguments.complete and call in self._open:
             del self._open[call]
             self._tracker.end(call, output, closed=False)
-        elif said and call in self._open:
-            self._stopped = call
+        elif explicit and call in self._open:
+            self._unfinished = call
 
     def finish(self, output: FrameOutput) -> None:
         """No more deltas: every call is as whole as it will be."""
@@ -163,7 +163,7 @@ class NativeCalls:
         self._open.clear()
         self._empty.clear()
         self._emptied = None
-        self._stopped = None
+        self._unfinished = None
         self._by_index.clear()
         self._by_id.clear()
         self._last = None
@@ -182,9 +182,9 @@ class NativeCalls:
         self._awaited.clear()
 
     @staticmethod
-    def _tell(slot: _Slot, what: str, output: FrameOutput) -> None:
-        if what not in slot.told:
-            slot.told.add(what)
+    def _report_once(slot: _Slot, what: str, output: FrameOutput) -> None:
+        if what not in slot.reported:
+            slot.reported.add(what)
             output.put(Repaired("tool_delta", what))
 
     # -- its arguments, and what follows them ----------------------------------------
@@ -212,7 +212,7 @@ class NativeCalls:
                         call.arguments.add_trail(text)
                 case CallStarted():
                     self._end(call, output, closed=True)
-                    slot.inner = self._tracker.begin_found(one, "native", output)
+                    slot.inner = self._tracker.begin_from_grammar(one, "native", output)
                     self._open[slot.inner] = None
                     output.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
                 case CallDelta(text=text):
@@ -259,7 +259,7 @@ class NativeCalls:
             slot.id = piece.id
             self._by_id.setdefault(piece.id, slot)
         elif piece.id:
-            self._tell(slot, "an identifier on every delta", output)
+            self._report_once(slot, "an identifier on every delta", output)
         return slot
 
     def _new(self, index: int | None) -> _Slot:
@@ -284,7 +284,7 @@ class NativeCalls:
         if not piece.name:
             return
         if slot.name:
-            self._tell(slot, "a name over several deltas", output)
+            self._report_once(slot, "a name over several deltas", output)
         if slot.call is None:
             if piece.name != slot.name:
                 slot.name += piece.name
@@ -292,18 +292,18 @@ class NativeCalls:
             if piece.name != slot.late_name:
                 slot.late_name += piece.name
             if not self._declared.may_grow(slot.late_name) and self._declared.names is not None:
-                self._name_late(slot, output)
+                self._set_late_name(slot, output)
         elif piece.name != slot.call.name and not slot.name:
             # The identifier told another name, and the call has gone out under it.
             output.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
 
-    def _name_late(self, slot: _Slot, output: FrameOutput) -> None:
+    def _set_late_name(self, slot: _Slot, output: FrameOutput) -> None:
         """The arguments came before the name."""
         assert slot.call is not None
-        self._tell(slot, "arguments before the name", output)
+        self._report_once(slot, "arguments before the name", output)
         slot.name, slot.late_name = slot.late_name, ""
         del self._unsettled[slot]
-        self._tracker.named(slot.call, self._declared.fix(slot.name), output)
+        self._tracker.set_name(slot.call, self._declared.fix(slot.name), output)
 
     def _begin(self, slot: _Slot, output: FrameOutput) -> None:
         call = TrackedCall("native", "text", slot.id, slot.name or None)
@@ -342,7 +342,7 @@ class NativeCalls:
 
     def end_whole(self, output: FrameOutput) -> None:
         """A call that is held until it is whole is so when something else begins; one that stopped was not cut off."""
-        stopped, self._stopped = self._stopped, None
+        stopped, self._unfinished = self._unfinished, None
         if stopped is not None and stopped in self._open:
             del self._open[stopped]
             self._tracker.end(stopped, output, closed=True)
@@ -359,4 +359,4 @@ class NativeCalls:
         if slot.call is None and (slot.name or slot.id):
             self._begin(slot, output)
         elif slot.call is not None and slot.late_name:
-            self._name_late(slot, output)
+            self._set_late_name(slot, output)

@@ -50,23 +50,23 @@ class NativeIdWatcher:
             if not piece.name:
                 return None
             new_id, rule = self._ids.assign(piece.name, piece.id) if self._mends else (piece.id or "", None)
-            call = self._calls[index] = _Watched(self._blocks.open_watched(output, index), piece.id, new_id)
+            call = self._calls[index] = _Watched(self._blocks.open_host_call(output, index), piece.id, new_id)
             call.is_free = "custom" in piece.extras
             if rule is not None:
                 output.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
-            self._tell(BlockOpened(call.block, "call", new_id, piece.name))
+            self._observe_event(BlockOpened(call.block, "call", new_id, piece.name))
         if piece.arguments:
             call.arguments.feed(piece.arguments)
-            self._tell(BlockDelta(call.block, piece.arguments))
+            self._observe_event(BlockDelta(call.block, piece.arguments))
         if piece.id is None:
             return call.id if piece.name and call.wire_id is None and self._mends else None
         return call.id if piece.id == call.wire_id and call.id != piece.id else None
 
     def finish(self) -> None:
         for call in self._calls.values():
-            self._tell(BlockClosed(call.block, call.arguments.complete))
+            self._observe_event(BlockClosed(call.block, call.arguments.complete))
 
-    def _tell(self, event: BlockOpened | BlockDelta | BlockClosed) -> None:
+    def _observe_event(self, event: BlockOpened | BlockDelta | BlockClosed) -> None:
         # Seen by whoever assembles the message, but not rendered: the host's own delta carries it.
         if self._observe is not None:
             self._observe(event)

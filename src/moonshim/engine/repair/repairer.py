@@ -17,7 +17,7 @@ from moonshim.engine.grammar.protocol import (
 )
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, mended_finish
+from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, resolve_finish
 from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, Listener, Observer
 from moonshim.engine.repair.native import NativeCalls
 from moonshim.engine.repair.native_ids import NativeIdWatcher
@@ -27,7 +27,7 @@ from moonshim.engine.upstream_events import SignatureReported
 from moonshim.engine.values.events import BlockDelta, CallPiece, Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
 
-__all__ = ["NOT_PARSED", "ParsedText", "ResponseRepairer", "named_part"]
+__all__ = ["NOT_PARSED", "ParsedText", "ResponseRepairer", "named_prefix_length"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
@@ -36,7 +36,7 @@ _SURELY_MARKERS: Final = ("<｜", "</｜", "<tool_", "</tool_", "<function=", "<
 
 
 class ParsedText:
-    """What a grammar found in a text that turned out to need more than a glance."""
+    """What a grammar found in a text that turned out to need the slow path."""
 
     __slots__ = ("before", "found", "mended")
 
@@ -61,7 +61,7 @@ class ResponseRepairer:
         options: KimiOptions,
         ids: IdRepairer,
         grammars: dict[Channel, Grammar],
-        hear: Listener | None = None,
+        listener: Listener | None = None,
         observe: Observer | None = None,
         after_arguments: Callable[[], Grammar] | None = None,
     ) -> None:
@@ -79,17 +79,17 @@ class ResponseRepairer:
             )
         )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
-        self._hear = hear
+        self._listener = listener
         self._held_frames: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
         self._open: dict[Channel, TrackedCall] = {}
         self.ending: Finished | Failed | None = None
         self.growing: int = -1
         self._moved = False
 
-    def say(self, channel: Channel, text: str, output: FrameOutput, fed: ParsedText | None = None) -> None:
-        """The host sent text in this field; `fed` is what has already become of it, if anything has."""
-        if fed is not None:
-            self._handle(channel, fed.before, fed.found, self._grammars[channel].held, output, fed.mended)
+    def feed_text(self, channel: Channel, text: str, output: FrameOutput, parsed: ParsedText | None = None) -> None:
+        """The host sent text in this field; `parsed` is what has already become of it, if anything has."""
+        if parsed is not None:
+            self._handle(channel, parsed.before, parsed.found, self._grammars[channel].held, output, parsed.mended)
             return
         self._interrupt(channel, output)
         if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
@@ -97,20 +97,20 @@ class ResponseRepairer:
             other.tags_are_text = True
         grammar = self._grammars.get(channel)
         if grammar is None:
-            self._blocks.say(channel, text, output)
+            self._blocks.add_text(channel, text, output)
             return
         before = grammar.held
         found = grammar.feed(text)
         self._handle(channel, before, found, grammar.held, output)
 
-    def call(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
+    def feed_call(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
         self._interrupt(None, output)
         self._native.feed(piece, output, mended)
 
-    def close_call(self, index: int, output: FrameOutput, *, said: bool = True) -> None:
+    def close_call(self, index: int, output: FrameOutput, *, explicit: bool = True) -> None:
         """The host said that the native call with this index is whole, or has gone on to another."""
-        self._native.close(index, output, said=said)
+        self._native.close(index, output, explicit=explicit)
 
     def pause(self, output: FrameOutput) -> None:
         """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
@@ -129,31 +129,31 @@ class ResponseRepairer:
             self._handle("reasoning", grammar.held, grammar.flush(), "", output)
         self._blocks.sign(signed, output)
 
-    # -- at a glance: the same rules for the common case, without the bookkeeping of frames ---
+    # -- the fast path: the same rules for the common case, without the bookkeeping of frames ---
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held back, so that the next text may be read at a glance."""
+        """Whether nothing is held back, so that the next text may be read on the fast path."""
         if self.ending is not None or not self._native.is_idle or any(call.whole for call in self._open.values()):
             return False
         return not any(grammar.held for grammar in self._grammars.values())
 
-    def glance_at_text(self, channel: Channel, text: str) -> ParsedText | str | None:
-        """Read text while calm. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
+    def feed_text_fast(self, channel: Channel, text: str) -> ParsedText | str | None:
+        """Read text while idle. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
         grammar = self._grammars.get(channel)
         if grammar is None:
-            if self._blocks.speaking != channel:
+            if self._blocks.open_channel != channel:
                 return NOT_PARSED
-            self._heard(channel, text)
+            self._report_text(channel, text)
             return None
         found = grammar.feed(text)
         if len(found) != 1:
             return ParsedText(found)
         one = found[0]
         if type(one) is TextFound:
-            if one.text != text or one.channel != channel or self._blocks.speaking != channel:
+            if one.text != text or one.channel != channel or self._blocks.open_channel != channel:
                 return ParsedText(found)
-            self._heard(channel, text)
+            self._report_text(channel, text)
             return None
         if type(one) is CallDelta:
             call = self._open[channel]
@@ -162,67 +162,67 @@ class ResponseRepairer:
             mended = call.arguments.feed(one.text)
             if mended != text:
                 return ParsedText(found, mended)
-            if self._hear is not None:
-                self._hear(call.block, mended)
+            if self._listener is not None:
+                self._listener(call.block, mended)
             self.growing = call.block
             return mended
         return ParsedText(found)
 
     @property
-    def speaking(self) -> int:
-        """The block of the speech that is being told."""
+    def current_block(self) -> int:
+        """The text or reasoning block that is open."""
         return self._blocks.current
 
     def held(self, channel: Channel) -> str:
         """What is held back of this field's text."""
         return self._grammars[channel].held
 
-    def said_only(self, channel: Channel, fed: ParsedText) -> str | None:
+    def take_plain_text(self, channel: Channel, parsed: ParsedText) -> str | None:
         """What a text gave that was read and that no frame waits for, if it is speech; None when it is more."""
-        if not fed.found:
+        if not parsed.found:
             return ""
-        one = fed.found[0]
+        one = parsed.found[0]
         if (
             type(one) is not TextFound
-            or len(fed.found) > 1
+            or len(parsed.found) > 1
             or one.channel != channel
-            or self._blocks.speaking != channel
+            or self._blocks.open_channel != channel
         ):
             return None
-        self._heard(channel, one.text)
+        self._report_text(channel, one.text)
         return one.text
 
-    def read(self, channel: Channel, text: str) -> ParsedText:
+    def parse(self, channel: Channel, text: str) -> ParsedText:
         """Read text while some is held back: what the grammar found, and nothing done with it yet."""
         return ParsedText(self._grammars[channel].feed(text))
 
-    def _heard(self, channel: Channel, text: str) -> None:
+    def _report_text(self, channel: Channel, text: str) -> None:
         """Text goes out with its own frame."""
-        if channel == "text" and not self._blocks.spoke:
-            self._blocks.spoke = not text.isspace()
-        if self._hear is not None:
-            self._hear(self._blocks.current, text)
+        if channel == "text" and not self._blocks.has_text:
+            self._blocks.has_text = not text.isspace()
+        if self._listener is not None:
+            self._listener(self._blocks.current, text)
 
-    def held_ordinary(self, channel: Channel, before: str, fed: ParsedText, text: str) -> str | None:
+    def take_held_text(self, channel: Channel, before: str, parsed: ParsedText, text: str) -> str | None:
         """What is held back now, if so far all is ordinary speech; None when it is not."""
-        if self._blocks.speaking != channel or len(fed.found) > 1:
+        if self._blocks.open_channel != channel or len(parsed.found) > 1:
             return None
         said = ""
-        if fed.found:
-            one = fed.found[0]
+        if parsed.found:
+            one = parsed.found[0]
             if type(one) is not TextFound or one.channel != channel:
                 return None
             said = one.text
         held = self._grammars[channel].held
         if said + held != before + text or (said and len(held) > len(text)):
-            # Also when only some of what frames wait for was said: that is for the long way to book.
+            # Also when only some of what frames wait for was said: that is for the slow path to book.
             return None
         if said:
-            self._heard(channel, said)
+            self._report_text(channel, said)
         return held
 
     def adopt(self, channel: Channel | None, said: str, share: int, output: FrameOutput) -> None:
-        """A frame that was read at a glance waits, after all: of its text, `share` characters are held back.
+        """A frame that was read on the fast path waits, after all: of its text, `share` characters are held back.
 
         Without a channel, its text is arguments of the native call that came last.
         """
@@ -233,25 +233,25 @@ class ResponseRepairer:
             output.events.append(BlockDelta(self._blocks.current, said))
         self._held_frames[channel].hold(output, share)
 
-    def flowing(self, index: int) -> TrackedCall | None:
+    def continued_call(self, index: int) -> TrackedCall | None:
         """The native call that an entry with this index, and only arguments, continues."""
-        return self._native.flowing(index)
+        return self._native.continued_call(index)
 
-    def glance_at_arguments(self, call: TrackedCall, text: str) -> str | None:
-        """Read native arguments while calm. None: they stay as they are; else what became of them."""
+    def feed_arguments_fast(self, call: TrackedCall, text: str) -> str | None:
+        """Read native arguments while idle. None: they stay as they are; else what became of them."""
         mended = call.arguments.feed(text)
         if mended != text or call.arguments.held:
             return mended
-        if self._hear is not None:
-            self._hear(call.block, text)
+        if self._listener is not None:
+            self._listener(call.block, text)
         return None
 
     def is_only_late(self, call: TrackedCall, before: str, text: str, mended: str) -> bool:
         """Whether nothing changed but that the end waits, or waited (`before`): then what is decided is heard."""
         if mended + call.arguments.held != before + text or (mended and not mended.startswith(before)):
             return False
-        if mended and self._hear is not None:
-            self._hear(call.block, mended)
+        if mended and self._listener is not None:
+            self._listener(call.block, mended)
         return True
 
     def finish(self, raw: str | None, output: FrameOutput) -> None:
@@ -261,7 +261,7 @@ class ResponseRepairer:
         self._drain(output)
         if self.ending is not None:
             return
-        ending = mended_finish(
+        ending = resolve_finish(
             raw,
             calls=self.calls > 0,
             cut_off=self._tracker.cut_off or (self.watch is not None and self.watch.cut_off),
@@ -288,9 +288,9 @@ class ResponseRepairer:
         return self._tracker.delivered + (self.watch.count if self.watch is not None else 0)
 
     @property
-    def only_reasoned(self) -> bool:
+    def only_reasoning(self) -> bool:
         """Whether all that was said so far is reasoning."""
-        return self._blocks.reasoned and not self._blocks.spoke and not self.calls
+        return self._blocks.has_reasoning and not self._blocks.has_text and not self.calls
 
     def drain_late(self, output: FrameOutput) -> None:
         """Text that came behind the end, and was held back, goes out all the same."""
@@ -305,10 +305,10 @@ class ResponseRepairer:
             self.ending = failed
 
     @property
-    def named_hold(self) -> int:
+    def named_held_size(self) -> int:
         """How many characters wait under a name of their own, besides the beginning of a marker."""
         held = [grammar.held for grammar in self._grammars.values()]
-        return sum(map(named_part, held))
+        return sum(map(named_prefix_length, held))
 
     def release_all(self) -> None:
         """No frame waits any longer for text that is held back."""
@@ -334,7 +334,7 @@ class ResponseRepairer:
     def _end(self, ending: Finished | Failed, output: FrameOutput) -> None:
         self._blocks.close_text_block(output)
         if isinstance(ending, Finished):
-            if ending.reason == "stop" and self.only_reasoned:
+            if ending.reason == "stop" and self.only_reasoning:
                 output.put(Repaired("empty_answer", "only reasoning, no answer"))
             if ending.reason != (ending.raw_reason or ""):
                 output.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
@@ -354,10 +354,10 @@ class ResponseRepairer:
         output: FrameOutput,
         mended: str | None = None,
     ) -> None:
-        self._tell_move(channel, found, output)
+        self._report_channel(channel, found, output)
         if before or after:
-            said_in, lead, rest = _leading_speech(channel, found)
-            if before and not _agree(lead, before):
+            said_in, lead, rest = _split_leading_text(channel, found)
+            if before and not _is_prefix_either_way(lead, before):
                 lead, rest = "", found
             # What follows the first speech decides that nothing before it is held any longer.
             still_held = after if not rest else ""
@@ -368,7 +368,7 @@ class ResponseRepairer:
             return
         self._follow(channel, found, output, mended)
 
-    def _tell_move(self, channel: Channel, found: list[GrammarEvent], output: FrameOutput) -> None:
+    def _report_channel(self, channel: Channel, found: list[GrammarEvent], output: FrameOutput) -> None:
         """Tags, not the field, say which channel it is: worth telling, once."""
         if self._moved or not any(isinstance(one, TextFound) and one.channel != channel for one in found):
             return
@@ -376,7 +376,7 @@ class ResponseRepairer:
         output.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
 
     def _text_writer(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
-        return lambda text, output: self._blocks.say(channel, text, output)
+        return lambda text, output: self._blocks.add_text(channel, text, output)
 
     def _follow(
         self, channel: Channel, found: list[GrammarEvent], output: FrameOutput, mended: str | None = None
@@ -384,9 +384,9 @@ class ResponseRepairer:
         for one in found:
             match one:
                 case TextFound():
-                    self._blocks.say(one.channel, one.text, output)
+                    self._blocks.add_text(one.channel, one.text, output)
                 case CallStarted():
-                    self._open[channel] = self._tracker.begin_found(one, "markers", output)
+                    self._open[channel] = self._tracker.begin_from_grammar(one, "markers", output)
                 case CallDelta():
                     self._tracker.grow(self._open[channel], one.text, output, mended)
                 case CallEnded():
@@ -416,7 +416,7 @@ def _is_surely_a_marker(held: str) -> bool:
     return held.startswith(_SURELY_MARKERS) or (held.startswith("<|") and len(held) >= _SURELY_A_MARKER)
 
 
-def named_part(held: str) -> int:
+def named_prefix_length(held: str) -> int:
     """How many characters may be a bare header, or are a tag of K3 with its attributes."""
     if held[:1].isalnum():
         # Behind a bare header a marker may begin: that waits under no name of its own.
@@ -424,7 +424,7 @@ def named_part(held: str) -> int:
     return len(held) if held.startswith(("<|open|>", "<|close|>")) else 0
 
 
-def _leading_speech(channel: Channel, found: list[GrammarEvent]) -> tuple[Channel, str, list[GrammarEvent]]:
+def _split_leading_text(channel: Channel, found: list[GrammarEvent]) -> tuple[Channel, str, list[GrammarEvent]]:
     """What is said first, in one channel and without a break; and the rest."""
     said_in, lead = channel, list[str]()
     for one in found:
@@ -435,5 +435,5 @@ def _leading_speech(channel: Channel, found: list[GrammarEvent]) -> tuple[Channe
     return said_in, "".join(lead), found[len(lead) :]
 
 
-def _agree(said: str, held: str) -> bool:
+def _is_prefix_either_way(said: str, held: str) -> bool:
     return said.startswith(held) or held.startswith(said)

@@ -142,7 +142,7 @@ class _Walk:
     def close(self) -> str:
         """The value is over: what is kept back was never closed, and goes out as it came."""
         mode, self._mode = self._mode, _THROUGH
-        return '"' + self._taken() if mode in (_IN_OPENING, _HELD) else ""
+        return '"' + self._take_held() if mode in (_IN_OPENING, _HELD) else ""
 
     # -- between strings -------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class _Walk:
 
     def _open(self, text: str, pos: int) -> None:
         kind = KIND_OF_BRACKET[text[pos]]
-        inside = self._place().inside(kind)
+        inside = self._current_node().inside(kind)
         if inside.has_opinion and len(self._stack) < _NESTING:
             self._stack.append(_Frame(inside, "" if kind == OBJECT else 0))
             self._mode = _KEY if kind == OBJECT else _VALUE
@@ -190,7 +190,7 @@ class _Walk:
         else:
             self._mode = _THROUGH
 
-    def _place(self) -> Node:
+    def _current_node(self) -> Node:
         return self._stack[-1].child if self._stack else self._target
 
     def _value_ended(self) -> None:
@@ -199,7 +199,7 @@ class _Walk:
     def _blind(self, text: str, pos: int) -> int:
         """Nothing is said of what is in here: only its end matters."""
         if self._quoted:
-            at = self._closing(text, pos)
+            at = self._closing_quote(text, pos)
             self._quoted = at < 0
             return at + 1 or len(text)
         found = _BRACKET.search(text, pos)
@@ -215,37 +215,37 @@ class _Walk:
 
     # -- strings ---------------------------------------------------------------------
 
-    def _closing(self, text: str, pos: int) -> int:
+    def _closing_quote(self, text: str, pos: int) -> int:
         """Where the quote is that ends the string, or -1."""
         at = _end(_STRING_TEXT, text, pos + self._escaped)
         self._escaped = at < len(text) and text[at] == "\\"
         return at if at < len(text) and not self._escaped else -1
 
     def _in_string(self, text: str, pos: int) -> int:
-        at = self._closing(text, pos)
+        at = self._closing_quote(text, pos)
         if at >= 0:
             self._value_ended()
         return at + 1 or len(text)
 
     def _in_key(self, text: str, pos: int) -> int:
-        at = self._closing(text, pos)
+        at = self._closing_quote(text, pos)
         if self._kept_size <= _KEY_SIZE:
             self._keep(text[pos : at if at >= 0 else len(text)])
         if at >= 0:
-            raw, frame, self._mode = self._taken(), self._stack[-1], _COLON
-            key = _decoded(raw) if len(raw) <= _KEY_SIZE else None
+            raw, frame, self._mode = self._take_held(), self._stack[-1], _COLON
+            key = _decode(raw) if len(raw) <= _KEY_SIZE else None
             frame.move_to(key or "")
             if key is None:
                 frame.child = self._schema.anything
         return at + 1 or len(text)
 
     def _begin_string(self, text: str, pos: int) -> None:
-        self._target, self._mode = self._place(), _IN_STRING
+        self._target, self._mode = self._current_node(), _IN_STRING
         if self._target.mendable:
             self._out.append(text[self._sent : pos])
             self._mode = _IN_OPENING
 
-    def _in_opening(self, text: str, pos: int) -> int:
+    def _in_string_start(self, text: str, pos: int) -> int:
         """The first character often tells that a string is only a string: then it need not wait."""
         at = _end(_BLANKS, text, pos)
         blank = self._kept_size + at - pos
@@ -258,17 +258,17 @@ class _Walk:
             self._release(pos)
         return pos
 
-    def _held(self, text: str, pos: int) -> int:
-        at = self._closing(text, pos)
+    def _hold_string(self, text: str, pos: int) -> int:
+        at = self._closing_quote(text, pos)
         stop = at if at >= 0 else len(text)
         self._keep(text[pos:stop])
         if self._kept_size > self._limit:
-            self._repairs.append(Repaired("buffer_limit", self._where()))
+            self._repairs.append(Repaired("buffer_limit", self._path_text()))
             self._release(stop)
         if at < 0 or self._mode != _HELD:
             return stop
-        raw = self._taken()
-        intended = self._meant(raw)
+        raw = self._take_held()
+        intended = self._embedded_json(raw)
         self._out.append(f'"{raw}"' if intended is None else intended)
         self._sent = at + 1
         self._value_ended()
@@ -278,20 +278,20 @@ class _Walk:
         self._kept.append(text)
         self._kept_size += len(text)
 
-    def _taken(self) -> str:
+    def _take_held(self) -> str:
         kept, self._kept, self._kept_size = "".join(self._kept), TextPieces(), 0
         return kept
 
     def _release(self, pos: int) -> None:
         """It stays the string that it is, and streams on from `pos`."""
-        self._out.append('"' + self._taken())
+        self._out.append('"' + self._take_held())
         self._sent, self._mode = pos, _IN_STRING
 
     # -- what was meant --------------------------------------------------------------
 
-    def _meant(self, raw: str) -> str | None:
+    def _embedded_json(self, raw: str) -> str | None:
         """The JSON that the string holds, if it is of a kind that is allowed here."""
-        text = _decoded(raw)
+        text = _decode(raw)
         if text is None or text in self._target.strings:
             return None
         value = text.strip(_SPACE)
@@ -300,7 +300,7 @@ class _Walk:
             return self._container(value) if self._level < _LEVELS else None
         if not kind or not self._target.accepts(_value_of(value)):
             return None
-        self._repairs.append(Repaired("arguments_schema", self._where()))
+        self._repairs.append(Repaired("arguments_schema", self._path_text()))
         return value
 
     def _container(self, value: str) -> str | None:
@@ -309,15 +309,15 @@ class _Walk:
         inner = safe.drain()
         if not all(repair.rule in _IN_STRINGS for repair in inner):
             return None
-        walk = _Walk(self._schema, self._target, inner, self._limit, self._where(), self._level + 1)
+        walk = _Walk(self._schema, self._target, inner, self._limit, self._path_text(), self._level + 1)
         mended = walk.feed(mended) + walk.close()
         intended = _value_of(mended)
         if intended is None or not self._target.accepts(intended):
             return None
-        self._repairs += [Repaired("arguments_schema", self._where()), *inner]
+        self._repairs += [Repaired("arguments_schema", self._path_text()), *inner]
         return mended
 
-    def _where(self) -> str:
+    def _path_text(self) -> str:
         steps = [self._path]
         for frame in self._stack:
             named = isinstance(frame.step, str) and frame.step.isidentifier()
@@ -330,8 +330,8 @@ _STEPS: Final[tuple[Callable[[_Walk, str, int], int], ...]] = (
     *[_Walk._token] * 5,
     _Walk._in_key,
     _Walk._in_string,
-    _Walk._in_opening,
-    _Walk._held,
+    _Walk._in_string_start,
+    _Walk._hold_string,
     _Walk._blind,
     lambda _, text, pos: len(text),
 )
@@ -369,7 +369,7 @@ def _kind_of_text(value: str) -> int:
     return FRACTION if found[2] or (found[1] or "").strip(".0") else NUMBER
 
 
-def _decoded(raw: str) -> str | None:
+def _decode(raw: str) -> str | None:
     """What a string says; None if its text is not that of a JSON string."""
     if "\\" not in raw:
         return raw
@@ -432,12 +432,12 @@ class SchemaArguments:
         walk = self._walk
         if walk is None:
             self._repairs += self._inner.drain()
-            return self._delivered(mended)
+            return self._record_output(mended)
         if walk.plain and '"' not in mended and "\\" not in mended:
             self.record.add(mended)
             return mended
         self._repairs += self._inner.drain()
-        return self._walked(mended)
+        return self._run_walk(mended)
 
     def take_trail(self) -> str:
         return self._inner.take_trail()
@@ -446,28 +446,28 @@ class SchemaArguments:
         self._inner.add_trail(text)
 
     def settle(self) -> str:
-        return self._walked(self._inner.settle())
+        return self._run_walk(self._inner.settle())
 
     def close(self, *, cut: bool = False, over: bool = False) -> str:
         """The call is over. Nothing is added to a value that was cut off: it goes out as it came."""
         rest = self._inner.close(cut=cut, over=over)
         self._repairs += self._inner.drain()
-        return self._walked(rest, last=True)
+        return self._run_walk(rest, last=True)
 
     def drain(self) -> list[Repaired]:
         repairs = [*self._repairs, *self._inner.drain()]
         self._repairs.clear()
         return repairs
 
-    def _walked(self, text: str, *, last: bool = False) -> str:
+    def _run_walk(self, text: str, *, last: bool = False) -> str:
         walk = self._walk
         if walk is not None:
             text = walk.feed(text) + (walk.close() if last else "")
             if walk.is_through:
                 self._walk = None
-        return self._delivered(text)
+        return self._record_output(text)
 
-    def _delivered(self, text: str) -> str:
+    def _record_output(self, text: str) -> str:
         """Note what goes out; white space around the value is no part of it."""
         noted = text if self._begun else text.lstrip(_SPACE)
         if self._inner.complete:

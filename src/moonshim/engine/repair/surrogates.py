@@ -33,7 +33,7 @@ class SurrogateJoiner:
         if not text:
             return text
         text = self._carried.pop(field, "") + text
-        text = _PAIR.sub(_joined, text)
+        text = _PAIR.sub(_join_pair, text)
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._carried[field] = text[-1]
             text = text[:-1]
@@ -51,5 +51,5 @@ class SurrogateJoiner:
         return left
 
 
-def _joined(pair: re.Match[str]) -> str:
+def _join_pair(pair: re.Match[str]) -> str:
     return pair.group().encode("utf-16", "surrogatepass").decode("utf-16")

@@ -1,4 +1,4 @@
-"""Every call of an answer, native or found in markers, takes the same way: name, arguments, twin, identifier.
+"""Every call of an answer, native or found in markers, takes the same way: name, arguments, duplicates, identifier.
 
 A call goes out as it arrives, unless there is a reason to hold it until it is whole:
 its name is not known yet, `assembled` was asked for, or the other source may be
@@ -49,8 +49,8 @@ class TrackedCall:
         "deltas",
         "ended",
         "extras",
-        "glanced",
         "held",
+        "held_before",
         "held_frames",
         "held_size",
         "host_index",
@@ -83,8 +83,8 @@ class TrackedCall:
         self.held_size: int = 0
         self.spilled: bool = False
         """Over the limit without a name: the rest goes out as text."""
-        self.glanced: str = ""
-        """What was held back of the arguments before the last text was read at a glance."""
+        self.held_before: str = ""
+        """What was held back of the arguments before the last text was read on the fast path."""
         self.ended: bool = False
         self.complete: bool = False
         self.held_frames: HeldFrames | None = None
@@ -97,8 +97,8 @@ class TrackedCall:
     @property
     def is_awaited(self) -> bool:
         """Whether frames wait for it."""
-        parked = self.held_frames is not None and self.held_frames.is_awaited
-        return parked or (self.deltas is not None and self.deltas.waits)
+        is_held = self.held_frames is not None and self.held_frames.is_awaited
+        return is_held or (self.deltas is not None and self.deltas.waits)
 
 
 class ToolCallTracker:
@@ -137,7 +137,7 @@ class ToolCallTracker:
             if fixed != call.name:
                 output.put(Repaired("tool_name", f"{call.name} -> {fixed}"))
                 call.name = fixed
-        if not opened and not self._beyond_doubt(call):
+        if not opened and not self._is_certain(call):
             call.name = None
         call.arguments = self._arguments_for(call.name)
         if call.name is None:
@@ -146,7 +146,7 @@ class ToolCallTracker:
         if not call.whole:
             self._deliver(call, output)
 
-    def begin_found(self, found: CallStarted, source: Source, output: FrameOutput) -> TrackedCall:
+    def begin_from_grammar(self, found: CallStarted, source: Source, output: FrameOutput) -> TrackedCall:
         """A grammar found the header of a call."""
         call = TrackedCall(source, found.channel, found.header or None, found.name)
         self.begin(call, output, opened=found.opened)
@@ -172,7 +172,7 @@ class ToolCallTracker:
 
     def _grow(self, call: TrackedCall, text: str, output: FrameOutput, mended: str | None = None) -> None:
         if call.spilled:
-            self._blocks.say(call.channel, text, output)
+            self._blocks.add_text(call.channel, text, output)
             return
         if call.ended:
             output.put(Repaired("arguments_trailing", text))
@@ -184,14 +184,14 @@ class ToolCallTracker:
             call.raw.append(text)
             self._hold(call, len(text), output)
             return
-        before, call.glanced = call.glanced, ""
+        before, call.held_before = call.held_before, ""
         if mended is None:
             before = call.arguments.held
             mended = call.arguments.feed(text)
-        self._tell(call, output)
+        self._report_repairs(call, output)
         self._pass_on(call, before, mended, output)
 
-    def _tell(self, call: TrackedCall, output: FrameOutput) -> None:
+    def _report_repairs(self, call: TrackedCall, output: FrameOutput) -> None:
         for repair in call.arguments.drain():
             output.put(repair)
 
@@ -228,7 +228,7 @@ class ToolCallTracker:
         if call.spilled:
             return
         whole = closed and not lost and not repeats
-        if call.raw is not None and not self._name_whole(call, "".join(call.raw), output, closed=whole):
+        if call.raw is not None and not self._infer_name(call, "".join(call.raw), output, closed=whole):
             return
         # A call in markers that nothing ended broke off; a native one has no end of its own but the answer's.
         broken_off = lost or (not closed and (self.cut or call.source == "markers"))
@@ -239,7 +239,7 @@ class ToolCallTracker:
         two_values = repeats and call.arguments.trails
         before = call.arguments.held
         rest = call.arguments.close(cut=broken_off, over=over)
-        self._tell(call, output)
+        self._report_repairs(call, output)
         self._pass_on(call, before, rest, output)
         call.complete = call.arguments.complete and not two_values
         if call.arguments.invalid or two_values:
@@ -254,14 +254,14 @@ class ToolCallTracker:
             self._close(call, output)
 
     def finish(self, output: FrameOutput) -> None:
-        """No more calls will come: those that waited for a twin go out."""
+        """No more calls will come: those that waited for a duplicate go out."""
         for call in self._duplicates.release():
             self._deliver(call, output)
             self._close(call, output)
 
     # -- names -----------------------------------------------------------------------
 
-    def _beyond_doubt(self, call: TrackedCall) -> bool:
+    def _is_certain(self, call: TrackedCall) -> bool:
         """Without arguments, a header is a call if its name is declared, or spelled out in full."""
         if call.name is None:
             return False
@@ -269,7 +269,7 @@ class ToolCallTracker:
             return (call.wire_id or "").partition(":")[0] == f"functions.{call.name}"
         return self._declared.knows(call.name)
 
-    def _name_whole(self, call: TrackedCall, raw: str, output: FrameOutput, *, closed: bool) -> bool:
+    def _infer_name(self, call: TrackedCall, raw: str, output: FrameOutput, *, closed: bool) -> bool:
         """The call is whole and has no name yet: find it, or let the call go out as the text that it is."""
         name = call.name
         if name is None and raw:
@@ -278,7 +278,7 @@ class ToolCallTracker:
             tidy = trial.feed(raw) + trial.close(cut=not closed, over=closed)
             wrapped = unwrap(tidy)
             arguments = wrapped.arguments if wrapped is not None else tidy
-            name = self._declared.fix(wrapped.name) if wrapped is not None else self._declared.fitting(_decoded(tidy))
+            name = self._declared.fix(wrapped.name) if wrapped is not None else self._declared.fitting(_decode(tidy))
             if name is None and (wrapped := self._declared.beside(tidy)) is not None:
                 name, arguments = wrapped.name, wrapped.arguments
             if name is not None:
@@ -288,7 +288,7 @@ class ToolCallTracker:
                     output.put(repair)
         if name is None:
             output.put(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
-            self._blocks.say(call.channel, f"{call.wire_id or ''}{raw}", output)
+            self._blocks.add_text(call.channel, f"{call.wire_id or ''}{raw}", output)
             return False
         call.name, call.raw = name, None
         call.arguments = self._arguments_for(name)
@@ -299,7 +299,7 @@ class ToolCallTracker:
             call.held.append(mended)
         return True
 
-    def named(self, call: TrackedCall, name: str, output: FrameOutput) -> None:
+    def set_name(self, call: TrackedCall, name: str, output: FrameOutput) -> None:
         """A call that was begun without a name got one: what was held goes on its way."""
         raw, call.raw, call.name = call.raw or TextPieces(), None, name
         call.arguments = self._arguments_for(name)
@@ -345,7 +345,7 @@ class ToolCallTracker:
             self._deliver(call, output)
         else:
             call.spilled = True
-            self._blocks.say(call.channel, (call.wire_id or "") + "".join(call.raw), output)
+            self._blocks.add_text(call.channel, (call.wire_id or "") + "".join(call.raw), output)
             call.raw = None
 
     def _deliver(self, call: TrackedCall, output: FrameOutput) -> None:
@@ -413,7 +413,7 @@ def _takes_only_strings(schema: dict[str, Any]) -> bool:
     )
 
 
-def _decoded(raw: str) -> Any:
+def _decode(raw: str) -> Any:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -25,7 +25,7 @@ from moonshim.engine.plan import Plan, Tools, plan_for
 from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.response.choice import Choice
-from moonshim.engine.response.chunk_mender import named_for_client
+from moonshim.engine.response.chunk_mender import with_client_model
 from moonshim.engine.response.frame_matcher import keep_fields
 from moonshim.engine.response.pipeline import EventCollector, ResponsePipeline
 from moonshim.engine.values.conversation import Message, Usage
@@ -73,7 +73,7 @@ def mend_response(
         raise InvalidInput(f"body must be a dict, not {type(body).__name__}", field="body")
     plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
     if plan.translates:
-        return _translated(body, plan)
+        return _translate(body, plan)
     log = RepairLog()
     choices = body.get("choices")
     if body.get("error"):
@@ -81,7 +81,7 @@ def mend_response(
     if not isinstance(choices, list):
         log.add(Repaired("not_a_chunk", ", ".join(map(str, body))[:200]), 0)
         return Mended(body, log.repairs, repair_counts=dict(log.counts))
-    body = named_for_client(body, plan)
+    body = with_client_model(body, plan)
     usage, usage_changed = UsageKeeper(enabled=plan.options.repair_deltas, for_client=plan.client is not None).read(
         body, log
     )
@@ -99,24 +99,24 @@ def mend_response(
     return Mended(out, log.repairs, message, ending, dict(log.counts), read_usage(body), field)
 
 
-def _translated(body: dict[str, Any], plan: Plan) -> Mended:
+def _translate(body: dict[str, Any], plan: Plan) -> Mended:
     collector = EventCollector()
-    translator: ResponsePipeline[None] = ResponsePipeline(plan, encoder=collector)
-    translator.whole(body)
-    translator.end()
+    pipeline: ResponsePipeline[None] = ResponsePipeline(plan, encoder=collector)
+    pipeline.feed_body(body)
+    pipeline.end()
     assert plan.client is not None
     written = plan.client.encode_response(collector.events, plan.reply)
-    if plan.client is plan.upstream and not isinstance(translator.ending(), Failed):
+    if plan.client is plan.upstream and not isinstance(pipeline.ending(), Failed):
         written = keep_fields(body, written)
-    log = translator.log
+    log = pipeline.log
     return Mended(
         written,
         log.repairs,
-        translator.message(),
-        translator.ending(),
+        pipeline.message(),
+        pipeline.ending(),
         dict(log.counts),
-        translator.counted,
-        translator.reasoning_field,
+        pipeline.normalized_usage,
+        pipeline.reasoning_field,
     )
 
 
@@ -134,21 +134,21 @@ class _WholeChoice:
             return
         state = Choice(place, plan, log, collect=True)
         self._mend(choice, choice["message"], state, mends_deltas=plan.options.repair_deltas)
-        self.message, self.ending, self.reasoning_field = state.message, state.answer.ending, state.reader.field
+        self.message, self.ending, self.reasoning_field = state.message, state.repairer.ending, state.reader.field
 
     def _mend(self, choice: dict[str, Any], message: dict[str, Any], state: Choice, *, mends_deltas: bool) -> None:
         output = FrameOutput(state.observe)
-        said, pieces = read_speech(message), read_pieces(message.get("tool_calls"))
-        conflicts = said.conflicts if mends_deltas else ()
+        delta_text, pieces = read_speech(message), read_pieces(message.get("tool_calls"))
+        conflicts = delta_text.conflicts if mends_deltas else ()
         for field, text in conflicts:
             output.put(Repaired("reasoning_conflict", f"{field}: {text}"))
-        state.read_reasoning(message, said.reasoning)
-        new_ids = _tell(state, said, pieces, output)
+        state.read_reasoning(message, delta_text.reasoning)
+        new_ids = _feed_message(state, delta_text, pieces, output)
         raw = choice.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
-        state.answer.finish(raw, output)
-        ending = state.answer.ending
-        went = _merged(state.builder.build(output.events))
+        state.repairer.finish(raw, output)
+        ending = state.repairer.ending
+        sent = _merge_segments(state.builder.build(output.events))
         if not mends_deltas:
             watched = [
                 replace(
@@ -156,34 +156,34 @@ class _WholeChoice:
                 )
                 for at, piece in enumerate(pieces)
             ]
-            went.calls = watched + went.calls
+            sent.calls = watched + sent.calls
         reason = ending.reason if isinstance(ending, Finished) else None
         self.changed = (
-            (went.reasoning, went.content, reason) != (said.reasoning, said.content, raw)
-            or [_identity(one) for one in went.calls] != [_identity(one) for one in pieces]
+            (sent.reasoning, sent.content, reason) != (delta_text.reasoning, delta_text.content, raw)
+            or [_identity(one) for one in sent.calls] != [_identity(one) for one in pieces]
             or isinstance(ending, Failed)
             or (mends_deltas and (bool(conflicts) or "usage" in choice or any(map(_oddity, pieces))))
         )
         if self.changed:
             self.choice = {key: value for key, value in choice.items() if key != "usage" or not mends_deltas}
-            self.choice |= {"message": _patched_message(message, went), "finish_reason": reason}
+            self.choice |= {"message": _patch_message(message, sent), "finish_reason": reason}
 
 
-def _tell(state: Choice, said: DeltaText, pieces: list[CallPiece], output: FrameOutput) -> dict[int, str]:
+def _feed_message(state: Choice, delta_text: DeltaText, pieces: list[CallPiece], output: FrameOutput) -> dict[int, str]:
     """Tell the answer what the message says; the identifiers to write where calls are only watched."""
-    answer, halves, new_ids = state.answer, state.carry, dict[int, str]()
-    channels: tuple[tuple[Channel, str], ...] = (("reasoning", said.reasoning), ("text", said.content))
+    repairer, halves, new_ids = state.repairer, state.carry, dict[int, str]()
+    channels: tuple[tuple[Channel, str], ...] = (("reasoning", delta_text.reasoning), ("text", delta_text.content))
     for channel, text in channels:
         text = halves.join(channel, text, output) + "".join(rest for _, rest in halves.flush(output))
         if text:
-            answer.say(channel, text, output)
+            repairer.feed_text(channel, text, output)
         state.sign(output)
     for number, piece in enumerate(pieces):
         arguments = halves.join(number, piece.arguments, output)
         native = replace(piece, index=number, arguments=arguments, odd=_oddity(piece))
-        if answer.watch is None:
-            answer.call(native, output)
-        elif new_id := answer.watch.feed(native, output):
+        if repairer.watch is None:
+            repairer.feed_call(native, output)
+        elif new_id := repairer.watch.feed(native, output):
             new_ids[number] = new_id
     return new_ids
 
@@ -197,12 +197,12 @@ def _identity(piece: CallPiece) -> tuple[str | None, str | None, str]:
     return piece.id, piece.name, piece.arguments
 
 
-def _merged(segments: list[Segment]) -> Segment:
-    whole = Segment(calls=[])
+def _merge_segments(segments: list[Segment]) -> Segment:
+    merged = Segment(calls=[])
     calls: dict[int | None, CallPiece] = {}
     for segment in segments:
-        whole.reasoning += segment.reasoning
-        whole.content += segment.content
+        merged.reasoning += segment.reasoning
+        merged.content += segment.content
         for piece in segment.calls:
             known = calls.get(piece.index)
             calls[piece.index] = (
@@ -210,18 +210,18 @@ def _merged(segments: list[Segment]) -> Segment:
                 if known is None
                 else replace(known, arguments=known.arguments + piece.arguments)
             )
-    whole.calls = list(calls.values())
-    return whole
+    merged.calls = list(calls.values())
+    return merged
 
 
-def _patched_message(message: dict[str, Any], went: Segment) -> dict[str, Any]:
+def _patch_message(message: dict[str, Any], sent: Segment) -> dict[str, Any]:
     gone = {"tool_calls", *reasoning_fields(message)}
     patched = {key: value for key, value in message.items() if key not in gone}
-    patched |= write_reasoning(message, went.reasoning, ("reasoning_content",), first=True)
-    if isinstance(message.get("content"), str) or went.content:
-        patched["content"] = went.content
-    if went.calls:
-        patched["tool_calls"] = [write_piece(piece) for piece in went.calls]
+    patched |= write_reasoning(message, sent.reasoning, ("reasoning_content",), first=True)
+    if isinstance(message.get("content"), str) or sent.content:
+        patched["content"] = sent.content
+    if sent.calls:
+        patched["tool_calls"] = [write_piece(piece) for piece in sent.calls]
     elif "tool_calls" in message and not message["tool_calls"]:
         patched["tool_calls"] = message["tool_calls"]
     return patched

@@ -43,7 +43,6 @@ class Choice:
     """What is remembered of one choice from frame to frame."""
 
     __slots__ = (
-        "answer",
         "assembler",
         "builder",
         "carry",
@@ -55,6 +54,7 @@ class Choice:
         "odd",
         "reader",
         "reasoning",
+        "repairer",
         "repeats_role",
     )
 
@@ -63,10 +63,10 @@ class Choice:
         self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
         self.names = plan.names
         self.observe = _Listener(index, log, self.assembler, plan.names).observe
-        self.answer: ResponseRepairer = plan.answer(
+        self.repairer: ResponseRepairer = plan.new_repairer(
             self.observe, None if self.assembler is None else self.assembler.grow
         )
-        self.builder = SegmentBuilder(self.answer.numbers, plan.names)
+        self.builder = SegmentBuilder(self.repairer.numbers, plan.names)
         self.carry = SurrogateJoiner()
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         self.reader = ReasoningReader()
@@ -78,10 +78,10 @@ class Choice:
         """What was wrong with the shape of the choice, each reported once."""
 
     @property
-    def only_reasoned(self) -> bool:
+    def only_reasoning(self) -> bool:
         """Whether the answer has ended well, and said nothing but reasoning."""
-        ending = self.answer.ending
-        return isinstance(ending, Finished) and ending.reason == "stop" and self.answer.only_reasoned
+        ending = self.repairer.ending
+        return isinstance(ending, Finished) and ending.reason == "stop" and self.repairer.only_reasoning
 
     @property
     def message(self) -> Message:
@@ -97,13 +97,13 @@ class Choice:
         )
         return replace(message, parts=tuple(named))
 
-    def read_reasoning(self, told: Mapping[str, Any], text: str) -> None:
+    def read_reasoning(self, fields: Mapping[str, Any], text: str) -> None:
         """Note beside the text of a delta, or of a whole message, what the host wants back with it."""
         if self.assembler is not None:
-            self.reader.feed(told, text)
+            self.reader.feed(fields, text)
 
     def sign(self, output: FrameOutput) -> None:
         """Something else begins: the message is to hold what the host wants back of its reasoning."""
         for signed in self.reader.close():
             if signed.details:
-                self.answer.sign(signed, output)
+                self.repairer.sign(signed, output)

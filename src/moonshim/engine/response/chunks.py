@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from typing import Any, TypeAlias, overload
 
 from moonshim.engine.plan import Plan, Tools, plan_for
-from moonshim.engine.response.chunk_mender import ChunkMender, Released, named_for_client
+from moonshim.engine.response.chunk_mender import ChunkMender, Released, with_client_model
 from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.values.options import KimiOptions
@@ -74,27 +74,27 @@ def mend_chunks(
 
 def _mend(mender: AnyMender, chunks: Iterable[Chunk], plan: Plan) -> Iterator[Chunk]:
     for chunk in chunks:
-        yield from _sent(_fed(mender, chunk, plan))
-    yield from _sent(mender.end())
+        yield from _output_chunks(_feed(mender, chunk, plan))
+    yield from _output_chunks(mender.end())
 
 
 async def _mend_async(mender: AnyMender, chunks: AsyncIterable[Chunk], plan: Plan) -> AsyncIterator[Chunk]:
     async for chunk in chunks:
-        for one in _sent(_fed(mender, chunk, plan)):
+        for one in _output_chunks(_feed(mender, chunk, plan)):
             yield one
-    for one in _sent(mender.end()):
+    for one in _output_chunks(mender.end()):
         yield one
 
 
-def _fed(mender: AnyMender, chunk: Chunk, plan: Plan) -> list[Released[Chunk]]:
+def _feed(mender: AnyMender, chunk: Chunk, plan: Plan) -> list[Released[Chunk]]:
     if not isinstance(chunk, dict):
         raise InvalidInput(f"a chunk must be a dict, not {type(chunk).__name__}", field="chunks")
     if isinstance(mender, ChunkMender):
-        chunk = named_for_client(chunk, plan)
+        chunk = with_client_model(chunk, plan)
     return mender.feed(chunk, chunk)
 
 
-def _sent(released: list[Released[Chunk]]) -> Iterator[Chunk]:
+def _output_chunks(released: list[Released[Chunk]]) -> Iterator[Chunk]:
     for one in released:
         if one.chunks is not None:
             yield from one.chunks

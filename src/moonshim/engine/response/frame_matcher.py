@@ -16,7 +16,7 @@ __all__ = ["FrameMatcher", "HostFrame", "keep_fields"]
 
 Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
-_UNTOLD: Final = 8
+_MAX_UNMATCHED: Final = 8
 _BLOCKS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -49,47 +49,47 @@ class FrameMatcher(Generic[Origin]):
     """
 
     def __init__(self, *, shifted: bool = False) -> None:
-        self._untold: deque[HostFrame[Origin]] = deque(maxlen=_UNTOLD)
+        self._unmatched: deque[HostFrame[Origin]] = deque(maxlen=_MAX_UNMATCHED)
         self._early: list[Body] = []
         self._shifted = shifted
         """Blocks have other numbers than the host's own: from now on they are known by nothing."""
 
     @property
-    def writes_anew(self) -> bool:
+    def rewrites_deltas(self) -> bool:
         """Whether deltas leave as they are written: their blocks have other numbers than the host's."""
         return self._shifted
 
     @property
-    def is_calm(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing waits to be told, or to be told as."""
-        return not self._untold and not self._early
+        return not self._unmatched and not self._early
 
     def match(self, payloads: list[Body], frame: HostFrame[Origin], *, over: bool) -> list[Released[Origin]]:
         """What goes out for this frame, each payload as the host's own where there is one."""
         if not self._shifted and any(self._is_shifted(payload, frame) for payload in payloads):
             self._shifted = True
         if self._shifted:
-            return self._anew(payloads, frame)
+            return self._rewrite(payloads, frame)
         if self._early and frame.passes and "index" in frame.payload:
             payloads, self._early = [*self._early, *payloads], []
         if frame.passes and not over:
-            if payloads in ([], [frame.payload]) and self._opening(frame):
+            if payloads in ([], [frame.payload]) and self._is_in_unsent_block(frame):
                 return self._wait(frame)
             if not payloads and frame.origin is not None and "index" not in frame.payload:
                 return [Released(frame.origin)]
         elif self._early:
             payloads, self._early = [*self._early, *payloads], []
-        if frame.origin is not None and frame not in self._untold:
-            self._untold.append(frame)
+        if frame.origin is not None and frame not in self._unmatched:
+            self._unmatched.append(frame)
         released: list[Released[Origin]] = []
         for place, payload in enumerate(payloads, 1):
-            twins = [one for one in self._untold if _is_twin(one.payload, payload)]
-            exact = (one for one in twins if keep_fields(one.payload, payload) is one.payload)
-            twin = next(exact, twins[-1] if twins else None)
-            if twin is not None:
-                released += self._pass_by(twin, payload)
-                kept = keep_fields(twin.payload, payload)
-                released.append(Released(twin.origin) if kept is twin.payload else Released(None, [kept]))
+            candidates = [one for one in self._unmatched if _is_match(one.payload, payload)]
+            exact = (one for one in candidates if keep_fields(one.payload, payload) is one.payload)
+            matched = next(exact, candidates[-1] if candidates else None)
+            if matched is not None:
+                released += self._skip_to(matched, payload)
+                kept = keep_fields(matched.payload, payload)
+                released.append(Released(matched.origin) if kept is matched.payload else Released(None, [kept]))
             elif place == len(payloads) and payload.get("type") == "content_block_stop" and not over:
                 self._early = [payload]
             else:
@@ -100,60 +100,60 @@ class FrameMatcher(Generic[Origin]):
         """Whether a block goes out under another number than it came by."""
         kind = payload.get("type")
         if kind == "content_block_start":
-            begun = (*self._untold, frame)
-            return not any(_is_twin(one.payload, payload) and _opens_alike(one.payload, payload) for one in begun)
+            begun = (*self._unmatched, frame)
+            return not any(_is_match(one.payload, payload) and _opens_same_kind(one.payload, payload) for one in begun)
         pieces = kind == "content_block_delta" and frame.payload.get("type") == "content_block_delta"
         return pieces and frame.payload.get("index") != payload.get("index")
 
-    def _anew(self, payloads: list[Body], frame: HostFrame[Origin]) -> list[Released[Origin]]:
+    def _rewrite(self, payloads: list[Body], frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """Blocks are written anew; what belongs to no block still leaves as it came, where it says the same."""
-        waiting = [one.origin for one in self._untold if one.passes and "index" not in one.payload]
+        waiting = [one.origin for one in self._unmatched if one.passes and "index" not in one.payload]
         payloads = [*self._early, *payloads]
         self._early = []
-        self._untold.clear()
+        self._unmatched.clear()
         released = [Released(origin) for origin in waiting]
         if frame.passes and not payloads and "index" not in frame.payload:
             return [*released, Released(frame.origin)]
         for payload in payloads:
-            alike = "index" not in payload and _is_twin(frame.payload, payload)
+            alike = "index" not in payload and _is_match(frame.payload, payload)
             kept = keep_fields(frame.payload, payload) if alike else payload
             same = kept is frame.payload and frame.origin is not None
             released.append(Released(frame.origin) if same else Released(None, [kept]))
         return released
 
-    def _opening(self, frame: HostFrame[Origin]) -> bool:
+    def _is_in_unsent_block(self, frame: HostFrame[Origin]) -> bool:
         """Whether the block that the host has just begun is not told yet: what passes stays behind its start."""
-        started = [one for one in self._untold if one.payload.get("type") == "content_block_start"]
+        started = [one for one in self._unmatched if one.payload.get("type") == "content_block_start"]
         index = frame.payload.get("index")
         return bool(started) and index in (None, started[-1].payload.get("index"))
 
     def _wait(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """Of signs of life only one waits, so that their client goes on hearing them."""
-        earlier = [one for one in self._untold if one.passes and "index" not in one.payload]
+        earlier = [one for one in self._unmatched if one.passes and "index" not in one.payload]
         if "index" in frame.payload or not earlier:
-            self._untold.append(frame)
+            self._unmatched.append(frame)
             return []
-        self._untold.remove(earlier[0])
-        self._untold.append(frame)
+        self._unmatched.remove(earlier[0])
+        self._unmatched.append(frame)
         return [Released(earlier[0].origin)]
 
-    def _pass_by(self, twin: HostFrame[Origin], payload: Body) -> list[Released[Origin]]:
+    def _skip_to(self, matched: HostFrame[Origin], payload: Body) -> list[Released[Origin]]:
         """Frames before this one that no payload will be like: what says nothing, or nothing that we know, leaves."""
         released: list[Released[Origin]] = []
-        while (passed := self._untold.popleft()) is not twin:
+        while (passed := self._unmatched.popleft()) is not matched:
             if _follows(passed.payload, payload) and (passed.passes or _is_empty(passed.payload)):
                 released.append(Released(passed.origin))
         return released
 
 
-def _opens_alike(came: Body, output_format: Body) -> bool:
+def _opens_same_kind(incoming: Body, outgoing: Body) -> bool:
     """Whether both starts are of one kind of block."""
-    one, other = came.get("content_block"), output_format.get("content_block")
+    one, other = incoming.get("content_block"), outgoing.get("content_block")
     return isinstance(one, dict) and isinstance(other, dict) and one.get("type") == other.get("type")
 
 
-def _is_twin(came: Body, output_format: Body) -> bool:
-    return came.get("type") == output_format.get("type") and came.get("index") == output_format.get("index")
+def _is_match(incoming: Body, outgoing: Body) -> bool:
+    return incoming.get("type") == outgoing.get("type") and incoming.get("index") == outgoing.get("index")
 
 
 def _follows(passed: Body, payload: Body) -> bool:
@@ -179,42 +179,42 @@ def _is_empty(payload: Body) -> bool:
     return isinstance(delta, dict) and all(not value for name, value in delta.items() if name != "type")
 
 
-def keep_fields(came: Body, output_format: Body) -> Body:
+def keep_fields(incoming: Body, outgoing: Body) -> Body:
     """What came, if it says all that is to go out; else that, with the fields of what came that it says nothing of."""
     try:
-        return came if _says_all(came, output_format) else _kept(came, output_format)
+        return incoming if _covers(incoming, outgoing) else _merge(incoming, outgoing)
     except RecursionError:
-        return output_format
+        return outgoing
 
 
-def _says_all(came: Any, output_format: Any) -> bool:
+def _covers(incoming: Any, outgoing: Any) -> bool:
     """Whether what came says all that is to go out; what is null need not be said."""
-    if isinstance(came, dict) and isinstance(output_format, dict):
-        if not output_format and came:
+    if isinstance(incoming, dict) and isinstance(outgoing, dict):
+        if not outgoing and incoming:
             return False
-        return all(_says(came, key, value) for key, value in output_format.items())
-    if isinstance(came, list) and isinstance(output_format, list):
-        return len(came) == len(output_format) and all(map(_says_all, came, output_format))
-    return type(came) is type(output_format) and bool(came == output_format)
+        return all(_covers_field(incoming, key, value) for key, value in outgoing.items())
+    if isinstance(incoming, list) and isinstance(outgoing, list):
+        return len(incoming) == len(outgoing) and all(map(_covers, incoming, outgoing))
+    return type(incoming) is type(outgoing) and bool(incoming == outgoing)
 
 
-def _says(came: Body, key: str, value: Any) -> bool:
-    if key == "usage" and isinstance(value, dict) and isinstance(came.get(key), dict):
+def _covers_field(incoming: Body, key: str, value: Any) -> bool:
+    if key == "usage" and isinstance(value, dict) and isinstance(incoming.get(key), dict):
         # How much of its count a host repeats, and when, is its own business.
-        return all(value.get(name, number) == number for name, number in came[key].items())
-    if key not in came:
+        return all(value.get(name, number) == number for name, number in incoming[key].items())
+    if key not in incoming:
         # Clients put deltas behind the empty text of a start: that has to be there. A signature is not put behind one.
         return value is None or (key == "signature" and not value)
-    return _says_all(came[key], value)
+    return _covers(incoming[key], value)
 
 
-def _kept(came: Body, output_format: Body) -> Body:
+def _merge(incoming: Body, outgoing: Body) -> Body:
     """What is to go out, with the fields of the host's own payload that it says nothing of."""
-    out = dict(came)
-    for key, value in output_format.items():
-        known = came.get(key)
+    out = dict(incoming)
+    for key, value in outgoing.items():
+        known = incoming.get(key)
         if isinstance(known, dict) and isinstance(value, dict) and value and known.get("type") == value.get("type"):
-            out[key] = _kept(known, value)
+            out[key] = _merge(known, value)
         else:
             out[key] = value
     return out

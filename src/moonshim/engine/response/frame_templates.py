@@ -3,7 +3,7 @@
 Most chunks of a stream differ in one string alone. If a chunk begins and ends with
 the very bytes of one that was parsed before, and what is between is one JSON
 string, then it says the same with another text: that is not a guess but follows
-from the grammar of JSON. Everything else goes the long way. The same holds for the
+from the grammar of JSON. Everything else takes the slow path. The same holds for the
 name of the model, where the client's is written over the host's.
 """
 
@@ -25,7 +25,7 @@ from moonshim.engine.values.events import CallPiece
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import Frame
 
-__all__ = ["FrameTemplate", "PlainFrameTemplate", "Renamer", "learn_shape", "plain_shape"]
+__all__ = ["FrameTemplate", "PlainFrameTemplate", "Renamer", "learn_template", "plain_template"]
 
 _PROBE: Final = "\u2400moonshim\u2400"
 _PROBE_TEXT: Final = msgspec.json.encode(_PROBE)
@@ -41,10 +41,10 @@ class FrameTemplate:
     """One shape: `head`, a JSON string, `tail`. `channel` is None for the arguments of a native call."""
 
     __slots__ = (
+        "_argument_frames",
         "_choice",
         "_chunk",
         "_frame",
-        "_grown",
         "_sent",
         "channel",
         "head",
@@ -70,9 +70,9 @@ class FrameTemplate:
         self._frame = frame
         self._chunk = chunk
         self._choice: Mapping[str, Any] = chunk["choices"][0]
-        self._grown: dict[int, tuple[bytes, bytes]] = {}
+        self._argument_frames: dict[int, tuple[bytes, bytes]] = {}
 
-    def comes_as(self, raw: bytes, sent: bytes) -> bool:
+    def learn_incoming(self, raw: bytes, sent: bytes) -> bool:
         """A frame of this shape came as `raw`, with another name of the model in it: later ones come like that."""
         head, tail = self._sent
         longer = len(raw) - len(sent)
@@ -84,7 +84,7 @@ class FrameTemplate:
         self.head, self.tail, self.renames = head, tail, True
         return head + text + tail == raw
 
-    def sent(self, raw: bytes) -> bytes:
+    def outgoing(self, raw: bytes) -> bytes:
         """A frame that came, as it leaves: with the client's name of the model."""
         head, tail = self._sent
         if tail is self.tail:
@@ -96,28 +96,28 @@ class FrameTemplate:
         before, behind = self._frame
         return raw[before : len(raw) - behind]
 
-    def grown(self, number: int) -> tuple[bytes, bytes]:
+    def argument_frame(self, number: int) -> tuple[bytes, bytes]:
         """The payload that tells in this chunk's place that a call's arguments grew, around their text."""
-        known = self._grown.get(number)
+        known = self._argument_frames.get(number)
         if known is None:
             segment = Segment(calls=[CallPiece(number, None, None, _PROBE)])
             part = ChoicePart(self._choice, [segment], reasoning=self.state.reasoning)
             (patched,) = patch_chunk(self._chunk, [part], self._chunk.get("usage"))
             before, _, after = encode(patched).partition(_PROBE_TEXT)
-            known = self._grown[number] = (before, after)
+            known = self._argument_frames[number] = (before, after)
         return known
 
 
-def learn_shape(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> FrameTemplate | None:
+def learn_template(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> FrameTemplate | None:
     """The shape of this chunk, if all it tells is one text in one place."""
     only = only_text(chunk)
     around = None if only is None else _around(raw, data, chunk, only.path)
     if only is None or around is None or not has_index(chunk["choices"][0]):
         return None
     head, tail, frame = around
-    shape = FrameTemplate(head, tail, frame, chunk, state)
-    shape.channel, shape.index = only.channel, only.index
-    return shape
+    template = FrameTemplate(head, tail, frame, chunk, state)
+    template.channel, template.index = only.channel, only.index
+    return template
 
 
 class PlainFrameTemplate:
@@ -143,7 +143,7 @@ class PlainFrameTemplate:
         return Frame(raw, raw[before : len(raw) - behind], self._line)
 
 
-def plain_shape(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainFrameTemplate | None:
+def plain_template(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainFrameTemplate | None:
     """The shape of a frame, of whose payload somebody knows that it says `only` this text."""
     around = None if frame.data is None else _around(frame.raw, frame.data, payload, only.path)
     return None if around is None else PlainFrameTemplate(around[0], around[1], only, frame.head, around[2])
@@ -194,7 +194,7 @@ class Renamer:
         if frame.data is None or chunk.get("model", self._name) == self._name:
             return frame
         try:
-            data = self._written(frame.data, chunk)
+            data = self._rewrite(frame.data, chunk)
         except RecursionError:
             return frame  # Nested too deep to be written again.
         chunk["model"] = self._name
@@ -205,7 +205,7 @@ class Renamer:
             raw = self._render(data.replace(b"\n", b""), frame.head)
         return Frame(raw, data, frame.head, frame.fault)
 
-    def _written(self, data: bytes, chunk: dict[str, Any]) -> bytes:
+    def _rewrite(self, data: bytes, chunk: dict[str, Any]) -> bytes:
         """By the grammar of JSON, what begins alike is named alike; a name that comes twice is looked at closely."""
         end = len(self._before)
         if data.startswith(self._before) and data.find(_NAME, end) < 0:

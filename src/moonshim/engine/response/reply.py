@@ -60,7 +60,7 @@ class ResponseStream(Protocol):
     def fail(self, problem: Problem) -> bytes:
         """The host is gone; how that is told in the middle of a stream. Nothing comes after it."""
 
-    def again(self) -> None:
+    def start_retry(self) -> None:
         """The host was asked once more, since all that it said was reasoning: another answer of it follows."""
 
     @property
@@ -120,11 +120,11 @@ def read_reply(
     encoder: Encoder | None = None,
     collect: bool = True,
 ) -> ResponseStream:
-    """One way to read an answer: as a stream, as lines or whole, and to send it as any of these.
+    """Read a response that is a stream, JSON lines or one body, and write it as any of these.
 
-    `limit` bounds the bytes of an answer; one with more ends in an error. With `hold_empty`, `again` can follow an
-    answer of nothing but reasoning. `encoder` is who writes a stream, where that is not the client's dialect; one that
-    only listens hears the events of the answer. Without `collect`, the `message` of a stream stays empty.
+    `limit` bounds the bytes of a response; a longer one ends in an error. With `hold_empty`, `start_retry` can follow a
+    response of nothing but reasoning. `encoder` writes the stream, where that is not the client's dialect; one that
+    writes nothing still gets the events. Without `collect`, the `message` of a stream stays empty.
     """
     if output_format == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
@@ -152,7 +152,7 @@ class _StreamedResponse:
         self._limit, self._room = limit, limit
         self._sse = input_format == "sse"
         self._flushed = False
-        self.again = mender.again
+        self.start_retry = mender.start_retry
 
     def feed(self, data: bytes) -> bytes:
         out = self._mend(merge_comments(data) if self._sse else data)
@@ -186,7 +186,7 @@ class _StreamedResponse:
 
     @property
     def usage(self) -> Usage | None:
-        return self._mender.counted
+        return self._mender.normalized_usage
 
     @property
     def repair_counts(self) -> dict[str, int]:
@@ -276,18 +276,18 @@ class _WholeResponse:
             if data.startswith(_EVENTS):
                 return self._pass_on(data)
             body = decode_object(data)
-            self._problem = _told_problem(data, body)
+            self._problem = _find_problem(data, body)
             if body is not None and self._problem is None:
                 return self._write(body, data)
         return b"" if self._problem is None else self.fail(self._problem)
 
     def _pass_on(self, data: bytes) -> bytes:
         """A stream after all, whatever its host calls it."""
-        reading = read_reply(
+        response_stream = read_reply(
             self._plan, input_format="sse", output_format=self._output_format, limit=self._limit, encoder=self._encoder
         )
-        out = reading.feed(data) + reading.flush()
-        self._outcome = _outcome(reading, reading.usage, reading.problem)
+        out = response_stream.feed(data) + response_stream.flush()
+        self._outcome = _outcome(response_stream, response_stream.usage, response_stream.problem)
         return out
 
     def fail(self, problem: Problem) -> bytes:
@@ -299,16 +299,16 @@ class _WholeResponse:
             return b""
         mender = self._writer()
         out, self._out = self._out + mender.fail(problem), b""
-        self._outcome = _outcome(mender, mender.counted, problem)
+        self._outcome = _outcome(mender, mender.normalized_usage, problem)
         return out
 
-    def again(self) -> None:
+    def start_retry(self) -> None:
         body = decode_object(self._text())
         if body is None or not self._hold_empty or not self.only_reasoning:
             raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
         mender = self._writer()
-        self._out += mender.whole(body)
-        mender.again()
+        self._out += mender.feed_body(body)
+        mender.start_retry()
         self._data.clear()
         self._mended = None
 
@@ -316,14 +316,14 @@ class _WholeResponse:
 
     def _write(self, body: dict[str, Any], data: bytes) -> bytes:
         if self._output_format == "json" and self._mender is None:
-            mended = self._patched(body)
+            mended = self._mend_once(body)
             self._outcome = _outcome(mended, mended.usage, _problem_of(mended.ending, over=True))
             if self._outcome.problem is not None:
                 return b""
             return data if mended.body is body else encode(mended.body)
         mender = self._writer()
-        out = self._out + mender.whole(body) + mender.flush()
-        self._outcome = _outcome(mender, mender.counted, _problem_of(mender.ending, over=True))
+        out = self._out + mender.feed_body(body) + mender.flush()
+        self._outcome = _outcome(mender, mender.normalized_usage, _problem_of(mender.ending, over=True))
         if self._output_format != "json":
             return out
         if self._outcome.problem is not None:
@@ -343,7 +343,7 @@ class _WholeResponse:
             )
         return self._mender
 
-    def _patched(self, body: dict[str, Any]) -> Mended:
+    def _mend_once(self, body: dict[str, Any]) -> Mended:
         if self._mended is None:
             self._mended = mend_response(body, plan=self._plan)
         return self._mended
@@ -358,7 +358,7 @@ class _WholeResponse:
         if self._mender is not None and self._outcome.ending is not None:
             return self._mender.only_reasoning
         if self._mended is None and (body := decode_object(self._text())) is not None:
-            self._patched(body)
+            self._mend_once(body)
         return self._mended is not None and "empty_answer" in self._mended.repair_counts
 
     @property
@@ -403,14 +403,14 @@ def _outcome(source: ResponseStream | Mender | Mended, usage: Usage | None, prob
 # --- what went wrong --------------------------------------------------------------------------------------------
 
 
-def _told_problem(data: bytes, body: dict[str, Any] | None) -> Problem | None:
+def _find_problem(data: bytes, body: dict[str, Any] | None) -> Problem | None:
     """What is wrong with a body that was to be an answer, though its host said 200."""
     if body is None and data.startswith(b"{"):
         message = "The host's answer is not whole: it is no JSON. Send the request again."
         return Problem(status=502, kind="server", message=message, code="not_json")
     if body is not None and not body.get("error") and ("choices" in body or "content" in body):
         return None
-    return _read(data)
+    return _problem_from_body(data)
 
 
 def _problem_of(ending: Finished | Failed | None, *, over: bool) -> Problem | None:
@@ -422,10 +422,10 @@ def _problem_of(ending: Finished | Failed | None, *, over: bool) -> Problem | No
         return Problem(
             status=TransformerFailed.status, kind="server", message=failed.message, code=failed.code, permanent=True
         )
-    return _read(encode({"error": {"message": failed.message, "code": failed.code}}))
+    return _problem_from_body(encode({"error": {"message": failed.message, "code": failed.code}}))
 
 
-def _read(body: bytes) -> Problem:
+def _problem_from_body(body: bytes) -> Problem:
     """An error under the status that it should have come with."""
     problem = read_problem(200, body, {})
     status = _STATUSES.get(problem.kind, 502)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
+from warnings import warn
 
 from msgspec.structs import replace
 
@@ -43,7 +44,7 @@ class Mender:
 
     A frame that needs nothing leaves byte for byte as it came; one that needs a repair
     keeps all its other fields. What can be decided goes out at once. With `hold_empty` the
-    ending of an answer that is only reasoning waits: see `again`.
+    ending of an answer that is only reasoning waits: see `start_retry`.
 
     >>> mender = Mender(model="kimi-k2.5")
     >>> mender.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n')
@@ -86,19 +87,19 @@ class Mender:
         self.problem: Problem | None = None
         """Why the answer was broken off, if it was, by `fail` or for its size: nothing comes after that."""
         self._chunks: ChunkMender[Frame] | ResponsePipeline[Frame]
-        self._short: FastPath | TranslatingFastPath | None = None
+        self._fast_path: FastPath | TranslatingFastPath | None = None
         self._renamer: Renamer | None = None
-        self._sequel: Continuation | None = None
+        self._continuation: Continuation | None = None
         if self._client is not None:
             self._chunks = ResponsePipeline(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
             has_event_names = self._client.has_event_names
-            self._short = TranslatingFastPath(self._chunks, self._render_frame, has_event_names=has_event_names)
+            self._fast_path = TranslatingFastPath(self._chunks, self._render_frame, has_event_names=has_event_names)
         else:
             self._chunks = ChunkMender(plan, collect=collect)
             if plan.client is not None:
                 self._renamer = Renamer(plan.reply.model, self._render_frame)
             if self._output_format == framing:
-                self._short = FastPath(self._chunks, self._render_frame)
+                self._fast_path = FastPath(self._chunks, self._render_frame)
         self._begin()
 
     def _begin(self) -> None:
@@ -113,18 +114,18 @@ class Mender:
 
     def feed(self, data: bytes) -> bytes:
         """More bytes came; the bytes that may leave."""
-        short = self._short
-        shape = short.shape if short is not None else None
+        fast_path = self._fast_path
+        template = fast_path.template if fast_path is not None else None
         if (
-            short is not None
-            and shape is not None
+            fast_path is not None
+            and template is not None
             and type(data) is bytes
-            and data.startswith(shape.head)
-            and data.endswith(shape.tail)
+            and data.startswith(template.head)
+            and data.endswith(template.tail)
             and self._framer.idle
             and len(data) <= self._limit
         ):
-            taken = short.take(shape, data)  # type: ignore[arg-type]
+            taken = fast_path.take(template, data)  # type: ignore[arg-type]
             if type(taken) is bytes:
                 return taken
             if taken is not None:
@@ -136,32 +137,37 @@ class Mender:
             return b""
         out = self._out() if self._pending else bytearray()
         for frame in self._framer.feed(data):
-            if short is None:
+            if fast_path is None:
                 self._take(frame, out)
-            elif not self._take_at_a_glance(short, frame, out):
-                short.hand_over()
+            elif not self._take_fast(fast_path, frame, out):
+                fast_path.hand_over()
                 self._take(frame, out)
-                short.settle(is_idle=not self._done and self.problem is None)
+                fast_path.settle(is_idle=not self._done and self.problem is None)
         return bytes(out)
 
-    def _take_at_a_glance(self, short: FastPath | TranslatingFastPath, frame: Frame, out: bytearray) -> bool:
+    def _take_fast(self, fast_path: FastPath | TranslatingFastPath, frame: Frame, out: bytearray) -> bool:
         """A frame that did not come alone, or not in one piece: whether nothing more is to be done with it."""
-        shape, raw = short.shape, frame.raw
-        if shape is None or frame.fault is not None or not raw.startswith(shape.head) or not raw.endswith(shape.tail):
+        template, raw = fast_path.template, frame.raw
+        if (
+            template is None
+            or frame.fault is not None
+            or not raw.startswith(template.head)
+            or not raw.endswith(template.tail)
+        ):
             return False
-        taken = short.take(shape, raw)  # type: ignore[arg-type]
+        taken = fast_path.take(template, raw)  # type: ignore[arg-type]
         if type(taken) is bytes:
             out += taken
         elif taken is not None:
             self._send(taken, out)  # type: ignore[arg-type]
         return taken is not None
 
-    def whole(self, body: dict[str, Any]) -> bytes:
+    def feed_body(self, body: dict[str, Any]) -> bytes:
         """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
         if not isinstance(self._chunks, ResponsePipeline):
             raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
         out = self._out()
-        self._send(self._chunks.whole(body), out)
+        self._send(self._chunks.feed_body(body), out)
         return bytes(out)
 
     def flush(self) -> bytes:
@@ -189,7 +195,7 @@ class Mender:
         self._over = True
         return bytes(out)
 
-    def again(self) -> None:
+    def start_retry(self) -> None:
         """The host was asked once more, since all that it said was reasoning: another answer of it follows.
 
         What it said before stays, its ending is forgotten, and the client sees one answer.
@@ -199,15 +205,15 @@ class Mender:
         out = self._out()
         self._take_rest(out)
         if isinstance(self._chunks, ResponsePipeline):
-            self._send(self._chunks.again(), out)
-            assert isinstance(self._short, TranslatingFastPath)
-            self._short.restart()
+            self._send(self._chunks.start_retry(), out)
+            assert isinstance(self._fast_path, TranslatingFastPath)
+            self._fast_path.restart()
         else:
             held, self._held = self._held, []
             for chunk in (one for released in held for one in _chunks_of(released)):
                 if (said := without_ending(chunk)) is not None:
                     out += self._render_frame(encode(said))
-            self._sequel, self._short = self._chunks.sequel(), None
+            self._continuation, self._fast_path = self._chunks.continuation(), None
             self._chunks = ChunkMender(self._plan, collect=self._collect, after=self._chunks)
         self._pending = bytes(out)
         self._begin()
@@ -257,9 +263,25 @@ class Mender:
         return self._chunks.usage
 
     @property
-    def counted(self) -> Usage | None:
+    def normalized_usage(self) -> Usage | None:
         """The usage in numbers that mean the same for every host."""
-        return self._chunks.counted
+        return self._chunks.normalized_usage
+
+    @property
+    def counted(self) -> Usage | None:
+        """Deprecated: `normalized_usage`."""
+        warn("Mender.counted is called normalized_usage now", DeprecationWarning, stacklevel=2)
+        return self.normalized_usage
+
+    def again(self) -> None:
+        """Deprecated: `start_retry`."""
+        warn("Mender.again is called start_retry now", DeprecationWarning, stacklevel=2)
+        self.start_retry()
+
+    def whole(self, body: dict[str, Any]) -> bytes:
+        """Deprecated: `feed_body`."""
+        warn("Mender.whole is called feed_body now", DeprecationWarning, stacklevel=2)
+        return self.feed_body(body)
 
     # -- how it ends -----------------------------------------------------------------
 
@@ -271,13 +293,13 @@ class Mender:
 
     def _take_rest(self, out: bytearray) -> None:
         """No more bytes come: what is left of the last frame."""
-        if self._short is not None:
-            self._short.hand_over()
+        if self._fast_path is not None:
+            self._fast_path.hand_over()
         for frame in self._framer.flush():
             if not self._is_half(frame):
                 self._take(frame, out)
-        if self._short is not None:
-            self._short.settle(is_idle=False)
+        if self._fast_path is not None:
+            self._fast_path.settle(is_idle=False)
 
     def _end(self, out: bytearray) -> None:
         self._hold_empty = False
@@ -298,19 +320,19 @@ class Mender:
     def _break_off(self, problem: Problem, out: bytearray) -> None:
         self.problem, self._hold_empty = problem, False
         client = self._plan.client or dialect_named("openai_chat")
-        told = client.render_problem(problem)
-        released = self._chunks.fail(replace(failed_by(problem), message=told["error"]["message"]))
+        error_body = client.render_problem(problem)
+        released = self._chunks.fail(replace(failed_by(problem), message=error_body["error"]["message"]))
         if released and released[-1].chunks:
-            _tell(problem, told, released[-1].chunks[-1])
+            _fill_error(problem, error_body, released[-1].chunks[-1])
         self._send(released, out)
 
     def _is_half(self, frame: Frame) -> bool:
         """Whether the input ended inside a chunk: half of one would break the client before it sees the error."""
         if frame.fault is None or frame.data is None:
             return False
-        begun = frame.data.strip()
-        half_done = begun != _DONE and _DONE.startswith(begun)
-        if not half_done and (not begun.startswith(b"{") or decode_object(frame.data) is not None):
+        beginning = frame.data.strip()
+        half_done = beginning != _DONE and _DONE.startswith(beginning)
+        if not half_done and (not beginning.startswith(b"{") or decode_object(frame.data) is not None):
             return False
         self._chunks.log.add(Repaired("cut_off_frame", frame.data.decode("utf-8", "replace")), 0)
         return True
@@ -341,7 +363,7 @@ class Mender:
             # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
             readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
             if self._output_format == self._input_format and readable and (data is None or data.strip() != _DONE):
-                self._send(self._chunks.passing(frame), out)
+                self._send(self._chunks.pass_through(frame), out)
         elif data.strip() == _DONE:
             if data != _DONE or self._output_format != self._input_format:
                 frame = Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
@@ -375,14 +397,14 @@ class Mender:
         if chunk is None:
             chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
             if self._plan.client is None:
-                self._send(chunks.passing(sent), out)
+                self._send(chunks.pass_through(sent), out)
             # Else there is a client, which would fail on it, and would not even see the error that may follow.
             return
         if self._plan.client is not None and "choices" not in chunk and (error := error_in(chunk)) is chunk:
             # The shapes of older servers: OpenAI's clients raise only what stands under `error`.
             chunk, sent = {"error": error}, Frame(self._render_frame(encode({"error": error})), data)
-        if self._sequel is not None:
-            chunk = self._sequel.joined(chunk)
+        if self._continuation is not None:
+            chunk = self._continuation.joined(chunk)
             if chunk is None:
                 return
             data = encode(chunk)
@@ -390,38 +412,42 @@ class Mender:
         elif self._renamer is not None:
             sent = self._renamer.rename(sent, chunk)
         self._send(chunks.feed(chunk, sent), out)
-        if isinstance(self._short, FastPath):
-            self._short.learn(frame, chunk, sent)
+        if isinstance(self._fast_path, FastPath):
+            self._fast_path.learn(frame, chunk, sent)
 
-    def _translate(self, translator: ResponsePipeline[Frame], frame: Frame, out: bytearray) -> None:
+    def _translate(self, pipeline: ResponsePipeline[Frame], frame: Frame, out: bytearray) -> None:
         data = frame.data
         if data is None:
             # A comment means the same in every dialect: that somebody is still there.
             if frame.raw.startswith(b":") and self._output_format == "sse":
-                self._send(translator.passing(frame), out)
+                self._send(pipeline.pass_through(frame), out)
             return
         if data.strip() == _DONE:
-            self._send(translator.done(None), out)
+            self._send(pipeline.done(None), out)
             self._done = True
             return
         payload = decode_object(data)
         if payload is None:
-            translator.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
+            pipeline.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
             return
         found = _EVENT.search(frame.head) if frame.head else None
         event = found[1] if found is not None else None
         if event is not None and "type" not in payload:
             payload = {"type": event.decode("utf-8", "replace"), **payload}
             event = None
-        if translator.same_dialect:
+        if pipeline.same_dialect:
             line = event_line(payload.get("type"))
-            frame = frame if event is not None and line == b"event: %b\n" % event else self._named(frame, payload, line)
-        released = translator.feed(payload, frame)
-        if isinstance(self._short, TranslatingFastPath):
-            self._short.learn(frame, payload)
+            frame = (
+                frame
+                if event is not None and line == b"event: %b\n" % event
+                else self._with_event_name(frame, payload, line)
+            )
+        released = pipeline.feed(payload, frame)
+        if isinstance(self._fast_path, TranslatingFastPath):
+            self._fast_path.learn(frame, payload)
         self._send(released, out)
 
-    def _named(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:
+    def _with_event_name(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:
         """The frame with its event's name and type, should it leave as it came: clients of Messages go by both."""
         try:
             return Frame(self._render_frame(encode(payload), head), frame.data, head)
@@ -430,7 +456,7 @@ class Mender:
 
     def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
         if self._hold_empty and isinstance(self._chunks, ChunkMender):
-            released = self._without_held(released, self._chunks)
+            released = self._hold_ending(released, self._chunks)
         elif self._held:
             released, self._held = [*self._held, *released], []
         for one in released:
@@ -453,28 +479,28 @@ class Mender:
             if self._client is not None and self._client.done is not None and self._output_format == "sse":
                 out += render_sse(self._client.done)
 
-    def _without_held(self, released: list[Released[Frame]], chunks: ChunkMender[Frame]) -> list[Released[Frame]]:
+    def _hold_ending(self, released: list[Released[Frame]], chunks: ChunkMender[Frame]) -> list[Released[Frame]]:
         """What need not wait: all, or, of an answer that was only reasoning, what is before its ending."""
         if not chunks.only_reasoning:
             released, self._held = [*self._held, *released], []
             return released
         first = 0
         if not self._held:
-            ends = (place for place, one in enumerate(released) if any(map(_ends, _chunks_of(one))))
+            ends = (place for place, one in enumerate(released) if any(map(_has_finish, _chunks_of(one))))
             first = next(ends, len(released))
         self._held += released[first:]
         return released[:first]
 
 
-def _tell(problem: Problem, told: dict[str, Any], last: dict[str, Any]) -> None:
+def _fill_error(problem: Problem, error_body: dict[str, Any], last: dict[str, Any]) -> None:
     """The payload that a stream breaks off with says what the body of an error says, and its status."""
     response = last.get("response")
     if isinstance(response, dict):
         # Responses has words of its own for an answer that broke off.
         response["error"]["status"] = problem.status
         return
-    error = last["error"] | {key: value for key, value in told["error"].items() if value is not None}
-    last |= told | {"error": error | {"status": problem.status}}
+    error = last["error"] | {key: value for key, value in error_body["error"].items() if value is not None}
+    last |= error_body | {"error": error | {"status": problem.status}}
     if problem.code is not None:
         last["error"].setdefault("code", problem.code)
 
@@ -488,7 +514,7 @@ def _chunks_of(released: Released[Frame]) -> list[dict[str, Any]]:
     return [] if chunk is None else [chunk]
 
 
-def _ends(chunk: dict[str, Any]) -> bool:
+def _has_finish(chunk: dict[str, Any]) -> bool:
     choices = chunk.get("choices")
     return isinstance(choices, list) and any(isinstance(one, dict) and one.get("finish_reason") for one in choices)
 

@@ -221,7 +221,7 @@ class SseFramer(BoundedFramer):
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that end in this chunk."""
         if self.idle:
-            # The usual chunk: one event as it should be. Equal to the long way by a property test.
+            # The usual chunk: one event as it should be. Equal to the slow path by a property test.
             line, _, rest = chunk.partition(b"\n")
             if rest == b"\n" and line[:6] == b"data: " and _CR not in line and len(chunk) <= self._max:
                 return [Frame(chunk, line[6:])]

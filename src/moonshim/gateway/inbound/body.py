@@ -1,4 +1,4 @@
-"""What a client sends -> its body, unpacked and read as JSON; bounded in bytes and in time before anything is kept."""
+"""A request body -> decompressed, and decoded as JSON; bounded in bytes and in time before anything is stored."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _ZSTD_SLICE: Final = 64
 
 
 class DecompressError(Exception):
-    """What came cannot be unpacked; the message says why."""
+    """What came cannot be decompressed; the message says why."""
 
 
 class LimitExceeded(Exception):

@@ -124,7 +124,7 @@ SIGNATURES: Final[dict[str, tuple[BlockSigned | None, SignedPayload | str]]] = {
         BlockSigned(0, "EqoB", ({"a": 1},)),
         SignedPayload(signature="EqoB", details=({"a": 1},)),
     ),
-    "one of ours": (BlockSigned(0, SEALER.seal(SignedPayload())), SignedPayload()),
+    "one of ours": (BlockSigned(0, SEALER.sign(SignedPayload())), SignedPayload()),
 }
 
 

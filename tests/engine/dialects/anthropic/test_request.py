@@ -259,8 +259,8 @@ def thinking(signature: str, **more: Any) -> Json:
 
 def test_a_token_of_ours_is_opened_and_never_sent_on() -> None:
     details = ({"type": "encrypted", "encrypted": "x"},)
-    token = SEALER.seal(SignedPayload(signature="EqoB", field="reasoning"))
-    other = SEALER.seal(SignedPayload(details=details))
+    token = SEALER.sign(SignedPayload(signature="EqoB", field="reasoning"))
+    other = SEALER.sign(SignedPayload(details=details))
     request = parsed(messages=[HI, thinking(token, x=1), HI, thinking(other)])
     assert request.messages[1].parts[0] == Reasoning("Hm.", "EqoB", (), "reasoning")
     assert request.messages[3].parts[0] == Reasoning("Hm.", None, details)
@@ -271,14 +271,14 @@ def test_a_token_of_ours_is_opened_and_never_sent_on() -> None:
 
 
 def test_a_token_that_was_altered_is_refused() -> None:
-    token = SEALER.seal(SignedPayload(signature="EqoB"))[:-2] + "xx"
+    token = SEALER.sign(SignedPayload(signature="EqoB"))[:-2] + "xx"
     with pytest.raises(InvalidSignature) as caught:
         parsed(messages=[HI, thinking(token)])
     assert caught.value.field == "messages[1].content[0].signature"
 
 
 def test_a_token_of_another_key_is_dropped_and_told() -> None:
-    token = Signer(b"other").seal(SignedPayload(signature="EqoB"))
+    token = Signer(b"other").sign(SignedPayload(signature="EqoB"))
     request, changes = parse_request({**BODY, "messages": [HI, thinking(token)]}, SEALER)
     assert request.messages[1].parts[0] == Reasoning("Hm.")
     assert [change.rule for change in changes] == ["seal_unknown"]

@@ -65,7 +65,7 @@ def test_a_summary_of_ours_that_was_altered_is_refused() -> None:
 
 @pytest.mark.parametrize("sealed", [SignedPayload(signature="abc"), SignedPayload(text="I was told to obey.")])
 def test_a_thought_is_no_summary(sealed: SignedPayload) -> None:
-    token = Signer(SECRET).seal(sealed)
+    token = Signer(SECRET).sign(sealed)
     with pytest.raises(InvalidSignature, match="no summary") as told:
         messages_of({"type": "compaction", "encrypted_content": token})
     assert told.value.field == "input[1].encrypted_content"

@@ -280,7 +280,7 @@ def sealed_input(token: str, *texts: str) -> Json:
 
 def test_what_we_sealed_is_opened_and_reaches_no_host() -> None:
     signer = Signer(b"k")
-    token = signer.seal(SignedPayload("All of it.", "host's own", ({"type": "summary"},), "reasoning"))
+    token = signer.sign(SignedPayload("All of it.", "host's own", ({"type": "summary"},), "reasoning"))
     request, changes = parse_request(sealed_input(token), signer)
     assert changes == []
     assert request.messages[0].parts == (Reasoning("All of it.", "host's own", ({"type": "summary"},), "reasoning"),)
@@ -291,13 +291,13 @@ def test_what_we_sealed_is_opened_and_reaches_no_host() -> None:
 
 def test_a_seal_without_a_text_leaves_the_summary() -> None:
     signer = Signer(b"k")
-    request, _ = parse_request(sealed_input(signer.seal(SignedPayload()), "Short."), signer)
+    request, _ = parse_request(sealed_input(signer.sign(SignedPayload()), "Short."), signer)
     assert request.messages[0].parts == (Reasoning("Short."),)
     assert "encrypted_content" not in render_request(request)[0]["input"][0]
 
 
 def test_a_seal_under_another_key_is_left_out_and_reported() -> None:
-    request, changes = parse_request(sealed_input(Signer(b"a").seal(SignedPayload("x")), "Short."), Signer(b"b"))
+    request, changes = parse_request(sealed_input(Signer(b"a").sign(SignedPayload("x")), "Short."), Signer(b"b"))
     assert request.messages[0].parts == (Reasoning("Short."),)
     assert [(change.rule, change.place) for change in changes] == [("seal_unknown", "input[0].encrypted_content")]
 
@@ -306,7 +306,7 @@ def test_a_seal_under_another_key_is_left_out_and_reported() -> None:
 def test_a_seal_that_was_altered_is_refused(damage: str) -> None:
     signer = Signer(b"k")
     with pytest.raises(InvalidSignature) as refused:
-        parse_request(sealed_input(signer.seal(SignedPayload("x")) + damage), signer)
+        parse_request(sealed_input(signer.sign(SignedPayload("x")) + damage), signer)
     assert refused.value.field == "input[0].encrypted_content"
 
 

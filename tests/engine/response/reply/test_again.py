@@ -42,7 +42,7 @@ def asked_again(
     for data in (empty(upstream, input_format), second(upstream, input_format)):
         if out or reading.ending is not None or reading.only_reasoning:
             assert reading.only_reasoning
-            reading.again()
+            reading.start_retry()
             assert not reading.only_reasoning
         out += b"".join([reading.feed(data[at : at + size]) for at in range(0, len(data), size)])
     return out + reading.flush(), reading
@@ -146,7 +146,7 @@ def test_an_answer_that_says_something_is_not_held(client: str, upstream: str) -
     assert reading.feed(data) == read(plan, data, "sse", "sse")[0]
     assert not reading.only_reasoning
     with pytest.raises(InvalidInput):
-        reading.again()
+        reading.start_retry()
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -164,7 +164,7 @@ def test_without_hold_empty_there_is_no_second_answer(input_format: Form) -> Non
     reading.feed(empty("openai_chat", input_format))
     assert reading.only_reasoning
     with pytest.raises(InvalidInput) as caught:
-        reading.again()
+        reading.start_retry()
     assert caught.value.field == "hold_empty"
 
 
@@ -174,7 +174,7 @@ def test_a_host_that_never_says_that_it_is_done_is_asked_again_too(client: str) 
     reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(silent)
     assert reading.only_reasoning
-    reading.again()
+    reading.start_retry()
     out += reading.feed(second("openai_chat", "sse")) + reading.flush()
     assert in_order(reading.message)[0] == ("Reasoning", "Let me see.Once more.")
     assert isinstance(reading.ending, Finished)
@@ -186,7 +186,7 @@ def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
     first = sse([chunk({"role": "assistant"}), chunk({"reasoning_content": "Hm"}, "stop")])
     reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(first)
-    reading.again()
+    reading.start_retry()
     out += reading.feed(second("openai_chat", "sse")) + reading.flush()
     assert b"Hm" in out
     assert out.index(b"Hm") < out.index(b"Once")
@@ -197,7 +197,7 @@ def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
 def test_a_second_answer_that_is_empty_too_has_to_do(client: str) -> None:
     reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(empty("openai_chat", "sse"))
-    reading.again()
+    reading.start_retry()
     out += reading.feed(empty("openai_chat", "sse", "Still nothing."))
     assert reading.only_reasoning
     out += reading.flush()
@@ -211,7 +211,7 @@ def test_a_second_answer_that_is_empty_too_has_to_do(client: str) -> None:
 def test_a_second_answer_may_fail(client: str) -> None:
     reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
     out = reading.feed(empty("openai_chat", "sse"))
-    reading.again()
+    reading.start_retry()
     out += reading.feed(second("openai_chat", "sse")[:600]) + reading.fail(STALLED)
     assert reading.problem == STALLED
     last = payloads(out)[-1]

@@ -145,7 +145,7 @@ def test_a_whole_answer_that_is_streamed_says_what_the_stream_says(script: Scrip
 def in_words(message: Message, setting: Setting) -> tuple[str, str, list[tuple[str, str]]]:
     """What was thought, said and called. Half a marker at the end of a thought may stand behind what follows it.
 
-    A call that nobody closed waits for its twin, so others may come before it. Where native
+    A call that nobody closed waits for its duplicate, so others may come before it. Where native
     deltas are not mended they stay as they came, which only a host's own frames can.
     """
     calls = [part for part in message.parts if isinstance(part, ToolCall)]

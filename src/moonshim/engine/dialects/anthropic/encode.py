@@ -257,7 +257,7 @@ class MessagesEncoder:
 
     def _token(self, signed: BlockSigned) -> str:
         own = None if is_signed(signed.signature) else signed.signature
-        return self._reply.signer.seal(SignedPayload(signature=own, details=signed.details, field=signed.field))
+        return self._reply.signer.sign(SignedPayload(signature=own, details=signed.details, field=signed.field))
 
     # -- what only Messages hosts say ------------------------------------------------
 

@@ -26,7 +26,7 @@ def write_compaction(summary: str, signer: Signer, id: str) -> Json:
     >>> read_compaction(item, Sealer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
     ['They', 'fixed', 'the', 'bug.']
     """
-    return {"id": id, "type": "compaction", "encrypted_content": signer.seal(SignedPayload(text=summary), "summary")}
+    return {"id": id, "type": "compaction", "encrypted_content": signer.sign(SignedPayload(text=summary), "summary")}
 
 
 def read_compaction(item: Json, signer: Signer, where: str, changes: list[Change]) -> Json:

@@ -136,7 +136,7 @@ class _Thought:
 
     def closed(self, *, complete: bool) -> list[Json]:
         signed, text = self._signed or BlockSigned(0), "".join(self.pieces)
-        self._token = self._reply.signer.seal(SignedPayload(text, signed.signature, signed.details, signed.field))
+        self._token = self._reply.signer.sign(SignedPayload(text, signed.signature, signed.details, signed.field))
         self._status, out = _status(complete), list[Json]()
         if self.pieces:
             out.append(self._event("response.reasoning_summary_text.done", text=text))

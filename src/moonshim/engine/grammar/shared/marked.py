@@ -112,7 +112,7 @@ class MarkedGrammar(ABC):
     def feed(self, text: str) -> list[GrammarEvent]:
         out: list[GrammarEvent] = []
         if self._state is IN_CALL:
-            # The inside of a string is most of every long call, and needs only a glance.
+            # The inside of a string is most of every long call, and takes the fast path.
             if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
                 return [CallDelta(text)] if text else []
         elif self._state is OUTSIDE and self._is_plain(text):
