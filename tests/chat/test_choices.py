@@ -60,7 +60,7 @@ def test_who_answers_when_nobody_was_named() -> None:
 
 def test_a_provider_is_made_as_it_is_configured() -> None:
     made = choices(MOONSHOT)
-    provider = made.made(made.first(), tool_format="xml", thinking="off")
+    provider = made.provider_for(made.first(), tool_format="xml", thinking="off")
     assert (provider.name, provider.model, provider.base_url) == ("moonshot", "kimi-k3", MOONSHOT.api_base_url)
     assert (provider.tool_format, provider.format_is_set) == ("xml", True)
     assert "sk-1" not in repr(provider)

@@ -10,7 +10,7 @@ import pytest
 
 from moonshim.agent.history import HistoryError
 from moonshim.chat.conversations import ConversationFolder
-from moonshim.chat.export import EXPORTS, exported
+from moonshim.chat.export import EXPORTS, export_messages
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, ToolResult
 
 TALK = (
@@ -81,20 +81,20 @@ def test_a_file_that_is_none_is_left_out(tmp_path: Path) -> None:
 
 
 def test_others_get_their_own_words() -> None:
-    chat = json.loads(exported(TALK, "openai"))
+    chat = json.loads(export_messages(TALK, "openai"))
     assert [message["role"] for message in chat] == ["user", "assistant", "tool", "assistant"]
     assert chat[1]["reasoning_content"] == "Let me see.\nYes."
     assert chat[1]["tool_calls"][0]["id"] == chat[2]["tool_call_id"]
-    messages = json.loads(exported(TALK, "anthropic"))
+    messages = json.loads(export_messages(TALK, "anthropic"))
     assert [block["type"] for block in messages[1]["content"]][-1] == "tool_use"
     assert messages[2]["content"][0]["tool_use_id"] == messages[1]["content"][-1]["id"]
-    vercel = json.loads(exported(TALK, "vercel"))
+    vercel = json.loads(export_messages(TALK, "vercel"))
     assert "hist_tool_1" not in json.dumps(vercel)
     assert set(EXPORTS) == {"openai", "anthropic", "vercel", "markdown"}
 
 
 def test_people_get_markdown() -> None:
-    assert exported(TALK, "markdown") == (
+    assert export_messages(TALK, "markdown") == (
         "## You\n\nWhat is\nhere? \x1b[2J\n\n## Model\n\n> Let me see.\n> Yes.\n\nI look.\n\n```\nbash ls\n```\n\n"
         "````\na ``` b\n````\n\n**One** file.\n"
     )

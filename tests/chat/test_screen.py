@@ -38,16 +38,16 @@ def fed(steps: Iterable[Step], *, folded: bool = False) -> tuple[Screen, list[Sc
 def test_a_paragraph_is_printed_when_the_next_begins() -> None:
     screen, taken = fed(block(0, "text", "One ", "line.\n", "\nTwo", closed=False))
     assert taken == [TextItem("One line.\n\n")]
-    assert screen.growing() == [TextItem("Two", first=False)]
+    assert screen.open_items() == [TextItem("Two", first=False)]
 
 
 def test_a_fence_and_a_list_stay_together() -> None:
     screen, taken = fed(block(0, "text", "```py\na\n\nb\n", closed=False))
     assert taken == []
-    assert screen.growing() == [TextItem("```py\na\n\nb\n")]
+    assert screen.open_items() == [TextItem("```py\na\n\nb\n")]
     screen.feed(BlockDelta(0, "```\n- x\n\n- y\n"))
     assert screen.take() == [TextItem("```py\na\n\nb\n```\n")]
-    assert screen.growing() == [TextItem("- x\n\n- y\n", first=False)]
+    assert screen.open_items() == [TextItem("- x\n\n- y\n", first=False)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
@@ -63,7 +63,7 @@ def test_all_text_is_printed_once_however_it_comes(size: int) -> None:
 def test_reasoning_is_printed_line_by_line() -> None:
     screen, taken = fed(block(0, "reasoning", "first\nsec", "ond\nth", closed=False))
     assert taken == [ReasoningItem("first\n"), ReasoningItem("second\n", first=False)]
-    assert screen.growing() == [ReasoningItem("th", first=False)]
+    assert screen.open_items() == [ReasoningItem("th", first=False)]
 
 
 def test_folded_reasoning_is_a_line_and_can_be_asked_for_later() -> None:
@@ -75,7 +75,7 @@ def test_folded_reasoning_is_a_line_and_can_be_asked_for_later() -> None:
 def test_what_is_unfolded_in_the_middle_is_shown_from_its_beginning() -> None:
     screen, taken = fed(block(0, "reasoning", "one\n", "two\n", closed=False), folded=True)
     assert taken == []
-    assert screen.growing() == [ReasoningItem("", folded=True, words=2)]
+    assert screen.open_items() == [ReasoningItem("", folded=True, words=2)]
     screen.folded = False
     assert screen.take() == [ReasoningItem("one\ntwo\n")]
 
@@ -91,12 +91,12 @@ def test_what_is_folded_in_the_middle_goes_on_as_it_began() -> None:
 def test_a_call_grows_and_is_printed_with_its_result() -> None:
     screen, taken = fed([RoundStarted(1, "kimi"), *block(0, "call", '{"comm', 'and": "ls"}', call=LS)])
     assert taken == []
-    assert screen.growing() == [ToolCallItem("bash", LS.arguments, "whole")]
+    assert screen.open_items() == [ToolCallItem("bash", LS.arguments, "whole")]
     screen.feed(ToolStarted(LS))
-    assert screen.growing() == [ToolCallItem("bash", LS.arguments, "running")]
+    assert screen.open_items() == [ToolCallItem("bash", LS.arguments, "running")]
     screen.feed(result(LS, "a b"))
     assert screen.take() == [ToolCallItem("bash", LS.arguments, "done", "a b", False, 1.5)]
-    assert screen.growing() == []
+    assert screen.open_items() == []
 
 
 def test_parallel_calls_are_printed_in_their_order_each_with_its_result() -> None:
@@ -163,7 +163,7 @@ def test_what_was_stopped_in_the_middle_stays_as_it_was() -> None:
     assert taken == []
     screen.end()
     assert screen.take() == [ToolCallItem("bash", LS.arguments, "broken")]
-    assert screen.growing() == []
+    assert screen.open_items() == []
 
 
 def test_it_waits_until_something_comes() -> None:

@@ -64,7 +64,7 @@ def test_rows_fit_the_width_and_hold_only_printable_characters(detail: str, widt
     repairs = [Repaired("marker_call", detail)]
     for line in table(Outcome("x", "sse", repairs=repairs, counts={"marker_call": 12}), width):
         assert line.isprintable()
-        assert console.fitted(line, width) == line
+        assert console.fit_columns(line, width) == line
 
 
 def test_hostile_text_cannot_move_the_cursor() -> None:

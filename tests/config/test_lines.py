@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moonshim.config.example import EXAMPLE
 from moonshim.config.files.json_file import read_json
 from moonshim.config.files.toml_lines import toml_lines
-from moonshim.config.problems import Path, shown_path
+from moonshim.config.problems import Path, display_path
 
 MARKED = '''
 top = 1                                     # top
@@ -54,7 +54,7 @@ name = \'\'\'b\'\'\'                              # many[1].name
 
 def test_every_key_of_a_difficult_text_is_found_on_its_line() -> None:
     tomllib.loads(MARKED)
-    found = {shown_path(path): line for path, line in toml_lines(MARKED).items()}
+    found = {display_path(path): line for path, line in toml_lines(MARKED).items()}
     for number, line in enumerate(MARKED.splitlines(), 1):
         places = line.partition("  # ")[2].replace('"quoted key"', "\0").split()
         for place in places:

@@ -177,7 +177,7 @@ def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same
     async def run() -> None:
         store = _Slow()
         reasoning_memory = ReasoningMemory(store, TTL)
-        filing = asyncio.ensure_future(
+        entry = asyncio.ensure_future(
             reasoning_memory.remember("local", read_request(body(0)).request, ROUNDS[0], record())
         )
         await asyncio.sleep(0)
@@ -187,7 +187,7 @@ def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same
         assert not recalling.done()
         store.may_write.set()
         assert [thought.text for thought in (await recalling).values()] == thoughts(1)
-        await filing
+        await entry
 
     asyncio.run(run())
 
@@ -195,12 +195,12 @@ def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same
 def test_a_filing_that_is_cancelled_holds_nobody() -> None:
     async def run() -> None:
         reasoning_memory = ReasoningMemory(_Slow(), TTL)
-        filing = asyncio.ensure_future(
+        entry = asyncio.ensure_future(
             reasoning_memory.remember("local", read_request(body(0)).request, ROUNDS[0], record())
         )
         await asyncio.sleep(0)
-        filing.cancel()
-        await asyncio.wait([filing])
+        entry.cancel()
+        await asyncio.wait([entry])
         assert await reasoning_memory.recall("local", read_request(body(1)), record()) == {}
 
     asyncio.run(run())

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from moonshim.engine.grammar.kimi_k3_arguments import escaped
+from moonshim.engine.grammar.kimi_k3_arguments import escape
 from tests.laws.scripts import Call, Cut, Run
 from tests.laws.strategies import NAMES
 from tests.support.streams import MARKERS
@@ -175,7 +175,7 @@ def _k3(
         sink, lead = ("arguments", number), "{"
         for key, value in values.items():
             steps.append(Step(_tag("argument", key=key, type="string"), sink, f'{lead}"{key}": "'))
-            steps += [Step(char, sink, escaped(char)) for char in value]
+            steps += [Step(char, sink, escape(char)) for char in value]
             steps.append(Step("<|close|>argument<|sep|>", sink, '"'))
             lead = ", "
         steps.append(Step("<|close|>call<|sep|>", sink, "}" if values else "{}"))

@@ -55,10 +55,10 @@ class CallsUnderWay:
         self._ready: deque[Ready] = deque()
         self._running: dict[asyncio.Task[ToolResult], ToolCall] = {}
         self._begun: set[str] = set()
-        self.start_retry = "" if repeating is None else repeating.begin_round(calls)
+        self.repeated_tool = "" if repeating is None else repeating.begin_round(calls)
         """The name of a call that came once more although the model was told; then none is run."""
         for call in calls:
-            if self.start_retry:
+            if self.repeated_tool:
                 found: Ready | ToolResult = failed_result(call, _NOT_RUN_REPEATING)
             elif repeating is not None and repeating.is_too_often(call):
                 found = failed_result(call, _REPEATED.format(repeating.bound))
@@ -121,7 +121,7 @@ class CallsUnderWay:
         self._running[task] = ready.call
         self._begun.add(ready.call.id)
 
-    def stopped(self, call: ToolCall) -> ToolResult:
+    def result_after_stop(self, call: ToolCall) -> ToolResult:
         """The result of a call when nobody waits any longer: its own, if it has one."""
         for task, running in self._running.items():
             if running.id == call.id and task.done() and not task.cancelled() and task.exception() is None:

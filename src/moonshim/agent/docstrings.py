@@ -53,7 +53,7 @@ def describe(docstring: str | None) -> Described:
             parameters |= _numpy(lines[at + 2 : end])
         elif found := _SPHINX.match(line):
             end = _end_of_block(lines, at + 1)
-            parameters[found["name"]] = _joined([line[found.end() :], *lines[at + 1 : end]])
+            parameters[found["name"]] = _join_lines([line[found.end() :], *lines[at + 1 : end]])
         elif _SPHINX_TYPE.match(line):
             end = _end_of_block(lines, at + 1)
         else:
@@ -95,7 +95,7 @@ def _google(lines: list[str]) -> dict[str, str]:
             last = texts[entry["name"]] = [entry["text"]]
         else:
             last.append(line)
-    return {name: _joined(text) for name, text in texts.items()}
+    return {name: _join_lines(text) for name, text in texts.items()}
 
 
 def _numpy(lines: list[str]) -> dict[str, str]:
@@ -108,8 +108,8 @@ def _numpy(lines: list[str]) -> dict[str, str]:
                 texts[name.strip().lstrip("*")] = last
         else:
             last.append(line)
-    return {name: _joined(text) for name, text in texts.items()}
+    return {name: _join_lines(text) for name, text in texts.items()}
 
 
-def _joined(lines: Iterable[str]) -> str:
+def _join_lines(lines: Iterable[str]) -> str:
     return " ".join(" ".join(lines).split())

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from moonshim.agent.shorten import cut_middle, in_words
+from moonshim.agent.shorten import cut_middle, describe_error
 from moonshim.agent.tools import AgentTool, ArgumentsInvalid, ToolFailed
 from moonshim.engine.values.conversation import Media, Text, ToolCall, ToolResult
 
@@ -80,9 +80,9 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
     Cancelling this cancels the tool and waits for it, but not for ever.
     """
     call = ready.call
-    task = asyncio.create_task(_called(ready), name=f"tool {call.name}")
+    task = asyncio.create_task(_call(ready), name=f"tool {call.name}")
     _TASKS.add(task)
-    task.add_done_callback(_looked_at)
+    task.add_done_callback(_retrieve_exception)
     try:
         await asyncio.wait({task}, timeout=timeout if timeout > 0 else None)
     finally:
@@ -102,9 +102,9 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
         try:
             return ToolResult(call.id, call.name, _parts(task.result(), limit))
         except Exception as unreadable:  # the code of whatever was returned runs in there
-            text = f"Error: {call.name} has finished, but its result cannot be written: {in_words(unreadable)}"
+            text = f"Error: {call.name} has finished, but its result cannot be written: {describe_error(unreadable)}"
             return failed_result(call, cut_middle(_sendable(text), limit))
-    text = str(error) if isinstance(error, ToolFailed) else f"Error: {in_words(error)}"
+    text = str(error) if isinstance(error, ToolFailed) else f"Error: {describe_error(error)}"
     return failed_result(call, cut_middle(_sendable(text), limit))
 
 
@@ -144,14 +144,14 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
             loop.close()
 
 
-def _looked_at(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """A tool that was left to itself may fail later; nobody is to be told of it then."""
     _TASKS.discard(task)
     if not task.cancelled():
         task.exception()
 
 
-async def _called(ready: Ready) -> Any:
+async def _call(ready: Ready) -> Any:
     function = ready.tool.function
     try:
         if _is_async(function):
@@ -160,7 +160,7 @@ async def _called(ready: Ready) -> Any:
         return await result if inspect.isawaitable(result) else result
     except (SystemExit, KeyboardInterrupt) as error:
         # asyncio would end the whole program for it.
-        raise ToolFailed(f"Error: {ready.tool.name} wanted to end the program ({in_words(error)})") from error
+        raise ToolFailed(f"Error: {ready.tool.name} wanted to end the program ({describe_error(error)})") from error
 
 
 def _is_async(function: Any) -> bool:

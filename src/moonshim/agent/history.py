@@ -165,7 +165,7 @@ class HistoryFile(History):
             if isinstance(error, FileExistsError) and path.parent.is_dir():
                 raise HistoryError(f"{path} exists already: open it, or choose another name") from None
             raise HistoryError(f"{path} cannot be made: {_why(error)}") from error
-        made = cls._begun(path, descriptor, about or {}, clock)
+        made = cls._begin_file(path, descriptor, about or {}, clock)
         made._is_new = True
         return made
 
@@ -190,10 +190,12 @@ class HistoryFile(History):
             if isinstance(error, OSError):
                 raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
             raise
-        return cls._begun(path, descriptor, {}, clock) if found is None else cls(path, descriptor, found, clock)
+        return cls._begin_file(path, descriptor, {}, clock) if found is None else cls(path, descriptor, found, clock)
 
     @classmethod
-    def _begun(cls, path: Path, descriptor: int, about: Mapping[str, Any], clock: Callable[[], float]) -> HistoryFile:
+    def _begin_file(
+        cls, path: Path, descriptor: int, about: Mapping[str, Any], clock: Callable[[], float]
+    ) -> HistoryFile:
         opening = {"id": str(uuid.uuid4()), "created": round(clock(), 3), **about}
         try:
             _lock(descriptor, path)

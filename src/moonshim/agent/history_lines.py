@@ -86,14 +86,14 @@ _DECODER: Final = msgspec.json.Decoder(HistoryLine)
 def encode_opening(about: dict[str, Any]) -> bytes:
     # What the file is stands first, and cannot be said otherwise.
     own = {"moonshim": _KIND, "version": VERSION}
-    return _encoded(own | about | own)
+    return _encode(own | about | own)
 
 
 def encode_line(line: HistoryLine) -> bytes:
-    return _encoded(line)
+    return _encode(line)
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value) + b"\n"
     except (UnicodeEncodeError, OverflowError):
@@ -153,7 +153,7 @@ class _Reader:
         self.switched = Switched()
 
     def take(self, data: bytes) -> bool:
-        line = _decoded(data)
+        line = _decode(data)
         if line is None:
             return False
         if line.message is not None:
@@ -167,7 +167,7 @@ class _Reader:
         return True
 
 
-def _decoded(data: bytes) -> HistoryLine | None:
+def _decode(data: bytes) -> HistoryLine | None:
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

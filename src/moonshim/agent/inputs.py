@@ -56,13 +56,17 @@ def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
     >>> read_messages([{"role": "user", "content": "hi"}])[0].role
     'user'
     """
-    listed = _listed(given, "messages")
+    listed = _check_list(given, "messages")
     messages: list[Message] = []
     for place, one in enumerate(listed):
         if not isinstance(one, (Message, Mapping)):
-            raise InvalidInput(f"a message must be a Message or a dict, not {type(one).__name__}", field=_at(place))
+            raise InvalidInput(
+                f"a message must be a Message or a dict, not {type(one).__name__}", field=_location(place)
+            )
         if isinstance(one, Message) and one.role not in _ROLES:
-            raise InvalidInput(f"unknown role {one.role!r}; use one of {', '.join(_ROLES)}", field=f"{_at(place)}.role")
+            raise InvalidInput(
+                f"unknown role {one.role!r}; use one of {', '.join(_ROLES)}", field=f"{_location(place)}.role"
+            )
     if all(isinstance(one, Message) for one in listed):
         return tuple(listed)
     if not any(isinstance(one, Message) for one in listed):
@@ -77,7 +81,7 @@ def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
             check_messages([dict(one)])
         except InvalidInput as error:
             field = (error.field or "").removeprefix("messages[0]")
-            raise InvalidInput(str(error), field=_at(place) + field) from None
+            raise InvalidInput(str(error), field=_location(place) + field) from None
         messages += parse_messages([dict(one)], after=messages)
     return tuple(messages)
 
@@ -85,7 +89,7 @@ def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
 def read_tools(given: Iterable[AnyTool]) -> tuple[Tool, ...]:
     """Canonical tools. Two of one name cannot be told apart, and are refused."""
     tools: list[Tool] = []
-    for place, one in enumerate(_listed(given, "tools")):
+    for place, one in enumerate(_check_list(given, "tools")):
         where = f"tools[{place}]"
         if isinstance(one, Tool):
             tool = one
@@ -163,11 +167,11 @@ def with_ids(messages: tuple[Message, ...], format: str) -> tuple[Message, ...]:
     return tuple(out)
 
 
-def _at(place: int) -> str:
+def _location(place: int) -> str:
     return f"messages[{place}]"
 
 
-def _listed(given: Any, field: str) -> list[Any]:
+def _check_list(given: Any, field: str) -> list[Any]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise InvalidInput(f"{field} must be a list, not {type(given).__name__}", field=field)
     return list(given)

@@ -108,7 +108,7 @@ class Agent:
         self._rounds_bound, self._repeats = rounds, repeats
         self._limits = ToolLimits(parallel=parallel, seconds=tool_timeout, characters=result_limit)
         self._turn: _Turn | None = None
-        self._untold: list[Step] = []
+        self._pending_steps: list[Step] = []
         """What has to be told at the next opportunity."""
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Agent:
     def switch(self, provider: Answers) -> None:
         """Another model answers from the next round on. It gets the whole history, as it wants it."""
         self.provider = provider
-        self._untold = self._note_switch(provider)
+        self._pending_steps = self._note_switch(provider)
 
     def undo(self) -> int:
         """Take the last turn back; how many messages that were."""
@@ -182,7 +182,7 @@ class Agent:
     async def _run(self, turn: _Turn, prompt: Message | None) -> AsyncGenerator[Step, None]:
         await self._take_turn(turn)
         try:
-            for step in (*self._settle(turn, _LOST), *self._ask_for(prompt)):
+            for step in (*self._settle(turn, _LOST), *self._add_prompt(prompt)):
                 yield step
             try:
                 async with aclosing(self._rounds(turn)) as steps:
@@ -193,16 +193,16 @@ class Agent:
             last: list[Step] = self._settle(turn)
             ended = turn.ended or RunEnded("failed")
             last.append(replace(ended, usage=turn.usage, message=ended.message or turn.said))
-            await self._over(turn)
+            await self._end_turn(turn)
             for step in last:
                 yield step
         finally:
             # Somebody cancelled the task or went away. First what cannot be interrupted: then the history is right
             # whatever comes next.
             if self._turn is turn:
-                unheard = self._settle(turn)
-                self._untold += [step for step in unheard if isinstance(step, SaveFailed)]
-            await self._over(turn)
+                unsent = self._settle(turn)
+                self._pending_steps += [step for step in unsent if isinstance(step, SaveFailed)]
+            await self._end_turn(turn)
 
     async def _take_turn(self, turn: _Turn) -> None:
         former = self._turn
@@ -216,18 +216,18 @@ class Agent:
             raise AgentBusy("the agent is running already: one conversation goes one way at a time")
         self._turn = turn
 
-    async def _over(self, turn: _Turn) -> None:
+    async def _end_turn(self, turn: _Turn) -> None:
         if self._turn is turn:
             self._turn = None
         turn.over.set()
         await turn.calls.end()
 
-    def _ask_for(self, prompt: Message | None) -> list[Step]:
+    def _add_prompt(self, prompt: Message | None) -> list[Step]:
         if prompt is not None:
             return self._keep(prompt)
         last = self.history.messages[-1]
         if last.role == "assistant":
-            return self._noting(lambda: self.history.undo_answer())
+            return self._change_history(lambda: self.history.undo_answer())
         return []
 
     async def _rounds(self, turn: _Turn) -> AsyncGenerator[Step, None]:
@@ -300,8 +300,8 @@ class Agent:
     async def _use_tools(self, turn: _Turn, calls: CallsUnderWay) -> AsyncGenerator[Step, None]:
         """Run what can be run; every result is in the history before it is told."""
         turn.calls = calls
-        if calls.start_retry:
-            detail = f"The model called {calls.start_retry} again and again, with the same result."
+        if calls.repeated_tool:
+            detail = f"The model called {calls.repeated_tool} again and again, with the same result."
             turn.ended = RunEnded("repeating", detail=detail)
         if self.allow is not None and await calls.ask_for(self.allow, turn.stopping):
             turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
@@ -321,21 +321,21 @@ class Agent:
             turn.said = said
             steps += self._keep(said)
         for call in self.history.unanswered:
-            result = failed_result(call, lost) if lost else turn.calls.stopped(call)
+            result = failed_result(call, lost) if lost else turn.calls.result_after_stop(call)
             steps += [ToolEnded(call, result), *self._keep(Message("tool", (result,)))]
         return steps
 
     def _keep(self, message: Message) -> list[Step]:
-        return [*self._noting(lambda: self.history.add(message)), MessageSaved(message)]
+        return [*self._change_history(lambda: self.history.add(message)), MessageSaved(message)]
 
     def _note_switch(self, provider: Answers) -> list[Step]:
         # Providers of others need not have tool formats.
         format = getattr(provider, "tool_format", "") if getattr(provider, "format_is_set", False) else ""
-        return self._noting(lambda: self.history.switched(provider.model, provider.name, format))
+        return self._change_history(lambda: self.history.switched(provider.model, provider.name, format))
 
-    def _noting(self, act: Callable[[], object]) -> list[Step]:
+    def _change_history(self, act: Callable[[], object]) -> list[Step]:
         """Change the history; what has to be told of its file."""
-        told, self._untold = self._untold, []
+        told, self._pending_steps = self._pending_steps, []
         try:
             act()
         except HistoryNotSaved as error:

@@ -67,27 +67,27 @@ class MarkedTextWriter:
                 self._kinds[event.index] = event.kind
                 if event.kind == "reasoning":
                     self._silent.add(event.index)
-                return self._told_calls()
+                return self._write_calls()
             case BlockDelta(index=index, text=text):
-                return self._grown(index, text)
+                return self._add_arguments(index, text)
             case BlockSigned():
                 said = {"signature": event.signature, "details": list(event.details), "field": event.field}
                 signed = SIGNATURE + _json({key: value for key, value in said.items() if value})
-                return [*self._thought(event.index), signed]
+                return [*self._write_reasoning(event.index), signed]
             case BlockClosed(index=index, complete=complete):
                 if index in self._calls:
                     self._calls[index].whole = complete
-                return self._thought(index)
+                return self._write_reasoning(index)
             case Finished():
                 counted = {name: getattr(event.usage, name) for name in _TOKENS} if event.usage is not None else {}
-                told = {name: value for name, value in counted.items() if value is not None}
-                return [*self._end(), USAGE + _json(told | {"finish_reason": event.reason})]
+                fields = {name: value for name, value in counted.items() if value is not None}
+                return [*self._end(), USAGE + _json(fields | {"finish_reason": event.reason})]
             case Failed():
-                told = {"code": event.code, "message": event.message, "retryable": event.retryable}
-                return [*self._end(), FAILED + _json(told)]
+                fields = {"code": event.code, "message": event.message, "retryable": event.retryable}
+                return [*self._end(), FAILED + _json(fields)]
         return []
 
-    def _grown(self, index: int, text: str) -> list[str]:
+    def _add_arguments(self, index: int, text: str) -> list[str]:
         if index in self._calls:
             self._calls[index].arguments.append(text)
             return []
@@ -98,7 +98,7 @@ class MarkedTextWriter:
             return [REASONING + text]
         return [TEXT + text if text.startswith(MARKS) else text]
 
-    def _thought(self, index: int) -> list[str]:
+    def _write_reasoning(self, index: int) -> list[str]:
         """A thought without words is a thought: hosts tell an empty one from none."""
         if index not in self._silent:
             return []
@@ -106,11 +106,14 @@ class MarkedTextWriter:
         return [REASONING]
 
     def _end(self) -> list[str]:
-        pieces = [*(piece for index in sorted(self._silent) for piece in self._thought(index)), *self._told_calls()]
+        pieces = [
+            *(piece for index in sorted(self._silent) for piece in self._write_reasoning(index)),
+            *self._write_calls(),
+        ]
         self._begin()
         return pieces
 
-    def _told_calls(self) -> list[str]:
+    def _write_calls(self) -> list[str]:
         """Calls are told together, and before anything else is said."""
         whole = [call for call in self._calls.values() if call.whole]
         self._calls = {index: call for index, call in self._calls.items() if not call.whole}
@@ -130,25 +133,27 @@ class MarkedTextReader:
         rest = piece[len(mark) :]
         match mark:
             case "[REASONING]":
-                return self._said("reasoning", rest)
+                return self._read_text("reasoning", rest)
             case "[TEXT]" | "":
-                return self._said("text", rest)
+                return self._read_text("text", rest)
             case "[SIGNATURE]":
-                return self._signed(_object(rest, mark))
+                return self._read_signature(_object(rest, mark))
             case "[TOOL_CALLS]":
-                return [*self._close(), *self._called(rest)]
+                return [*self._close(), *self._read_call(rest)]
             case "[USAGE]":
-                return [*self._end(), _finished(_object(rest, mark))]
+                return [*self._end(), _read_finished(_object(rest, mark))]
             case _:
-                told = _object(rest, mark)
-                failed = Failed(str(told.get("code")), str(told.get("message")), told.get("retryable") is not False)
+                fields = _object(rest, mark)
+                failed = Failed(
+                    str(fields.get("code")), str(fields.get("message")), fields.get("retryable") is not False
+                )
                 return [*self._end(), failed]
 
     def flush(self) -> list[Event]:
         """No more pieces come."""
         return self._end()
 
-    def _said(self, kind: Any, text: str) -> list[Event]:
+    def _read_text(self, kind: Any, text: str) -> list[Event]:
         events: list[Event] = []
         if self._open is None or self._open[1] != kind:
             events += self._close()
@@ -159,17 +164,17 @@ class MarkedTextReader:
             events.append(BlockDelta(self._open[0], text))
         return events
 
-    def _signed(self, told: dict[str, Any]) -> list[Event]:
+    def _read_signature(self, fields: dict[str, Any]) -> list[Event]:
         if self._open is None or self._open[1] != "reasoning":
             raise InvalidInput(f"{SIGNATURE} has to follow reasoning", field="piece")
-        details = told.get("details")
+        details = fields.get("details")
         entries = tuple(one for one in details if isinstance(one, dict)) if isinstance(details, list) else ()
-        signed = BlockSigned(self._open[0], told.get("signature"), entries, told.get("field"))
+        signed = BlockSigned(self._open[0], fields.get("signature"), entries, fields.get("field"))
         return [signed, *self._close()]
 
-    def _called(self, text: str) -> list[Event]:
+    def _read_call(self, text: str) -> list[Event]:
         events: list[Event] = []
-        entries = _read(text, CALLS)
+        entries = _parse_json(text, CALLS)
         for entry in entries if isinstance(entries, list) else [None]:
             match entry:
                 case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
@@ -207,16 +212,16 @@ def as_marked_text(events: Iterable[object] | AsyncIterable[object]) -> Iterator
     >>> list(as_marked_text(said))
     ['[TEXT][USAGE] is a word', '[USAGE]{"finish_reason": "stop"}']
     """
-    return _written_async(events) if isinstance(events, AsyncIterable) else _written(events)
+    return _write_async(events) if isinstance(events, AsyncIterable) else _write(events)
 
 
-def _written(events: Iterable[object]) -> Iterator[str]:
+def _write(events: Iterable[object]) -> Iterator[str]:
     writer = MarkedTextWriter()
     for event in events:
         yield from writer.feed(event)
 
 
-async def _written_async(events: AsyncIterable[object]) -> AsyncIterator[str]:
+async def _write_async(events: AsyncIterable[object]) -> AsyncIterator[str]:
     writer = MarkedTextWriter()
     try:
         async for event in events:
@@ -246,10 +251,10 @@ def _entry(call: _Call) -> dict[str, Any]:
     return {"id": call.opened.call_id or "", "type": "function", "function": function}
 
 
-def _finished(told: dict[str, Any]) -> Finished:
-    counts: dict[str, Any] = {name: token_count(told.get(name)) for name in _TOKENS}
+def _read_finished(fields: dict[str, Any]) -> Finished:
+    counts: dict[str, Any] = {name: token_count(fields.get(name)) for name in _TOKENS}
     known = any(value is not None for value in counts.values())
-    reason = told.get("finish_reason")
+    reason = fields.get("finish_reason")
     return Finished(reason if isinstance(reason, str) else "stop", usage=Usage(**counts) if known else None)
 
 
@@ -257,7 +262,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read(text: str, mark: str) -> Any:
+def _parse_json(text: str, mark: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -265,7 +270,7 @@ def _read(text: str, mark: str) -> Any:
 
 
 def _object(text: str, mark: str) -> dict[str, Any]:
-    value = _read(text, mark)
+    value = _parse_json(text, mark)
     if not isinstance(value, dict):
         raise InvalidInput(f"behind {mark} stands an object, not {text[:80]!r}", field="piece")
     return value

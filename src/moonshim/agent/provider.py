@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 from moonshim.agent.endpoint import DialectName, Endpoint
 from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
-from moonshim.agent.shorten import in_words
+from moonshim.agent.shorten import describe_error
 from moonshim.agent.stream import AnswerStream, ExchangeResult, PreparedQuestion
 from moonshim.config import Timeouts
 from moonshim.engine.formats import ToolFormat
 from moonshim.engine.formats.prompting import as_text
-from moonshim.engine.hosts.learned import LearnedCells
+from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.plan import check_options
 from moonshim.engine.prepare import ParsedRequest, Prepared
@@ -35,7 +35,7 @@ from moonshim.engine.values.conversation import (
     ToolChoice,
     ToolResult,
 )
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.engine.values.events import Failed
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, Problem, UpstreamError
@@ -147,14 +147,14 @@ class Provider:
         if options is not None:
             check_options(options)
         check_extra_body(extra_body)
-        self._extra_body = copied(dict(extra_body))
+        self._extra_body = deep_copy(dict(extra_body))
         self.name: str = name or self._destination.name
         self.thinking: Thinking = read_thinking(thinking)
         self.sampling = sampling
         self._options, self._transformers = options, tuple(transformers)
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
         self._sleep = sleep
-        self._learned = LearnedCells()
+        self._learned = LearnedFields()
         self.last: ExchangeResult = ExchangeResult()
         """What the newest answer came to. Where several tasks ask at once, `result` of each stream has its own."""
 
@@ -240,13 +240,15 @@ class Provider:
             call, known_ids = self._destination.call(prepared.body), frozenset(_ids_in(history))
         except _WRONG_VALUES as error:
             # Python checks no hints: canonical values may hold anything, and dicts what is no JSON.
-            raise InvalidInput(f"messages or tools cannot be sent: {in_words(error)}", field="messages") from error
+            raise InvalidInput(
+                f"messages or tools cannot be sent: {describe_error(error)}", field="messages"
+            ) from error
 
         def correct(problem: Problem) -> tuple[Prepared, UpstreamRequest] | None:
             def changes(cells: dict[str, Any]) -> bool:
                 return self._prepare(history, declared, choice, cells).body != prepared.body
 
-            if not self._learned.refused(self._place, prepared.profile, problem, changes):
+            if not self._learned.learn_from_error(self._place, prepared.profile, problem, changes):
                 return None
             better = self._prepare(history, declared, choice)
             return better, self._destination.call(better.body)
@@ -324,7 +326,7 @@ class Provider:
 
     def _note(self, profile: HostProfile, result: ExchangeResult) -> None:
         self.last = result
-        self._learned.answered(self._place, profile, result.reasoning_field)
+        self._learned.learn_reasoning_field(self._place, profile, result.reasoning_field)
 
     # -- its connections -------------------------------------------------------------
 

@@ -21,18 +21,18 @@ class Repeating:
 
     def begin_round(self, calls: Sequence[ToolCall]) -> str:
         """One more round. The name of a call that came again although the model was told; otherwise nothing."""
-        names = {_what(call): call.name for call in calls}
+        names = {_call_key(call): call.name for call in calls}
         self._times = {what: self._times.get(what, 0) for what in names}
         return next((names[what] for what, times in self._times.items() if 0 < self.bound < times), "")
 
     def is_too_often(self, call: ToolCall) -> bool:
-        return 0 < self.bound <= self._times[_what(call)]
+        return 0 < self.bound <= self._times[_call_key(call)]
 
     def end_round(self, ended: Iterable[tuple[ToolCall, ToolResult]]) -> None:
         """The results of the calls that `begin_round` got."""
         results: dict[tuple[str, str], list[Any]] = {}
         for call, result in ended:
-            results.setdefault(_what(call), []).append((result.parts, result.is_error))
+            results.setdefault(_call_key(call), []).append((result.parts, result.is_error))
         for what, times in self._times.items():
             was_refused = 0 < self.bound <= times
             is_same = was_refused or self._results.get(what) == results[what]
@@ -40,7 +40,7 @@ class Repeating:
         self._results = results
 
 
-def _what(call: ToolCall) -> tuple[str, str]:
+def _call_key(call: ToolCall) -> tuple[str, str]:
     """The same for calls that differ in blanks or in the order of their arguments only."""
     try:
         return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)

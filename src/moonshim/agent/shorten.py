@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["cut_middle", "in_words"]
+__all__ = ["cut_middle", "describe_error"]
 
 
 def cut_middle(text: str, limit: int) -> str:
@@ -21,7 +21,7 @@ def cut_middle(text: str, limit: int) -> str:
     return f"{text[:head]}\n\n… {left_out} characters are left out here …\n\n{text[len(text) - tail :]}"
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error as it is told, also where it cannot say itself what it is.
 
     >>> in_words(KeyError("a")), in_words(ValueError())

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from moonshim.agent.docstrings import describe
-from moonshim.agent.shorten import cut_middle, in_words
+from moonshim.agent.shorten import cut_middle, describe_error
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput
 
@@ -47,13 +47,13 @@ class Signature(Struct, frozen=True):
         # Not msgspec's own error alone: classes that people wrote check what they are made of, and raise what they
         # like; half a character is told by another one.
         try:
-            taken = msgspec.convert(given, self.takes, dec_hook=_made)
+            taken = msgspec.convert(given, self.takes, dec_hook=_convert)
         except Exception as error:
             try:
                 # Models write "3" for 3 and 3.0 for 3: whatever has one meaning only is taken for that.
-                taken = msgspec.convert(given, self.takes, dec_hook=_made, strict=False)
+                taken = msgspec.convert(given, self.takes, dec_hook=_convert, strict=False)
             except Exception:
-                raise ArgumentsInvalid(f"{_in_short(error)}. It takes {_shown(self.schema)}") from None
+                raise ArgumentsInvalid(f"{_in_short(error)}. It takes {_summarize_schema(self.schema)}") from None
         named = {name: value for name, value in _fields(taken) if value is not UNSET}
         last = max((place for place, one in enumerate(self.positional) if one.name in named), default=-1)
         by_place = [named.pop(one.name, one.default) for one in self.positional[: last + 1]]
@@ -72,7 +72,7 @@ def read_object(arguments: str) -> dict[str, Any]:
 
 def _in_short(error: Exception) -> str:
     """What is wrong. Some errors repeat the whole value, and some cannot be printed."""
-    words = in_words(error)
+    words = describe_error(error)
     said = words.partition(": ")[2] if isinstance(error, msgspec.ValidationError) else words
     return cut_middle(said, _LONGEST_ERROR)
 
@@ -117,7 +117,7 @@ def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None
         raise InvalidInput(f"the hints of {whose} cannot be told to a model: {why}", field="tools") from error
     for one in parameters:
         told = schema["properties"][one.name]
-        said = _said_in_hint(hints.get(one.name)) or documented.parameters.get(one.name)
+        said = _hint_description(hints.get(one.name)) or documented.parameters.get(one.name)
         if said and "description" not in told:
             told["description"] = said
         default = _plain(one.default)
@@ -153,14 +153,14 @@ def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -
     if not inspect.isroutine(inner):
         inner = getattr(inner, "func", None) or type(inner).__call__  # a partial, or an object that can be called
     try:
-        return get_type_hints(inner, localns={**names, **_enclosed(inner)}, include_extras=True)
+        return get_type_hints(inner, localns={**names, **_closure_names(inner)}, include_extras=True)
     except TypeError:
         return {}
     except Exception as error:  # a hint in quotes is code, and can fail in any way
         raise InvalidInput(f"a hint of {whose} cannot be read: {error}", field="tools") from error
 
 
-def _enclosed(function: Any) -> dict[str, Any]:
+def _closure_names(function: Any) -> dict[str, Any]:
     """What a function inside another one knows from there."""
     try:
         return dict(inspect.getclosurevars(function).nonlocals)
@@ -174,7 +174,7 @@ def _or_none(hint: Any) -> Any:
     return hint if plain is Any or type(None) in get_args(plain) else hint | None
 
 
-def _said_in_hint(hint: Any) -> str | None:
+def _hint_description(hint: Any) -> str | None:
     """`Annotated[str, "what it means"]`, or something with a description, such as pydantic's `Field`."""
     if get_origin(hint) is not Annotated:
         return None
@@ -253,7 +253,7 @@ def _drop_titles(schema: Any) -> None:
             todo.extend((one.get(key) or {}).values())
 
 
-def _made(kind: type, value: Any) -> Any:
+def _convert(kind: type, value: Any) -> Any:
     """A value of a kind that msgspec does not know."""
     if issubclass(kind, PurePath):
         if not isinstance(value, str):
@@ -263,17 +263,17 @@ def _made(kind: type, value: Any) -> Any:
     try:
         return validate(value)
     except ValueError as error:
-        raise ValueError(_pydantic_words(error)) from None
+        raise ValueError(_pydantic_error_text(error)) from None
 
 
-def _pydantic_words(error: ValueError) -> str:
+def _pydantic_error_text(error: ValueError) -> str:
     errors = getattr(error, "errors", None)
     if errors is None:
         return str(error)
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors())
 
 
-def _shown(schema: dict[str, Any]) -> str:
+def _summarize_schema(schema: dict[str, Any]) -> str:
     """What the tool takes, in short: the model has the schema."""
     required = schema.get("required", [])
     optional = [name for name in schema["properties"] if name not in required]

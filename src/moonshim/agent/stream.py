@@ -1,6 +1,6 @@
 """A prepared request -> the events of its answer: asked again while nothing has been said, read, mended, closed.
 
-Read `_Exchange.told` first: attempts, one after the other, of which the first that says something is told.
+Read `_Exchange.run` first: attempts, one after the other, of which the first that says something is told.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
-from moonshim.engine.hosts.errors.body import masked
-from moonshim.engine.hosts.errors.classify import ERROR_BYTES, read_problem, without
+from moonshim.engine.hosts.errors.body import mask_secrets
+from moonshim.engine.hosts.errors.classify import ERROR_BYTES, mask_problem, read_problem
 from moonshim.engine.ids import CanonicalIds
 from moonshim.engine.prepare import Prepared
 from moonshim.engine.response.pipeline import EventCollector
@@ -80,13 +80,13 @@ class AnswerStream:
     leaving an `async for`, and cancelling the task in it, do so too. Then its connection is closed.
     """
 
-    def __init__(self, asking: PreparedQuestion) -> None:
+    def __init__(self, question: PreparedQuestion) -> None:
         # What runs must not know this object: else nobody but the garbage collector would find out that it was left.
-        self._exchange = _Exchange(asking)
-        self._events = self._exchange.told()
+        self._exchange = _Exchange(question)
+        self._events = self._exchange.run()
 
     def __repr__(self) -> str:
-        return f"AnswerStream({self._exchange.asking.call!r})"
+        return f"AnswerStream({self._exchange.question.call!r})"
 
     def __aiter__(self) -> AnswerStream:
         return self
@@ -119,14 +119,14 @@ class AnswerStream:
 class _Exchange:
     """One question and its answer."""
 
-    def __init__(self, asking: PreparedQuestion) -> None:
-        self.asking = asking
+    def __init__(self, question: PreparedQuestion) -> None:
+        self.question = question
         self._assembler = Assembler()
         self._ids = CanonicalIds()
-        for known in asking.known_ids:
+        for known in question.known_ids:
             self._ids.keep(known)
         self._problem: Problem | None = None
-        self._reading: ResponseStream | None = None
+        self._response_stream: ResponseStream | None = None
         self._ending: Finished | Failed | None = None
         self._attempts = 0
         self._corrected = False
@@ -134,23 +134,23 @@ class _Exchange:
     @property
     def result(self) -> ExchangeResult:
         """What it came to so far."""
-        reading = self._reading
+        response_stream = self._response_stream
         return ExchangeResult(
-            changes=tuple(self.asking.prepared.changes),
-            repair_counts=reading.repair_counts if reading is not None else {},
-            usage=reading.usage if reading is not None else None,
+            changes=tuple(self.question.prepared.changes),
+            repair_counts=response_stream.repair_counts if response_stream is not None else {},
+            usage=response_stream.usage if response_stream is not None else None,
             problem=self._problem,
             message=_for_history(self._assembler.message),
             ending=self._ending,
             attempts=self._attempts,
-            reasoning_field=reading.reasoning_field if reading is not None else None,
+            reasoning_field=response_stream.reasoning_field if response_stream is not None else None,
         )
 
     # -- attempts --------------------------------------------------------------------
 
-    async def told(self) -> AsyncGenerator[Event, None]:
-        """The events."""
-        asking = self.asking
+    async def run(self) -> AsyncGenerator[Event, None]:
+        """Ask until something is answered, and yield the events."""
+        question = self.question
         try:
             while True:
                 self._attempts += 1
@@ -164,47 +164,47 @@ class _Exchange:
                 pause = self._pause()
                 if pause is None:
                     break
-                await asking.sleep(pause)
+                await question.sleep(pause)
             assert self._problem is not None
-            yield self._kept(failed_by(self._problem))
+            yield self._record(failed_by(self._problem))
         finally:
             if self._ending is None:
-                asking.done(self.result)
+                question.done(self.result)
 
     def _correct(self) -> bool:
         """Whether the host refused something that has been put right: asked again at once, and only once."""
         assert self._problem is not None
-        better = None if self._corrected else self.asking.correct(self._problem)
+        better = None if self._corrected else self.question.correct(self._problem)
         if better is None:
             return False
         self._corrected = True
         prepared, call = better
-        self.asking = replace(self.asking, prepared=prepared, call=call, attempts=self.asking.attempts + 1)
+        self.question = replace(self.question, prepared=prepared, call=call, attempts=self.question.attempts + 1)
         return True
 
     def _pause(self) -> float | None:
         """Seconds until the host is asked again; None: it is not."""
-        asking, problem = self.asking, self._problem
+        question, problem = self.question, self._problem
         assert problem is not None
-        if self._attempts >= asking.attempts or classify(problem) != "again":
+        if self._attempts >= question.attempts or classify(problem) != "again":
             return None
-        return pause_before(problem, tries=self._attempts, longest=asking.longest_wait, random=asking.random)
+        return pause_before(problem, tries=self._attempts, longest=question.longest_wait, random=question.random)
 
     async def _attempt(self) -> AsyncGenerator[Event, None]:
         """The events of the answer, to its ending; or none, and `_problem` says why."""
-        asking = self.asking
-        self._problem = self._reading = None
+        question = self.question
+        self._problem = self._response_stream = None
         try:
-            answer = await asking.upstream().open(asking.call)
+            answer = await question.upstream().open(question.call)
         except UpstreamError as error:
-            self._problem = without(problem_of(error), asking.secrets)
+            self._problem = mask_problem(problem_of(error), question.secrets)
             return
         try:
             if not 200 <= answer.status <= 299:
-                self._problem = await self._refused(answer)
+                self._problem = await self._read_error(answer)
                 return
             held: list[Event] | None = []
-            async with aclosing(self._read(answer)) as events:
+            async with aclosing(self._read_events(answer)) as events:
                 async for event in events:
                     if held is not None:
                         if isinstance(event, Failed):
@@ -213,53 +213,55 @@ class _Exchange:
                         if isinstance(event, (Started, Repaired)):
                             continue
                         for one in held:
-                            yield self._kept(one)
+                            yield self._record(one)
                         held = None
                     else:
-                        yield self._kept(event)
+                        yield self._record(event)
         finally:
             answer.close()
 
-    async def _refused(self, answer: UpstreamResponse) -> Problem:
+    async def _read_error(self, answer: UpstreamResponse) -> Problem:
         try:
             body = await answer.read_all(ERROR_BYTES, cut=True)
         except UpstreamError:
             body = b""
-        asking = self.asking
-        return read_problem(answer.status, body, answer.headers, asking.prepared.profile, secrets=asking.secrets)
+        question = self.question
+        return read_problem(answer.status, body, answer.headers, question.prepared.profile, secrets=question.secrets)
 
     # -- one answer ------------------------------------------------------------------
 
-    async def _read(self, answer: UpstreamResponse) -> AsyncGenerator[Event, None]:
-        collector, told = EventCollector(), 0
+    async def _read_events(self, answer: UpstreamResponse) -> AsyncGenerator[Event, None]:
+        collector, sent_repairs = EventCollector(), 0
         input_format = form_of(answer.headers.get("content-type"))
-        plan = self.asking.prepared.plan
-        self._reading = reading = read_reply(plan, input_format=input_format, output_format="sse", encoder=collector)
+        plan = self.question.prepared.plan
+        self._response_stream = response_stream = read_reply(
+            plan, input_format=input_format, output_format="sse", encoder=collector
+        )
         over = False
         while not over:
             try:
-                data = await self._more(answer, reading)
+                data = await self._read_more(answer, response_stream)
             except UpstreamError as error:
                 over = True
-                reading.fail(problem_of(error))
+                response_stream.fail(problem_of(error))
             else:
                 over = not data
                 if data:
-                    reading.feed(data)
+                    response_stream.feed(data)
                 else:
-                    reading.flush()
-            repairs = reading.repairs
-            new, told = repairs[told:], len(repairs)
+                    response_stream.flush()
+            repairs = response_stream.repairs
+            new, sent_repairs = repairs[sent_repairs:], len(repairs)
             events, collector.events = [*new, *collector.events], []
             for event in events:
                 if isinstance(event, (Finished, Failed)):
-                    await self._say_goodbye(answer, over=over)
-                    yield self._ended(event, reading)
+                    await self._drain(answer, over=over)
+                    yield self._final_event(event, response_stream)
                     return
-                yield self._named(event)
+                yield self._with_declared_name(event)
 
-    async def _more(self, answer: UpstreamResponse, reading: ResponseStream) -> bytes:
-        if not reading.complete:
+    async def _read_more(self, answer: UpstreamResponse, response_stream: ResponseStream) -> bytes:
+        if not response_stream.complete:
             return await answer.read()
         try:
             async with asyncio.timeout(LAST_WORDS_SECONDS):
@@ -267,7 +269,7 @@ class _Exchange:
         except TimeoutError:
             return b""
 
-    async def _say_goodbye(self, answer: UpstreamResponse, *, over: bool) -> None:
+    async def _drain(self, answer: UpstreamResponse, *, over: bool) -> None:
         """All is said: what is left is the end of the answer, behind which its connection can be used again."""
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
@@ -276,28 +278,28 @@ class _Exchange:
         except (UpstreamError, TimeoutError):
             pass
 
-    def _named(self, event: Event) -> Event:
+    def _with_declared_name(self, event: Event) -> Event:
         """A call under the name that its tool was declared by, and an identifier that the history does not have."""
         if not isinstance(event, BlockOpened) or event.kind != "call":
             return event
         name = event.name or ""
-        names = self.asking.prepared.plan.names
+        names = self.question.prepared.plan.names
         return replace(event, name=names.get(name, name), call_id=self._ids.new(event.call_id or ""))
 
-    def _ended(self, event: Finished | Failed, reading: ResponseStream) -> Finished | Failed:
+    def _final_event(self, event: Finished | Failed, response_stream: ResponseStream) -> Finished | Failed:
         if isinstance(event, Finished):
             return event
-        secrets = self.asking.secrets
-        problem = reading.problem
+        secrets = self.question.secrets
+        problem = response_stream.problem
         assert problem is not None
-        self._problem = problem = without(problem, secrets)
-        return Failed(masked(event.code, secrets), problem.message, event.retryable)
+        self._problem = problem = mask_problem(problem, secrets)
+        return Failed(mask_secrets(event.code, secrets), problem.message, event.retryable)
 
-    def _kept(self, event: Event) -> Event:
+    def _record(self, event: Event) -> Event:
         self._assembler.feed(event)
         if isinstance(event, (Finished, Failed)):
             self._ending = event
-            self.asking.done(self.result)  # before it is told: whoever hears of the end may look
+            self.question.done(self.result)  # before it is told: whoever hears of the end may look
         return event
 
 

@@ -86,7 +86,7 @@ def tool(
     """
     known = dict(sys._getframe(1).f_locals)  # hints may name classes of the function that this one is made in
 
-    def made(inner: Callable[..., Any]) -> AgentTool:
+    def decorate(inner: Callable[..., Any]) -> AgentTool:
         whole = _name_of(inner) if name is None else name
         if not _NAME.fullmatch(whole):
             raise InvalidInput(
@@ -106,7 +106,7 @@ def tool(
             signature=signature,
         )
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

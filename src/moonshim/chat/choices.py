@@ -46,13 +46,15 @@ class Choices:
         """The provider of this name, in any case of letters."""
         found = next((host for host in self.hosts if host.name.lower() == name.lower()), None)
         if found is None:
-            raise NoSuchModel(f"there is no provider `{name}`; there are {_listed([host.name for host in self.hosts])}")
+            raise NoSuchModel(
+                f"there is no provider `{name}`; there are {_quote_names([host.name for host in self.hosts])}"
+            )
         return found
 
     def find(self, name: str, *, near: str = "", only: bool = False) -> Target:
         """What a name means. Of several providers that have the model, `near` is taken; `only` that one will do."""
         if only:
-            return self._at(self.host(near), name)
+            return self._target_at(self.host(near), name)
         try:
             targets = self._router.targets(name)
         except Refused as refused:
@@ -72,7 +74,7 @@ class Choices:
         host = next((host for host in self.hosts if host.models), self.hosts[0])
         return self._first_of(host)
 
-    def made(self, target: Target, **changes: Any) -> Provider:
+    def provider_for(self, target: Target, **changes: Any) -> Provider:
         """The provider that talks to it, as the gateway would."""
         host = target.provider
         chain = load_chain(host.uses_for(target.model), log=lambda level, name, fields: None)
@@ -104,10 +106,10 @@ class Choices:
     async def close(self) -> None:
         await self._upstream.close()
 
-    def _at(self, host: Host, model: str) -> Target:
+    def _target_at(self, host: Host, model: str) -> Target:
         spelt = {known.lower(): known for known in host.models}
         if host.models and model.lower() not in spelt:
-            raise NoSuchModel(f"`{host.name}` has no model `{model}`; it has {_listed(host.models)}")
+            raise NoSuchModel(f"`{host.name}` has no model `{model}`; it has {_quote_names(host.models)}")
         return Target(host, spelt.get(model.lower(), model))
 
     def _first_of(self, host: Host) -> Target:
@@ -120,5 +122,5 @@ class Choices:
         return found
 
 
-def _listed(names: Any) -> str:
+def _quote_names(names: Any) -> str:
     return ", ".join(f"`{name}`" for name in names)

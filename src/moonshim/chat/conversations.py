@@ -16,7 +16,7 @@ from moonshim.agent.history import HistoryError, HistoryFile, read_history, read
 from moonshim.chat.render.sanitize import one_line
 from moonshim.engine.values.conversation import Message, Text, ToolCall
 
-__all__ = ["ConversationFolder", "SavedConversation", "counted", "data_folder", "first_words"]
+__all__ = ["ConversationFolder", "SavedConversation", "count_messages", "data_folder", "first_line"]
 
 LAST: Final = "last"
 _SUFFIX: Final = ".jsonl"
@@ -108,7 +108,7 @@ class ConversationFolder:
                     id=path.stem,
                     modified=path.stat().st_mtime,
                     count=len(found.messages),
-                    words=first_words(found.messages),
+                    words=first_line(found.messages),
                     model=found.switched.model,
                 )
             )
@@ -149,7 +149,7 @@ class ConversationFolder:
             return []
 
 
-def counted(messages: int) -> str:
+def count_messages(messages: int) -> str:
     """
     >>> counted(1), counted(4)
     ('1 message', '4 messages')
@@ -161,7 +161,7 @@ def _is_answer(message: Message) -> bool:
     return message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts)
 
 
-def first_words(messages: tuple[Message, ...]) -> str:
+def first_line(messages: tuple[Message, ...]) -> str:
     """How a conversation begins, on one line."""
     for message in messages:
         text = one_line(" ".join(part.text for part in message.parts if isinstance(part, Text)))

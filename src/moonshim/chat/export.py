@@ -12,12 +12,12 @@ from moonshim.chat.render.screen import text_of_result
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 
-__all__ = ["EXPORTS", "as_markdown", "exported"]
+__all__ = ["EXPORTS", "as_markdown", "export_messages"]
 
 _SPEAKERS: Final = {"system": "System", "user": "You", "assistant": "Model", "tool": "Tool"}
 
 
-def exported(messages: Sequence[Message], format: str) -> str:
+def export_messages(messages: Sequence[Message], format: str) -> str:
     """The conversation in one of the `EXPORTS`."""
     return EXPORTS[format][1](messages)
 

@@ -41,7 +41,7 @@ async def answer_once(
     steps: list[Step] = []
     ended = RunEnded("cancelled")
     if output == "stream-json":
-        write(_line({"type": "chat", **_who(session)}))
+        write(_line({"type": "chat", **_role_name(session)}))
     async for step in session.steps(prompt):
         if output == "stream-json":
             write(_line(as_json(step)))
@@ -51,7 +51,7 @@ async def answer_once(
         elif isinstance(step, SaveFailed):
             tell(clean(step.detail))
     if output == "json":
-        write(_line(_whole(session, steps, ended)))
+        write(_line(_document(session, steps, ended)))
     elif output == "text" and ended.message is not None and (text := text_of(ended.message)):
         write(clean(text).rstrip("\n") + "\n")
     if output == "text" and ended.detail:
@@ -75,7 +75,7 @@ def _line(value: dict[str, Any]) -> str:
     return json_for_terminal(encode(value).decode()) + "\n"
 
 
-def _who(session: Session) -> dict[str, Any]:
+def _role_name(session: Session) -> dict[str, Any]:
     provider = session.provider
     return {
         "conversation": session.history.path.stem,
@@ -85,7 +85,7 @@ def _who(session: Session) -> dict[str, Any]:
     }
 
 
-def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, Any]:
+def _document(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, Any]:
     message = ended.message or Message("assistant")
     made: dict[str, Any] = {
         "text": text_of(message),
@@ -98,7 +98,7 @@ def _whole(session: Session, steps: list[Step], ended: RunEnded) -> dict[str, An
         "rounds": sum(isinstance(step, RoundStarted) for step in steps),
         "repairs": [{"rule": one.rule, "detail": one.detail} for one in steps if isinstance(one, Repaired)],
     }
-    return made | _who(session)
+    return made | _role_name(session)
 
 
 def _usage(ledger: UsageTotals) -> dict[str, int]:

@@ -69,7 +69,7 @@ class Session:
         self.same_host = ""
         """The options of `moonshim chat` that lead to the same host another time."""
         self._tools = list(tools)
-        self._begin(self._made(target), history)
+        self._begin(self._new_provider(target), history)
         if setting.tool_format is None:
             self._restore_format()
 
@@ -94,7 +94,7 @@ class Session:
     def switch(self, target: Target) -> None:
         """Another model answers from now on; a format that was set belonged to the one before."""
         self.setting = replace(self.setting, tool_format=None)
-        self.agent.switch(self._made(target))
+        self.agent.switch(self._new_provider(target))
 
     def set(self, **changes: Any) -> None:
         """Choose something for the model that answers. What cannot be raises `InvalidInput`, and changes nothing."""
@@ -103,13 +103,13 @@ class Session:
         self.setting = setting
         self.agent.switch(made)
 
-    def _made(self, target: Target) -> Provider:
-        return self.choices.made(target, tool_format=self.setting.tool_format, thinking=self.setting.thinking)
+    def _new_provider(self, target: Target) -> Provider:
+        return self.choices.provider_for(target, tool_format=self.setting.tool_format, thinking=self.setting.thinking)
 
     # -- conversations -----------------------------------------------------------------------------------------------
 
     @property
-    def resuming(self) -> str:
+    def resume_command(self) -> str:
         """The command that goes on with this conversation, at the same host."""
         path = self.history.path
         name = path.stem if path.parent == self.shelf.folder else str(path.absolute())

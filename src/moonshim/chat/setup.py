@@ -34,7 +34,7 @@ from moonshim.config.files.find import user_folders
 from moonshim.engine.hosts.profile import UpstreamDialect
 from moonshim.errors import MoonshimError
 
-__all__ = ["ChatOptions", "ChatSetupError", "configured", "open_session"]
+__all__ = ["ChatOptions", "ChatSetupError", "load_chat_config", "open_session"]
 
 
 _SECRET_NAME: Final = re.compile(
@@ -84,7 +84,7 @@ async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask |
 
             config = await stack.enter_async_context(demo_host(paced=wish.paced))
         else:
-            config = configured(wish, environ)
+            config = load_chat_config(wish, environ)
         choices = Choices(config)
         stack.push_async_callback(choices.close)
         shelf = ConversationFolder(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
@@ -159,7 +159,7 @@ def _target(choices: Choices, wish: ChatOptions, history: HistoryFile) -> Target
     return choices.first()
 
 
-def configured(wish: ChatOptions, environ: Mapping[str, str]) -> Config:
+def load_chat_config(wish: ChatOptions, environ: Mapping[str, str]) -> Config:
     """The same configuration that the gateway would have, or an address that was named."""
     if wish.base_url is not None:
         return _from_address(wish.base_url, wish, environ)

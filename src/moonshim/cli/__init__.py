@@ -62,16 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stopped.code if isinstance(stopped.code, int) else console.DONE
     except OSError as error:
         if _is_homeless():
-            console.say("moonshim: the current folder does not exist any more; change to another one (`cd`)")
+            console.print_note("moonshim: the current folder does not exist any more; change to another one (`cd`)")
             return console.BAD_USAGE
         if error.filename is not None:
-            console.say(f"moonshim: {console.safe(str(error.filename))}: {error.strerror}")
+            console.print_note(f"moonshim: {console.safe(str(error.filename))}: {error.strerror}")
             return console.FAILED
         console.silence(sys.stdout)
-        console.say(f"moonshim: cannot write to standard output: {error.strerror}")
+        console.print_note(f"moonshim: cannot write to standard output: {error.strerror}")
         return console.FAILED
     except Exception as error:
-        return console.tell_of_fault(error)
+        return console.report_error(error)
 
 
 def _run(arguments: list[str]) -> int:

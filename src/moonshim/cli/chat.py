@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     needed = (*_NEEDED, *_NEEDED_BY_DEMO) if given.demo else _NEEDED
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        console.say(
+        console.print_note(
             f"moonshim chat: the chat needs more than the engine does ({', '.join(missing)}):\n"
             '  pip install "moonshim[chat]"   or, in a checkout: pip install ".[chat]"'
         )
@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
         wish = _wish(given, paced=prompt is None)
         return asyncio.run(_chat(wish) if prompt is None else _answer(wish, prompt, given.output))
     except MoonshimError as error:
-        _tell(str(error))
+        _print_error(str(error))
         return console.BAD_USAGE
 
 
@@ -109,16 +109,16 @@ async def _answer(wish: ChatOptions, prompt: str, output: Any) -> int:
         if sys.platform != "win32":
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.agent.stop)
         for note in session.notes:
-            _tell(note)
-        return await answer_once(session, prompt, output, write=_write, tell=_tell)
+            _print_error(note)
+        return await answer_once(session, prompt, output, write=_write, tell=_print_error)
 
 
 def _write(text: str) -> None:
     print(text, end="", flush=True)
 
 
-def _tell(text: str) -> None:
-    console.say("moonshim chat: " + "\n".join(console.safe(line) for line in text.split("\n")))
+def _print_error(text: str) -> None:
+    console.print_note("moonshim chat: " + "\n".join(console.safe(line) for line in text.split("\n")))
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def parser() -> console.Parser:
     add(
         "--repeats",
         metavar="N",
-        type=lambda text: numbers.whole(text, "how many repeats (0: no limit)", 0, 1_000_000),
+        type=lambda text: numbers.integer(text, "how many repeats (0: no limit)", 0, 1_000_000),
         default=4,
         help="how often the same call may give the same result in a row; 0: no limit",
     )
@@ -254,4 +254,4 @@ def parser() -> console.Parser:
 
 
 def _rounds(text: str) -> int:
-    return -1 if text.strip() == "-1" else numbers.whole(text, "how many rounds (-1: no bound)", 1, 1_000_000)
+    return -1 if text.strip() == "-1" else numbers.integer(text, "how many rounds (-1: no bound)", 1, 1_000_000)

@@ -93,7 +93,7 @@ def _check(file: str | None) -> int:
     except ConfigError as error:
         return _refuse(error.problems, error.notes)
     if config is None:
-        console.say(
+        console.print_note(
             "moonshim config: there is no configuration: no moonshim.toml or moonshim.json here or in your "
             f"configuration folder, and none of {', '.join(LOOKED_FOR)} in the environment. "
             "`moonshim config example` prints one to begin with"
@@ -129,10 +129,10 @@ def _startup_problems(config: Config, found: FoundConfig | None) -> list[str]:
 def _refuse(problems: Sequence[str], notes: Sequence[str]) -> int:
     paint = console.Paint(sys.stderr)
     for problem in problems:
-        console.say(paint.red("✗ ") + console.safe(problem))
+        console.print_note(paint.red("✗ ") + console.safe(problem))
     for note in notes:
-        console.say(paint.yellow("! ") + console.safe(note))
-    console.say(f"moonshim config: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
+        console.print_note(paint.yellow("! ") + console.safe(note))
+    console.print_note(f"moonshim config: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
     return console.FAILED
 
 

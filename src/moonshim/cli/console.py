@@ -20,12 +20,12 @@ __all__ = [
     "Parser",
     "debugging",
     "fault_line",
-    "fitted",
+    "fit_columns",
     "prepare",
+    "print_note",
+    "report_error",
     "safe",
-    "say",
     "silence",
-    "tell_of_fault",
     "width_of",
 ]
 
@@ -44,7 +44,7 @@ _NO_OPTION: Final = re.compile(r"unrecognized arguments: (--[\w-]+)")
 _HEADING: Final = re.compile(r"^(?:usage(?=:)|\S[^\n]*:$)", re.MULTILINE)
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """A line for the person, beside the output; with MOONSHIM_DEBUG, the traceback of the error that it is about."""
     if sys.stderr is None:
         return
@@ -71,11 +71,11 @@ def silence(*streams: IO[str] | None) -> None:
     os.close(nowhere)
 
 
-def tell_of_fault(error: Exception) -> int:
+def report_error(error: Exception) -> int:
     """An error of ours, in a line. `MOONSHIM_DEBUG=1` gives the traceback, for whoever mends it."""
     if debugging():
         raise error
-    say(f"moonshim: {fault_line(error)}")
+    print_note(f"moonshim: {fault_line(error)}")
     return FAILED
 
 
@@ -110,7 +110,7 @@ def width_of(stream: IO[str] | None) -> int:
     return told or _DEFAULT_WIDTH  # some terminals do not say, dumb ones above all
 
 
-def fitted(text: str, columns: int) -> str:
+def fit_columns(text: str, columns: int) -> str:
     """The text cut to so many columns, where a Chinese character takes two.
 
     >>> fitted("finish_reason", 8), fitted("今天天气", 8), fitted("今天天气", 7)
@@ -140,21 +140,21 @@ class Paint:
         )
 
     def bold(self, text: str) -> str:
-        return self._painted("1", text)
+        return self._paint("1", text)
 
     def dim(self, text: str) -> str:
-        return self._painted("2", text)
+        return self._paint("2", text)
 
     def red(self, text: str) -> str:
-        return self._painted("31", text)
+        return self._paint("31", text)
 
     def green(self, text: str) -> str:
-        return self._painted("32", text)
+        return self._paint("32", text)
 
     def yellow(self, text: str) -> str:
-        return self._painted("33", text)
+        return self._paint("33", text)
 
-    def _painted(self, code: str, text: str) -> str:
+    def _paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
 
 
@@ -174,11 +174,11 @@ class Parser(argparse.ArgumentParser):
             stream.flush()
 
     def error(self, message: str) -> NoReturn:
-        say(f"{self.prog}: {safe(message)}{self._meant(message)}")
-        say(f"{self.prog} --help shows what can be asked")
+        print_note(f"{self.prog}: {safe(message)}{self._suggestion(message)}")
+        print_note(f"{self.prog} --help shows what can be asked")
         raise SystemExit(BAD_USAGE)
 
-    def _meant(self, message: str) -> str:
+    def _suggestion(self, message: str) -> str:
         """`; did you mean …?` where a command, a word or an option is nearly one that there is."""
         if found := _NO_CHOICE.search(message):
             wrong, known = found[1], [word.strip(" '\"") for word in found[2].split(",")]

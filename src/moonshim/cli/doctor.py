@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     """Run `moonshim doctor`; its exit code."""
     given = parser().parse_args(list(argv))
     if find_spec("aiohttp") is None:
-        console.say(
+        console.print_note(
             "moonshim doctor: asking hosts needs more than the engine does:\n"
             '  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
         )
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = _chosen(_configuration(given.config), given.provider)
     except _CannotCheck as error:
-        console.say(f"moonshim doctor: {error}")
+        console.print_note(f"moonshim doctor: {error}")
         return console.BAD_USAGE
     return asyncio.run(_check(config, given))
 
@@ -97,7 +97,7 @@ class _Progress:
     def show(self, names: Sequence[str]) -> None:
         if self._on and names:
             columns = console.width_of(sys.stderr)
-            self._write(console.fitted(console.safe(f"asking {', '.join(names)} …"), columns - 1))
+            self._write(console.fit_columns(console.safe(f"asking {', '.join(names)} …"), columns - 1))
 
     def clear(self) -> None:
         if self._on:

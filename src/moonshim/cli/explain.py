@@ -22,7 +22,7 @@ import msgspec
 
 from moonshim.cli import console
 from moonshim.cli.recording import split_header
-from moonshim.cli.request_file import LIMIT, decoded
+from moonshim.cli.request_file import LIMIT, decode_json
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
 from moonshim.engine.prepare import Prepared, prepare_request
 from moonshim.engine.values.conversation import Change
@@ -60,7 +60,9 @@ def main(argv: Sequence[str]) -> int:
     parser = _parser()
     given = parser.parse_args(list(argv))
     if given.request == "-" and (sys.stdin is None or sys.stdin.isatty()):
-        console.say("moonshim explain: nothing to read. Name the file of a request, or pipe one in (--help shows how)")
+        console.print_note(
+            "moonshim explain: nothing to read. Name the file of a request, or pipe one in (--help shows how)"
+        )
         return console.BAD_USAGE
     if given.model == "":
         parser.error("--model needs a name")
@@ -71,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
     except (OSError, ValueError) as error:
         name = "standard input" if given.request == "-" else given.request
         why = getattr(error, "strerror", None) or error
-        console.say(f"moonshim explain: {console.safe(name)}: {console.safe(str(why))}")
+        console.print_note(f"moonshim explain: {console.safe(name)}: {console.safe(str(why))}")
         return console.FAILED
     in_json = given.format == "json"
     logged = header or StreamHeader()
@@ -145,7 +147,7 @@ def _read(name: str) -> tuple[Any, StreamHeader | None]:
     if header is None:
         if _STREAM.match(data):
             raise ValueError("this is a stream, not a request; `moonshim mend` reads streams")
-        return decoded(data), None
+        return decode_json(data), None
     if header.request is None or not header.request_whole:
         raise ValueError("a stream log whose request was too long to be kept whole")
     return header.request, header
@@ -213,7 +215,7 @@ def _tell_refusal(error: InvalidInput, dialect: str, *, in_json: bool) -> None:
         print(_json(problem), flush=True)
     else:
         where = f"{console.safe(error.field)}: " if error.field else ""
-        console.say(f"moonshim explain: the request is refused: {where}{console.safe(str(error))}")
+        console.print_note(f"moonshim explain: the request is refused: {where}{console.safe(str(error))}")
 
 
 def _parser() -> console.Parser:

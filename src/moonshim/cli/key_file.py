@@ -56,7 +56,7 @@ class KeyFile:
 
     @cached_property
     def _value(self) -> Any:
-        return self._parsed(self.text)
+        return self._parse(self.text)
 
     @property
     def entries(self) -> list[Entry]:
@@ -66,11 +66,11 @@ class KeyFile:
 
     def add(self, entry: Entry) -> None:
         """With one key more, behind the others; from now on a key is required, even if all of them get lost."""
-        after = self._requiring({"keys": [*self.entries, _plain(entry) if self.is_json else entry]})
+        after = self._require_keys({"keys": [*self.entries, _plain(entry) if self.is_json else entry]})
         if self.is_json:
-            self._replace(self._rewritten(after), after)
+            self._replace(self._rewrite(after), after)
             return
-        lines = self._requiring_lines()
+        lines = self._lines_requiring_keys()
         empty = next((at for at, line in enumerate(lines) if _NO_KEYS.match(line.rstrip("\r\n"))), None)
         if empty is not None and not self.entries:
             del lines[empty : empty + (1 if "".join(lines[empty + 1 : empty + 2]).strip() else 2)]
@@ -82,22 +82,22 @@ class KeyFile:
         """Without the key of that name, which must be there. Where it was the last one, the file says so."""
         place = next((at for at, entry in enumerate(self.entries) if entry.get("name") == name), None)
         left = [entry for at, entry in enumerate(self.entries) if at != place]
-        after = _whole(self._value) | {"keys": left} if left else self._requiring({"keys": left})
+        after = _check_object(self._value) | {"keys": left} if left else self._require_keys({"keys": left})
         if place is None:  # claude-code-router's only key is a field of its own: `APIKEY`
             after.pop(name, None)
         if self.is_json:
-            self._replace(self._rewritten(after), after)
+            self._replace(self._rewrite(after), after)
         elif place is None:
             raise CannotEdit(f"{self._path}: take out the line with {name} by hand")
         elif left:
             self._replace("".join(self._without_block(self._lines, place)), after)
         else:
-            lines = self._without_block(self._requiring_lines(), place)
+            lines = self._without_block(self._lines_requiring_keys(), place)
             self._replace("".join(self._before_tables(lines, "keys = []\n\n")), after)
 
-    def _requiring(self, change: dict[str, Any]) -> dict[str, Any]:
+    def _require_keys(self, change: dict[str, Any]) -> dict[str, Any]:
         """What the file is to say: the change, and that a key is required."""
-        after = _whole(self._value)
+        after = _check_object(self._value)
         gateway = after.get("gateway", {})
         if not isinstance(gateway, dict):
             raise CannotEdit(f"{self._path}: `gateway` must be a table")
@@ -110,7 +110,7 @@ class KeyFile:
             lines[-1] += self._newline
         return lines
 
-    def _requiring_lines(self) -> list[str]:
+    def _lines_requiring_keys(self) -> list[str]:
         """The lines of a TOML file, with `require_keys = true`: near its beginning, where a cut does not reach it."""
         lines = self._lines
         gateway = self._value.get("gateway", {})
@@ -131,7 +131,7 @@ class KeyFile:
         added = text.replace("\n", self._newline).splitlines(keepends=True)
         return [*lines[:place], *added, *lines[place:]]
 
-    def _parsed(self, text: str) -> Any:
+    def _parse(self, text: str) -> Any:
         try:
             return json.loads(text) if self.is_json else tomllib.loads(text)
         except RecursionError:
@@ -144,7 +144,7 @@ class KeyFile:
                 ) from None
             raise CannotEdit(f"{self._path}: this is no TOML: {error}") from None
 
-    def _rewritten(self, value: Any) -> str:
+    def _rewrite(self, value: Any) -> str:
         found = _INDENT.search(self.text)
         indent = None if found is None else found[1]
         text = json.dumps(value, indent=indent, ensure_ascii=False)
@@ -171,7 +171,7 @@ class KeyFile:
 
     def _replace(self, text: str, expected: Any) -> None:
         try:
-            right = self._parsed(text) == expected
+            right = self._parse(text) == expected
         except CannotEdit:
             right = False
         if not right:
@@ -198,7 +198,7 @@ def create_file(path: Path) -> KeyFile:
     return KeyFile(path)
 
 
-def _whole(value: Any) -> dict[str, Any]:
+def _check_object(value: Any) -> dict[str, Any]:
     """The configuration as an object: a provider, or a list of them, has no place for keys."""
     if isinstance(value, list):
         return {"providers": value}

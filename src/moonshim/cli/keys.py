@@ -60,11 +60,11 @@ def main(argv: Sequence[str]) -> int:
     try:
         return act(given)
     except CannotEdit as error:
-        console.say(f"moonshim keys: {console.safe(str(error))}")
+        console.print_note(f"moonshim keys: {console.safe(str(error))}")
         return console.FAILED
     except ConfigError as error:
         for problem in error.problems:
-            console.say(f"moonshim keys: {console.safe(problem)}")
+            console.print_note(f"moonshim keys: {console.safe(problem)}")
         return console.BAD_USAGE
 
 
@@ -78,7 +78,7 @@ def _new(given: argparse.Namespace) -> int:
         "concurrent_streams": given.streams,
     }
     entry |= {field: value for field, value in optional.items() if value is not None}
-    found = _found(given) or FoundConfig(new_config_path(given.config, os.environ, Path.cwd()), needs_trust=False)
+    found = _find_config(given) or FoundConfig(new_config_path(given.config, os.environ, Path.cwd()), needs_trust=False)
     path = found.path
     if given.print:
         key, entry["digest"] = new_key()
@@ -87,12 +87,12 @@ def _new(given: argparse.Namespace) -> int:
         place, required = "the configuration", "`require_keys = true` under `[gateway]`"
         if in_json:
             place, required = "the list `keys` of the configuration", '`"require_keys": true` in the object `gateway`'
-        console.say(
+        console.print_note(
             f"moonshim keys: the first line is the key, shown this once; the rest is for {place}. It "
             f"should also say {required}"
         )
         return console.DONE
-    with _editing(found) as file:
+    with _edit_key_file(found) as file:
         created = file is None
         names = [] if file is None else [known.name for known in load_keys(path, os.environ, file.text)]
         if given.name.lower() in map(str.lower, names):
@@ -101,23 +101,25 @@ def _new(given: argparse.Namespace) -> int:
         (file or create_file(path)).add(entry)
     # Behind the writing: a key that nobody could store must not be handed out.
     print(key, flush=True)
-    console.say(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
+    console.print_note(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
     if created:
-        console.say(
+        console.print_note(
             f"moonshim keys: {path} was created; `moonshim serve` reads it, and takes hosts from the environment"
         )
     if not names:
-        console.say("moonshim keys: it is the first one: from now on every request needs a key (`require_keys = true`)")
+        console.print_note(
+            "moonshim keys: it is the first one: from now on every request needs a key (`require_keys = true`)"
+        )
     return console.DONE
 
 
 def _list(given: argparse.Namespace) -> int:
-    found = _existing(given)
+    found = _require_config(given)
     path = found.path
     text = trusted_snapshot(path, os.environ).text if found.needs_trust else read_text(path)
     keys = load_keys(path, os.environ, text)
     if not keys:
-        console.say(f"moonshim keys: {path} has no keys")
+        console.print_note(f"moonshim keys: {path} has no keys")
         return console.DONE
     rows = [("NAME", "MODELS", "EXPIRES", "REQ/MIN", "TOK/MIN", "STREAMS", "DIGEST"), *map(_row, keys)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -144,18 +146,18 @@ def _row(key: GatewayKey) -> tuple[str, ...]:
 
 
 def _revoke(given: argparse.Namespace) -> int:
-    found = _existing(given)
+    found = _require_config(given)
     path = found.path
-    with _editing(found) as file:
+    with _edit_key_file(found) as file:
         names = [] if file is None else [key.name for key in load_keys(path, os.environ, file.text)]
         if file is None or given.name not in names:
             near = difflib.get_close_matches(given.name, names, n=3)
             hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
             raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
         file.remove(given.name)
-    console.say(f"moonshim keys: the key {given.name!r} is gone from {path}")
+    console.print_note(f"moonshim keys: the key {given.name!r} is gone from {path}")
     if len(names) == 1:
-        console.say(
+        console.print_note(
             "moonshim keys: it was the last one: every request is refused until there is another. To serve "
             "this machine without keys, take `require_keys` and `keys` out of the file and restart the gateway"
         )
@@ -163,7 +165,7 @@ def _revoke(given: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _editing(found: FoundConfig) -> Iterator[KeyFile | None]:
+def _edit_key_file(found: FoundConfig) -> Iterator[KeyFile | None]:
     """The file, if it exists. Nobody else changes its keys meanwhile; one that is trusted stays so with the change."""
     path = found.path
     if found.needs_trust:
@@ -182,7 +184,7 @@ def _editing(found: FoundConfig) -> Iterator[KeyFile | None]:
         raise CannotEdit(f"{path}: cannot be {what}: {error.strerror}") from None
 
 
-def _found(given: argparse.Namespace) -> FoundConfig | None:
+def _find_config(given: argparse.Namespace) -> FoundConfig | None:
     """The file that `moonshim serve` would read, if there is one."""
     try:
         return look_for_config(given.config, os.environ, Path.cwd())
@@ -190,7 +192,7 @@ def _found(given: argparse.Namespace) -> FoundConfig | None:
         return None
 
 
-def _existing(given: argparse.Namespace) -> FoundConfig:
+def _require_config(given: argparse.Namespace) -> FoundConfig:
     found = look_for_config(given.config, os.environ, Path.cwd())
     if found is None:
         raise CannotEdit("there is no configuration file; `moonshim keys new NAME` creates one, --config names another")

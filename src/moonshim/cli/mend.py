@@ -18,7 +18,7 @@ from moonshim.cli.destination import CannotWrite, OutputFolder, StandardOutput, 
 from moonshim.cli.mend_options import explain_options, parse_settings
 from moonshim.cli.mend_report import Outcome, render_json, render_table
 from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
-from moonshim.cli.request_file import BadRequestFile, RequestFacts, asked_in, read_request, read_tools
+from moonshim.cli.request_file import BadRequestFile, RequestFacts, facts_from_header, read_request, read_tools
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.plan import Plan
 from moonshim.engine.response.body import mend_response
@@ -64,11 +64,11 @@ class MendSettings(msgspec.Struct, frozen=True):
     model: str | None = None
     """Only when somebody named it on the command line."""
 
-    def told_by(self, header: StreamHeader | None) -> MendSettings:
+    def with_header(self, header: StreamHeader | None) -> MendSettings:
         """The same; what nobody said on the command line is as the header of a log says."""
         if header is None or self.asked != RequestFacts():
             return self
-        return msgspec.structs.replace(self, asked=asked_in(header.request or {}, header.model))
+        return msgspec.structs.replace(self, asked=facts_from_header(header.request or {}, header.model))
 
     def plan_in(self, header: StreamHeader) -> Plan | None:
         """How the answer in a log is mended again; None where the log, or the command line, says something else."""
@@ -100,7 +100,7 @@ def main(argv: Sequence[str]) -> int:
         return console.DONE
     files: list[str] = given.files or ["-"]
     if not given.files and (sys.stdin is None or sys.stdin.isatty()):
-        console.say(_HINT)
+        console.print_note(_HINT)
         return console.BAD_USAGE
     if "" in files:
         parser.error("a FILE has no name")
@@ -112,7 +112,7 @@ def main(argv: Sequence[str]) -> int:
         settings = _settings(given)
         destination = _destination(given, files)
     except (InvalidOption, BadRequestFile, UnusableFolder) as error:
-        console.say(f"moonshim mend: {console.safe(str(error))}")
+        console.print_note(f"moonshim mend: {console.safe(str(error))}")
         return console.BAD_USAGE
     return _mend_all(files, settings, destination, in_json=given.report == "json")
 
@@ -122,14 +122,14 @@ def _mend_all(files: list[str], settings: MendSettings, to: OutputFolder | Stand
     paint, width = console.Paint(sys.stderr), console.width_of(sys.stderr)
     if settings.model is not None and settings.options is None and not is_kimi_model(settings.model) and not in_json:
         name = console.safe(settings.model)
-        console.say(f"moonshim mend: {name} is not a Kimi model, so only framing and finish are put right")
+        console.print_note(f"moonshim mend: {name} is not a Kimi model, so only framing and finish are put right")
     for place, file in enumerate(files):
         outcome = _mend_one(file, place, settings, to)
         outcomes.append(outcome)
         if not in_json:
-            console.say(render_table(outcome, paint, width))
+            console.print_note(render_table(outcome, paint, width))
     if in_json:
-        console.say(render_json(outcomes))
+        console.print_note(render_json(outcomes))
     if any(outcome.error is not None for outcome in outcomes):
         return console.FAILED
     return ENDED_IN_ERROR if any(isinstance(outcome.ending, Failed) for outcome in outcomes) else console.DONE
@@ -146,12 +146,12 @@ def _mend_one(file: str, place: int, settings: MendSettings, to: OutputFolder | 
                 outcome = _replay(file, header, plan, stream, write)
             return msgspec.structs.replace(outcome, output=to.path(place))
         sniffer = Sniffer()
-        recording = _sniffed(sniffer, stream)
+        recording = _sniff(sniffer, stream)
         if _MESSAGES.search(bytes(sniffer.head[:4096])):
             raise NotARecording(
                 "an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)"
             )
-        arguments = settings.told_by(header).arguments(recording)
+        arguments = settings.with_header(header).arguments(recording)
         with to.open(place) as write:
             if recording.body is not None:
                 outcome = _mend_whole(file, recording, bytes(sniffer.head), arguments, write)
@@ -175,7 +175,7 @@ def _replay(
     input_format, head = header.input_format, b""
     if input_format is None:
         sniffer = Sniffer()
-        input_format = _sniffed(sniffer, stream).kind
+        input_format = _sniff(sniffer, stream).kind
         head = bytes(sniffer.head)
     reading, error = (
         read_reply(plan, input_format=input_format, output_format=header.output_format or input_format),
@@ -198,7 +198,7 @@ def _replay(
     )
 
 
-def _sniffed(sniffer: Sniffer, stream: Iterator[bytes]) -> Recording:
+def _sniff(sniffer: Sniffer, stream: Iterator[bytes]) -> Recording:
     for piece in stream:
         recording = sniffer.feed(piece)
         if recording is not None:

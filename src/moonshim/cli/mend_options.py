@@ -64,7 +64,7 @@ def explain_options(width: int) -> str:
     hints = get_type_hints(KimiOptions)
     preset = KimiOptions.mending()
     shown = {
-        field.name: f"{field.encode_name}={_shown(getattr(preset, field.name))}"
+        field.name: f"{field.encode_name}={_format_value(getattr(preset, field.name))}"
         for field in msgspec.structs.fields(KimiOptions)
     }
     column = max(map(len, shown.values())) + 4
@@ -81,7 +81,7 @@ def explain_options(width: int) -> str:
     return "\n".join(lines)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         return "{…}"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.cli.console import Paint, fitted, safe
+from moonshim.cli.console import Paint, fit_columns, safe
 from moonshim.cli.recording import Kind
 from moonshim.engine.values.events import Failed, Finished, Repaired
 
@@ -56,12 +56,12 @@ def render_table(outcome: Outcome, paint: Paint, width: int) -> str:
     if outcome.kind is None:
         return _trouble(outcome, paint)
     total = sum(outcome.counts.values())
-    verdict = paint.yellow(f"{total} repair{'s' * (total != 1)}") if total else paint.green("clean")
+    summary = paint.yellow(f"{total} repair{'s' * (total != 1)}") if total else paint.green("clean")
     where = f", written to {safe(outcome.output)}" if outcome.output is not None else ""
-    lines = [f"{paint.bold(safe(outcome.name))}: {verdict}{where}"]
+    lines = [f"{paint.bold(safe(outcome.name))}: {summary}{where}"]
     if outcome.counts:
         lines += _rows(outcome, paint, width)
-    lines.append(f"  ending: {_ending(outcome.ending, paint)}")
+    lines.append(f"  ending: {_format_ending(outcome.ending, paint)}")
     if outcome.error is not None:
         lines.append(_trouble(outcome, paint))
     return "\n".join(lines)
@@ -83,12 +83,12 @@ def _rows(outcome: Outcome, paint: Paint, width: int) -> list[str]:
     rows = [paint.dim(f"  {'rule':<{first}}  {'count':>{second}}  example")]
     for rule, count in outcome.counts.items():
         # A detail may be a megabyte long; what cannot be seen need not be made safe.
-        example = fitted(safe(examples.get(rule, "")[: room + 1]), room)
+        example = fit_columns(safe(examples.get(rule, "")[: room + 1]), room)
         rows.append(f"  {rules[rule]:<{first}}  {count:>{second}}  {example}".rstrip())
     return rows
 
 
-def _ending(ending: Finished | Failed | None, paint: Paint) -> str:
+def _format_ending(ending: Finished | Failed | None, paint: Paint) -> str:
     match ending:
         case None:
             return "none"
@@ -115,12 +115,12 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
         "repairs": sum(outcome.counts.values()),
         "rules": outcome.counts,
         "details": [{"rule": one.rule, "detail": one.detail, "choice": one.choice} for one in outcome.repairs],
-        "ending": _told_ending(outcome.ending),
+        "ending": _ending_fields(outcome.ending),
         "error": outcome.error,
     }
 
 
-def _told_ending(ending: Finished | Failed | None) -> dict[str, Any] | None:
+def _ending_fields(ending: Finished | Failed | None) -> dict[str, Any] | None:
     match ending:
         case None:
             return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["number", "port", "whole"]
+__all__ = ["integer", "number", "port"]
 
 
 def port(text: str) -> int:
-    return whole(text, "a port", 0, 65_535)
+    return integer(text, "a port", 0, 65_535)
 
 
-def whole(text: str, what: str, least: int, most: int) -> int:
+def integer(text: str, what: str, least: int, most: int) -> int:
     """
     >>> whole("8", "how many workers there are", 1, 256)
     8

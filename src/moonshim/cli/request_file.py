@@ -11,7 +11,7 @@ from moonshim.engine.formats import parse_tools
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidInput
 
-__all__ = ["LIMIT", "BadRequestFile", "RequestFacts", "asked_in", "decoded", "read_request", "read_tools"]
+__all__ = ["LIMIT", "BadRequestFile", "RequestFacts", "decode_json", "facts_from_header", "read_request", "read_tools"]
 
 LIMIT: Final = 64 * 1024 * 1024
 
@@ -35,7 +35,7 @@ def read_tools(path: str) -> RequestFacts:
     where = f"--tools {path}"
     value = _read(path, where)
     if isinstance(value, list):
-        return RequestFacts(tools=_checked(value, where))
+        return RequestFacts(tools=_check_tools(value, where))
     if isinstance(value, dict) and "tools" in value:
         return _from_request(value, where)
     raise BadRequestFile(f"{where}: holds neither a list of tool definitions nor a request with `tools`")
@@ -50,7 +50,7 @@ def read_request(path: str) -> RequestFacts:
     return _from_request(value, where)
 
 
-def asked_in(body: dict[str, Any], model: str | None) -> RequestFacts:
+def facts_from_header(body: dict[str, Any], model: str | None) -> RequestFacts:
     """From the request in the header of a log. What cannot be used is as if nobody had told."""
     try:
         asked = _from_request(body, "")
@@ -65,14 +65,14 @@ def _from_request(body: dict[str, Any], where: str) -> RequestFacts:
     if history is not None and not isinstance(history, list):
         raise BadRequestFile(f"{where}: `messages` is not a list")
     return RequestFacts(
-        _checked(body.get("tools") or [], where),
+        _check_tools(body.get("tools") or [], where),
         body.get("tool_choice"),
         history,
         model if isinstance(model, str) and model else None,
     )
 
 
-def _checked(tools: Any, where: str) -> list[Any]:
+def _check_tools(tools: Any, where: str) -> list[Any]:
     if not isinstance(tools, list):
         raise BadRequestFile(f"{where}: `tools` is not a list")
     try:
@@ -90,12 +90,12 @@ def _is_foreign(tools: list[Any]) -> bool:
 def _read(path: str, where: str) -> Any:
     try:
         with Path(path).open("rb") as file:
-            return decoded(file.read(LIMIT + 1))
+            return decode_json(file.read(LIMIT + 1))
     except (OSError, ValueError) as error:
         raise BadRequestFile(f"{where}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def decoded(data: bytes) -> Any:
+def decode_json(data: bytes) -> Any:
     """The value of a JSON file; `ValueError` says in words why it has none."""
     if len(data) > LIMIT:
         raise ValueError(f"longer than {LIMIT >> 20} MiB")

@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         command.error("--demo and --config cannot both be given: the demo reads no configuration")
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        console.say(
+        console.print_note(
             f"moonshim serve: the gateway needs more than the engine does ({', '.join(missing)}):\n"
             '  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
         )
@@ -58,15 +58,15 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings, config = _settings(given)
     except _CannotServe as error:
-        console.say(f"moonshim serve: {error}")
+        console.print_note(f"moonshim serve: {error}")
         return console.BAD_USAGE
     except MoonshimError as error:
-        console.say(f"moonshim serve: {console.safe(str(error))}")
+        console.print_note(f"moonshim serve: {console.safe(str(error))}")
         return console.BAD_USAGE
     try:
         return _serve(settings, config)
     except MoonshimError as error:
-        console.say(f"moonshim serve: {console.safe(str(error))}")
+        console.print_note(f"moonshim serve: {console.safe(str(error))}")
         return console.FAILED
 
 
@@ -221,7 +221,7 @@ def parser() -> console.Parser:
 
 
 def _workers(text: str) -> int:
-    return numbers.whole(text, "how many workers there are", 1, MOST_WORKERS)
+    return numbers.integer(text, "how many workers there are", 1, MOST_WORKERS)
 
 
 def _seconds(text: str) -> float:

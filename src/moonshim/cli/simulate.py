@@ -74,7 +74,7 @@ class _CannotSimulate(Exception):
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim simulate`; its exit code."""
     if argv and argv[0] == "natures":
-        console.say("moonshim simulate: `natures` is called `behaviours` now")
+        console.print_note("moonshim simulate: `natures` is called `behaviours` now")
         argv = ["behaviours", *argv[1:]]
     if argv and argv[0] in ACTIONS:
         module = import_module(ACTIONS[argv[0]][0])
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
     given = command.parse_args(list(argv))
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        console.say(
+        console.print_note(
             f"moonshim simulate: the simulator needs more than the engine does ({', '.join(missing)}):\n"
             '  pip install "moonshim[simulator]"   or, in a checkout: pip install ".[simulator]"'
         )
@@ -97,12 +97,12 @@ def main(argv: Sequence[str]) -> int:
         outside = _is_outside(given.host)
     except (_CannotSimulate, MoonshimError) as error:
         lines = [console.safe(line) for line in str(error).splitlines()]
-        console.say("moonshim simulate: " + "\n  ".join(lines))
+        console.print_note("moonshim simulate: " + "\n  ".join(lines))
         return console.BAD_USAGE
     try:
         return _simulate(given, settings, outside=outside)
     except MoonshimError as error:
-        console.say(f"moonshim simulate: {console.safe(str(error))}")
+        console.print_note(f"moonshim simulate: {console.safe(str(error))}")
         return console.FAILED
 
 
@@ -257,7 +257,7 @@ def _share(text: str) -> float:
 
 
 def _seed(text: str) -> int:
-    return numbers.whole(text, "a seed", 0, 2**63 - 1)
+    return numbers.integer(text, "a seed", 0, 2**63 - 1)
 
 
 def _speed(text: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moonshim.cli import console
 from moonshim.cli.explain import guess_dialect
-from moonshim.cli.request_file import LIMIT, decoded
+from moonshim.cli.request_file import LIMIT, decode_json
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
             body = body | {"model": given.model}
         request = _parse_request(body, _wire(body, given.wire), behaviour)
     except _NoPrompt as error:
-        console.say(f"moonshim simulate render: {error}")
+        console.print_note(f"moonshim simulate render: {error}")
         return console.BAD_USAGE
     ids = history_ids(request.turns) if request.family == "k2" else []
     renamed = behaviour.renames(request.wire)
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     refused = _print_refusal(request, behaviour)
     wrong = _print_ids(request, ids, renamed=renamed)
     if request.family == "other":
-        console.say(f"{console.safe(request.model)} is no Kimi, and its template is not known: this is K2's")
+        console.print_note(f"{console.safe(request.model)} is no Kimi, and its template is not known: this is K2's")
     return console.FAILED if refused or wrong else console.DONE
 
 
@@ -89,7 +89,7 @@ def _body(name: str) -> Json:
     data, body = b"", None
     try:
         data = _bytes(name)
-        body = decoded(data)
+        body = decode_json(data)
     except (OSError, ValueError) as error:
         body = decode_object(data)  # half a character, which hosts take, is no JSON for whoever is strict
         if body is None:
@@ -135,7 +135,7 @@ def _print_refusal(request: SimRequest, behaviour: HostBehaviour) -> bool:
     objection = check(request.body, wire=request.wire, generation=request.generation, host=host)
     if objection is None:
         return False
-    console.say(f"{behaviour.name} refuses this request: {objection.status}, {console.safe(objection.message)}")
+    console.print_note(f"{behaviour.name} refuses this request: {objection.status}, {console.safe(objection.message)}")
     return True
 
 
@@ -148,16 +148,16 @@ def _print_ids(request: SimRequest, ids: list[HistoryId], *, renamed: bool) -> b
     paint = console.Paint(sys.stderr)
     for one in list(wrong.values())[:_TOLD_AT_MOST]:
         line = _line(one, request, renamed=renamed)
-        console.say(line if renamed else paint.yellow(line))
+        console.print_note(line if renamed else paint.yellow(line))
     if len(wrong) > _TOLD_AT_MOST:
-        console.say(f"and {len(wrong) - _TOLD_AT_MOST} more of these")
+        console.print_note(f"and {len(wrong) - _TOLD_AT_MOST} more of these")
     if wrong and not renamed:
-        console.say("Moonshot's own API renames ids before the model sees them (--as moonshot shows it)")
+        console.print_note("Moonshot's own API renames ids before the model sees them (--as moonshot shows it)")
     return bool(wrong) and not renamed
 
 
 def _line(one: HistoryId, request: SimRequest, *, renamed: bool) -> str:
-    place, sent = f"messages[{_place(one.place, request)}]", console.safe(one.sent) or "an empty id"
+    place, sent = f"messages[{_message_index(one.place, request)}]", console.safe(one.sent) or "an empty id"
     if not one.right:
         return f"{place}: the model sees a result of {sent}, which is no call before it"
     if renamed:
@@ -165,7 +165,7 @@ def _line(one: HistoryId, request: SimRequest, *, renamed: bool) -> str:
     return f"{place}: the model sees {sent} where it would write {console.safe(one.right)}"
 
 
-def _place(turn: int, request: SimRequest) -> int:
+def _message_index(turn: int, request: SimRequest) -> int:
     """Which message of the request a turn is: those of Messages may follow a turn for its `system`."""
     messages = request.body.get("messages")
     entries = [at for at, entry in enumerate(messages if isinstance(messages, list) else []) if isinstance(entry, dict)]

@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         print(msgspec.json.format(msgspec.json.encode(rows)).decode(), flush=True)
         return console.DONE
     if not rows:
-        console.say(f"moonshim simulate {which}: nothing here has {console.safe(given.word)!r} in it")
+        console.print_note(f"moonshim simulate {which}: nothing here has {console.safe(given.word)!r} in it")
         return console.FAILED
     _print(rows)
     return console.DONE

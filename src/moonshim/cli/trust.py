@@ -50,16 +50,18 @@ def main(argv: Sequence[str]) -> int:
     try:
         found = look_for_config(None, environ, Path.cwd())
         if found is None or not found.needs_trust:
-            console.say(f"moonshim trust: there is no {' or '.join(NAMES)} in the current folder that needs trust")
+            console.print_note(
+                f"moonshim trust: there is no {' or '.join(NAMES)} in the current folder that needs trust"
+            )
             return console.FAILED
         if given.forget:
             forget(found.path, environ)
-            console.say(f"moonshim trust: {console.safe(str(found.path))} is not trusted any more")
+            console.print_note(f"moonshim trust: {console.safe(str(found.path))} is not trusted any more")
             return console.DONE
         return _trust(found, environ, asks=not given.yes)
     except ConfigError as error:
         for problem in error.problems:
-            console.say(f"moonshim trust: {console.safe(problem)}")
+            console.print_note(f"moonshim trust: {console.safe(problem)}")
         return console.BAD_USAGE
 
 
@@ -70,20 +72,20 @@ def _trust(found: FoundConfig, environ: dict[str, str], *, asks: bool) -> int:
     except NotTrusted:
         pass
     else:
-        console.say(f"moonshim trust: {shown} is trusted already")
+        console.print_note(f"moonshim trust: {shown} is trusted already")
         return console.DONE
     snapshot = take_snapshot(found.path, environ)
     print("\n".join([shown, *review_lines(snapshot.review, console.Paint(sys.stdout))]), flush=True)
     if asks and (sys.stdin is None or not sys.stdin.isatty()):
-        console.say(
+        console.print_note(
             "moonshim trust: it is not trusted: there is no terminal to ask at; `moonshim trust --yes` trusts it"
         )
         return console.FAILED
     if asks and not _is_confirmed():
-        console.say("moonshim trust: it is not trusted")
+        console.print_note("moonshim trust: it is not trusted")
         return console.FAILED
     remember(snapshot, environ)  # what was shown, whatever the file has become meanwhile
-    console.say(f"moonshim trust: {shown} is trusted until it changes")
+    console.print_note(f"moonshim trust: {shown} is trusted until it changes")
     return console.DONE
 
 

@@ -49,11 +49,11 @@ def _endpoint(address: str, dialect: str) -> str:
     elif posted:
         path = f"{path}/chat/completions"  # the whole endpoint was given: nothing is missing in it
     else:
-        path = f"{_completed(path, address)}/chat/completions"
+        path = f"{_with_version(path, address)}/chat/completions"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
-def _completed(path: str, address: str) -> str:
+def _with_version(path: str, address: str) -> str:
     """The path with the version that it lacks."""
     root = _ROOTS.get(host_of(address), "/v1")
     if root.startswith(f"{path}/"):

@@ -100,7 +100,7 @@ class _Reading:
             return Config()
         if "providers" not in root and "Providers" not in root and _is_provider(root):
             return self._only_providers([root])
-        return self._whole(root)
+        return self._read_config(root)
 
     def _table(self, value: Any, path: Path) -> Table:
         return Table(value, path, self._problems, self._environ)
@@ -112,7 +112,7 @@ class _Reading:
             self._problems.add((), "there is no provider in it")
         return Config(providers=providers, source=self._problems.source, notes=tuple(self._problems.notes))
 
-    def _whole(self, root: Table) -> Config:
+    def _read_config(self, root: Table) -> Config:
         lenient = is_router_file(root)
         router = read_router_keys(root) if lenient else FromRouter()
         timeouts = read_timeouts(root.table("timeouts"), Timeouts())
@@ -145,7 +145,7 @@ class _Reading:
             found = self._from_environment()
             providers, defaults_of_clients = found.providers, found.aliases
             from_outside = found.notes
-        broken = _as_named(tables or [], providers)
+        broken = _named_providers(tables or [], providers)
         if broken is not None:  # else nobody can say what there would be
             check_aliases(own, (*providers, *broken), root, soft=False)
             check_aliases(router.aliases, (*providers, *broken), root, soft=True)
@@ -189,7 +189,7 @@ class _Reading:
         return tuple(providers.values())
 
 
-def _as_named(tables: list[Table], right: tuple[ProviderConfig, ...]) -> list[ProviderConfig] | None:
+def _named_providers(tables: list[Table], right: tuple[ProviderConfig, ...]) -> list[ProviderConfig] | None:
     """Providers that have mistakes, as far as aliases go: their names and those of their models.
 
     None: of one of them not even these can be read.

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from moonshim.errors import MoonshimError
 
-__all__ = ["ConfigError", "Path", "Problems", "nearest", "shown_path"]
+__all__ = ["ConfigError", "Path", "Problems", "display_path", "nearest"]
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way to a value: `("providers", 1, "models")`."""
@@ -40,11 +40,11 @@ class Problems:
 
     def add(self, path: Path, message: str) -> None:
         if path not in self._unknown:
-            self._errors.append(self._told(path, message))
+            self._errors.append(self._locate(path, message))
 
     def note(self, path: Path, message: str) -> None:
         if path not in self._unknown:
-            self._notes.append(self._told(path, message))
+            self._notes.append(self._locate(path, message))
 
     def add_unknown(self, path: Path, messages: Sequence[str]) -> None:
         """The value itself is not known (a variable is not set): what is wrong with its remains is not reported."""
@@ -66,9 +66,9 @@ class Problems:
     def notes(self) -> list[str]:
         return [line for _, line in sorted(self._notes, key=_by_line)]
 
-    def _told(self, path: Path, message: str) -> tuple[int, str]:
+    def _locate(self, path: Path, message: str) -> tuple[int, str]:
         line = self._line(path)
-        place = f"{shown_path(path)}: " if path else ""
+        place = f"{display_path(path)}: " if path else ""
         return line or 0, f"{self.source}{f':{line}' if line else ''}: {place}{message}"
 
     def _line(self, path: Path) -> int | None:
@@ -80,7 +80,7 @@ def _by_line(told: tuple[int, str]) -> int:
     return told[0]
 
 
-def shown_path(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as people write it.
 
     >>> shown_path(("providers", 1, "transformer", "kimi-k2.5", "use"))

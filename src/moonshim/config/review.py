@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moonshim.config.endpoints import without_secrets
 from moonshim.config.files.variables import variables_in
-from moonshim.config.problems import Path, shown_path
+from moonshim.config.problems import Path, display_path
 from moonshim.config.tables.transformers import is_plug_in
 
 __all__ = ["Review", "review_of"]
@@ -48,7 +48,7 @@ files=[], access=[])
             continue
         if isinstance(one, str):
             found.variables += [one] if name.endswith("_env") else variables_in(one)
-        line = f"{shown_path(path)}: {without_secrets(str(one))}"
+        line = f"{display_path(path)}: {without_secrets(str(one))}"
         if name in _ADDRESSES or (isinstance(one, str) and "://" in one):
             found.addresses.append(line)
         elif name in _FILES:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from moonshim.config.files.find import FoundConfig, user_folders
 from moonshim.config.files.locked_files import locked, replace_file
 from moonshim.config.files.source_file import file_problem, read_file, read_text, read_values
-from moonshim.config.files.variables import expanded
+from moonshim.config.files.variables import expand_variables
 from moonshim.config.load import load_config, parse_config
 from moonshim.config.model import Config
 from moonshim.config.problems import ConfigError
@@ -84,7 +84,7 @@ def take_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
     text = read_text(path)
     review = review_of(read_values(text, suffix=path.suffix, source=str(path))[0])
     # As a value a name is expanded, as the key of a table it is not.
-    names = [spelled for name in review.code for spelled in (name, expanded(name, environ)[0])]
+    names = [spelled for name in review.code for spelled in (name, expand_variables(name, environ)[0])]
     files = (plug_in_file(name, path.absolute().parent) for name in names)
     return Snapshot(path, text, review, {file: _code_in(file) for file in dict.fromkeys(files) if file is not None})
 

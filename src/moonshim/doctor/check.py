@@ -30,7 +30,7 @@ from moonshim.doctor.clues import (
     similar_names,
     speaks,
 )
-from moonshim.engine.hosts.errors.body import masked
+from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.hosts.errors.classify import read_problem
 from moonshim.engine.prepare import Prepared, read_request
 from moonshim.engine.response.reply import ResponseStream, form_of, read_reply
@@ -239,7 +239,7 @@ class _Check:
         place = said if cause == "one_of_the_keys" else ""
         for secret in self._secrets:
             said, hint = said.replace(secret, "***"), hint and hint.replace(secret, "***")
-        text = masked(" ".join(said.split()))[:_LONGEST_SAID]
+        text = mask_secrets(" ".join(said.split()))[:_LONGEST_SAID]
         self._findings[topic, place] = Finding(topic, state, text, cause, hint)
 
     def _wrong(self, topic: Topic, cause: str, said: str, hint: str | None = None) -> None:

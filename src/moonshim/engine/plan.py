@@ -120,7 +120,7 @@ class Plan:
             normalize_all=options.id_normalization,
             repair=options.repair_on_mismatch,
             scope=options.counter_scope,
-            told=self.reply.request.messages,
+            client_messages=self.reply.request.messages,
         )
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:
@@ -163,13 +163,13 @@ def plan_for(
         return plan
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
-    given = None if tools is None else _listed(tools, (Mapping, Tool), "tools", "tool definitions")
-    past = _listed(history or (), (Mapping, Message), "history", "messages")
+    given = None if tools is None else _check_list(tools, (Mapping, Tool), "tools", "tool definitions")
+    messages = _check_list(history or (), (Mapping, Message), "history", "messages")
     if options is None:
         options = KimiOptions.mending() if is_kimi_model(model) else PASS_THROUGH
     check_options(options)
     declared = None if given is None else declared_tools(given)
-    return Plan(model, declared, tool_choice, past, options, offered=given is None or bool(given))
+    return Plan(model, declared, tool_choice, messages, options, offered=given is None or bool(given))
 
 
 def check_options(options: object) -> None:
@@ -178,7 +178,7 @@ def check_options(options: object) -> None:
         raise InvalidInput(f"options must be KimiOptions, not {type(options).__name__}{hint}", field="options")
 
 
-def _listed(values: object, kinds: tuple[type, ...], field: str, what: str) -> list[Any]:
+def _check_list(values: object, kinds: tuple[type, ...], field: str, what: str) -> list[Any]:
     """A list of these kinds of values; anything else is an error that names the place."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{field} must be a list of {what}, not {type(values).__name__}", field=field)

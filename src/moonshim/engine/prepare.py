@@ -18,7 +18,7 @@ from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.profile import HostProfile, IdPolicy
 from moonshim.engine.plan import PASS_THROUGH, Plan, check_options
-from moonshim.engine.reasoning_cache import CacheEntry, ConversationIndex, LostTurn, cache_entry, says_nothing
+from moonshim.engine.reasoning_cache import CacheEntry, ConversationIndex, LostTurn, cache_entry, is_empty_reasoning
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
 from moonshim.engine.request.adapt import adapt_request, condition_foreign
@@ -47,7 +47,7 @@ __all__ = [
     "translate_messages",
 ]
 
-_NOBODY_KNOWS: Final = ("generic", "other")
+_UNKNOWN_TARGET: Final = ("generic", "other")
 """A host and a model of which nothing is known: what their own client sends goes through as it is."""
 _UNCONFIGURED: Final = KimiOptions()
 ResolveId: TypeAlias = Callable[[str, str], str]
@@ -55,17 +55,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _bounded(work: Callable[P, T]) -> Callable[P, T]:
+def _refuse_deep_nesting(work: Callable[P, T]) -> Callable[P, T]:
     """A body that is nested without measure is refused, wherever it is that Python gives up on it."""
 
     @wraps(work)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return work(*args, **kwargs)
         except RecursionError:
             raise InvalidInput("this is nested too deeply to be read") from None
 
-    return guarded
+    return wrapper
 
 
 class Prepared(Struct, frozen=True):
@@ -102,14 +102,14 @@ class ParsedRequest:
         self._signer = signer
         self._turns: ConversationIndex | None = None
 
-    @_bounded
+    @_refuse_deep_nesting
     def lost_turns(self) -> list[LostTurn]:
         """The turns of the model that came back without their reasoning: what may be put back as `recalled`."""
         return self.turns().lost if any(map(_has_lost, self.request.messages)) else []
 
-    @_bounded
+    @_refuse_deep_nesting
     def turns(self) -> ConversationIndex:
-        """What was said so far, for `turn_filing`: read once, whoever asks."""
+        """What was said so far, for `cache_entry`: read once, whoever asks."""
         if self._turns is None:
             self._turns = ConversationIndex(self.request.messages)
         return self._turns
@@ -118,7 +118,7 @@ class ParsedRequest:
         """Where to store the reasoning of the answer to this request; None when it has none."""
         return cache_entry(self.turns(), answer)
 
-    @_bounded
+    @_refuse_deep_nesting
     def prepare(
         self,
         *,
@@ -142,48 +142,48 @@ class ParsedRequest:
             check_options(options)
         if extra_body:
             check_extra_body(extra_body)
-        asked, changes = self.request, self.changes
-        request = asked if model is None else replace(asked, model=model)
+        original, changes = self.request, self.changes
+        request = original if model is None else replace(original, model=model)
         find = partial(profile_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
         profile = find(model=request.model)
         if recalled and (options is not None or overrides or not _passes(client, profile)):
             # Before anybody else sees the request: it is as if the client had sent it.
-            request, put = put_back(request, profile, recalled)
-            changes = [*changes, *put]
+            request, restored = put_back(request, profile, recalled)
+            changes = [*changes, *restored]
         if transformers:
-            request = _transformed(request, transformers)
+            request = _apply_transformers(request, transformers)
             profile = find(model=request.model)
         if options is not None and "history_ids" not in (overrides or ()):
             profile = replace(profile, history_ids=policy_of(options, profile, request.model))
-        speaks = dialect_named(profile.dialect)
-        if speaks is not client:
-            request, left = client.drop_unsupported(request)
-            changes = [*changes, *left]
-        request, modern = _modern(request, profile)
-        changes = [*changes, *modern]
+        host_dialect = dialect_named(profile.dialect)
+        if host_dialect is not client:
+            request, unsupported = client.drop_unsupported(request)
+            changes = [*changes, *unsupported]
+        request, modernized = _modernize(request, profile)
+        changes = [*changes, *modernized]
         if options is None and not overrides and _passes(client, profile):
-            made = condition_foreign(request, profile)
+            adapted = condition_foreign(request, profile)
         else:
-            made = adapt_request(request, profile, options or _UNCONFIGURED, mend_arguments=_mended_arguments)
-        out, unsaid = speaks.render_request(made.request)
+            adapted = adapt_request(request, profile, options or _UNCONFIGURED, mend_arguments=_mend_arguments)
+        out, dropped = host_dialect.render_request(adapted.request)
         if extra_body:
             out, merged = merge_extra_body(out, extra_body)
-            unsaid = [*unsaid, *merged]
+            dropped = [*dropped, *merged]
         reply = ResponseContext(
-            model=asked.model,
+            model=original.model,
             id=reply_id if reply_id is not None else _digest(self._body),
             is_named=reply_id is not None,
             created=created,
             clock=clock,
-            request=asked,
-            tools=made.tools,
+            request=original,
+            tools=adapted.tools,
             signer=self._signer,
         )
-        plan = _plan(made.request, profile, options, made.tools, (client, speaks), reply, transformers)
-        return Prepared(out, [*changes, *made.changes, *unsaid], plan, profile)
+        plan = _plan(adapted.request, profile, options, adapted.tools, (client, host_dialect), reply, transformers)
+        return Prepared(out, [*changes, *adapted.changes, *dropped], plan, profile)
 
 
-@_bounded
+@_refuse_deep_nesting
 def read_request(
     body: Any, *, dialect: str = "openai_chat", secret: bytes | None = None, default_model: str | None = None
 ) -> ParsedRequest:
@@ -259,34 +259,36 @@ def prepare_request(
 def _has_lost(message: Message) -> bool:
     if message.role != "assistant":
         return False
-    return all(says_nothing(part) for part in message.parts if isinstance(part, Reasoning))
+    return all(is_empty_reasoning(part) for part in message.parts if isinstance(part, Reasoning))
 
 
-def _transformed(request: Request, transformers: Sequence[Transformer]) -> Request:
+def _apply_transformers(request: Request, transformers: Sequence[Transformer]) -> Request:
     """The request as the transformers leave it, in the order of the chain."""
     for transformer in transformers:
         name = name_of(transformer)
         try:
-            made = transformer.prepare(request)
+            adapted = transformer.prepare(request)
         except Refused:
             raise  # It says on purpose what the client is to be told.
         except Exception as error:
             raise TransformerFailed.raised(name, error) from error
-        if not isinstance(made, Request):
-            raise TransformerFailed(name, f"it made {type(made).__name__} of a request")
-        if made.locations == request.locations and len(made.messages) != len(request.messages):
+        if not isinstance(adapted, Request):
+            raise TransformerFailed(name, f"it made {type(adapted).__name__} of a request")
+        if adapted.locations == request.locations and len(adapted.messages) != len(request.messages):
             where = {id(message): place for message, place in zip(request.messages, request.locations, strict=False)}
-            made = replace(made, locations=tuple(where.get(id(message), "messages") for message in made.messages))
-        request = made
+            adapted = replace(
+                adapted, locations=tuple(where.get(id(message), "messages") for message in adapted.messages)
+            )
+        request = adapted
     return request
 
 
 def _passes(client: Dialect, profile: HostProfile) -> bool:
     """Whether a request goes through as it is: nobody knows what its host wants, and its client may."""
-    return profile.dialect == client.name and (profile.host, profile.generation) == _NOBODY_KNOWS
+    return profile.dialect == client.name and (profile.host, profile.generation) == _UNKNOWN_TARGET
 
 
-def _modern(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
+def _modernize(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
     """What Kimi's hosts want said otherwise before anything else is looked at."""
     if profile.generation == "other":
         return request, []
@@ -295,8 +297,8 @@ def _modern(request: Request, profile: HostProfile) -> tuple[Request, list[Chang
     steps += [mark_prefill] if profile.dialect == "openai_chat" else []
     changes: list[Change] = []
     for step in steps:
-        request, made = step(request)
-        changes += made
+        request, adapted = step(request)
+        changes += adapted
     return request, changes
 
 
@@ -310,9 +312,9 @@ def _plan(
     transformers: Sequence[Transformer],
 ) -> Plan:
     if options is None and is_kimi_model(request.model):
-        options = _mending(profile.id_policy)
+        options = _mending_options(profile.id_policy)
     elif options is None:
-        options = PASS_THROUGH if profile.grammar is None else _mending("keep")
+        options = PASS_THROUGH if profile.grammar is None else _mending_options("keep")
     asked_usage = reply.request.include_usage is True
     return Plan(
         request.model,
@@ -331,7 +333,7 @@ def _plan(
 
 
 @cache
-def _mending(id_policy: IdPolicy) -> KimiOptions:
+def _mending_options(id_policy: IdPolicy) -> KimiOptions:
     """Made once: every option is checked whenever some are made."""
     return KimiOptions.mending(id_policy=id_policy)
 
@@ -344,7 +346,7 @@ def _digest(body: Any) -> str:
         raise InvalidInput(f"this is not JSON: {error}") from None
 
 
-def _mended_arguments(text: str) -> str | None:
+def _mend_arguments(text: str) -> str | None:
     """The arguments of a former call as the JSON object that they were meant to be, or None."""
     arguments = SafeArguments(ArgumentsRecord())
     mended = arguments.feed(text) + arguments.close(cut=False)
@@ -360,7 +362,7 @@ def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[st
     return dialect_named(dialect).render_problem(problem_of(problem) if isinstance(problem, MoonshimError) else problem)
 
 
-@_bounded
+@_refuse_deep_nesting
 def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
     """About how many tokens a request has, rather too many than too few: for clients that ask before they send.
 
@@ -381,7 +383,7 @@ def _with_model(body: Any, model: str | None) -> Any:
 MESSAGE_DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses", "vercel_ai")
 
 
-@_bounded
+@_refuse_deep_nesting
 def translate_messages(
     messages: Iterable[Any],
     *,
@@ -410,17 +412,17 @@ def translate_messages(
         raise InvalidInput(f"resolvers are for to='vercel_ai', not {to!r}", field=next(iter(given)))
     parsed: list[Message] = _messages_of(from_).parse_messages(messages)
     if given:
-        came = dict(_ids_as_they_came(parsed))
-        given = {field: _resolver(resolve, came) for field, resolve in given.items()}
+        received = dict(_received_ids(parsed))
+        given = {field: _resolver(resolve, received) for field, resolve in given.items()}
     translated: list[Any] = _messages_of(to).render_messages(parsed, **given)
     return translated
 
 
-def _resolver(resolve: ResolveId, came: Mapping[str, str]) -> ResolveId:
-    return lambda canonical, name: resolve(came[canonical], name)
+def _resolver(resolve: ResolveId, received: Mapping[str, str]) -> ResolveId:
+    return lambda canonical, name: resolve(received[canonical], name)
 
 
-def _ids_as_they_came(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
+def _received_ids(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
     """The canonical identifier of every call and result, and the one that the caller knows it by."""
     for message in messages:
         for part in message.parts:

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 
-__all__ = ["CacheEntry", "ConversationIndex", "LostTurn", "cache_entry", "lookup", "says_nothing"]
+__all__ = ["CacheEntry", "ConversationIndex", "LostTurn", "cache_entry", "is_empty_reasoning", "lookup"]
 
 HISTORY: Final = 64
 """How many messages before a turn are told one by one. The last of so many stands for all older ones."""
@@ -100,7 +100,7 @@ class CacheEntry(Struct, frozen=True):
     value: bytes
 
 
-class _Filed(Struct, frozen=True, array_like=True):
+class _StoredReasoning(Struct, frozen=True, array_like=True):
     begins: bytes
     """The first step of the conversation."""
     history: bytes
@@ -108,7 +108,7 @@ class _Filed(Struct, frozen=True, array_like=True):
     """As msgpack."""
 
 
-_FILED: Final = msgspec.msgpack.Decoder(_Filed)
+_STORED: Final = msgspec.msgpack.Decoder(_StoredReasoning)
 _REASONING: Final = msgspec.msgpack.Decoder(Reasoning)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -128,17 +128,17 @@ class ConversationIndex:
         self._calls: dict[str, int] = {}
         for index, message in enumerate(messages):
             if message.role == "assistant":
-                self._answered(index, message)
+                self._add_assistant(index, message)
             elif message.role != "system":
-                self._asked(message)
+                self._add_other(message)
         self._settle()
 
-    def filing(self, answer: Message) -> CacheEntry | None:
+    def entry_for(self, answer: Message) -> CacheEntry | None:
         """Where the reasoning of the answer to this conversation is kept; None when there is nothing to keep, or to
         know it again by."""
-        reasoning = _joined(part for part in answer.parts if isinstance(part, Reasoning))
+        reasoning = _join_reasoning(part for part in answer.parts if isinstance(part, Reasoning))
         turn = _turn(answer)
-        if says_nothing(reasoning) or turn is None:
+        if is_empty_reasoning(reasoning) or turn is None:
             return None
         try:
             thought = _ENCODER.encode(reasoning)
@@ -146,13 +146,13 @@ class ConversationIndex:
             return None  # Half a character, or a number of a host's own that no store takes.
         if len(thought) > LARGEST:
             return None
-        history = _packed(self._steps.history(len(self._steps.digests)))
+        history = _pack_steps(self._steps.history(len(self._steps.digests)))
         first = next(iter(self._steps.digests or self._since), None)
-        filed = _Filed(_packed((first,)) if first is not None else b"", history, thought)
+        stored = _StoredReasoning(_pack_steps((first,)) if first is not None else b"", history, thought)
         field = f"{_digest(history)}.{_digest(thought)[:_SLOT]}"
-        return CacheEntry(self._key(turn), field, _VERSION + _ENCODER.encode(filed))
+        return CacheEntry(self._key(turn), field, _VERSION + _ENCODER.encode(stored))
 
-    def _asked(self, message: Message) -> None:
+    def _add_other(self, message: Message) -> None:
         if message.is_one_text and message.role != "tool":
             if cast(Text, message.parts[0]).text.strip():
                 self._since.append("u" + _digest_of_text(message))
@@ -170,12 +170,14 @@ class ConversationIndex:
             kind: Kind = "t" if message.role == "tool" else "m" if shows else "u"
             self._since.append(kind + _digest_of(said).hex())
 
-    def _answered(self, index: int, message: Message) -> None:
+    def _add_assistant(self, index: int, message: Message) -> None:
         self._settle()
         turn = _turn(message)
         if turn is None:
             return
-        if message.is_one_text or says_nothing(_joined(part for part in message.parts if isinstance(part, Reasoning))):
+        if message.is_one_text or is_empty_reasoning(
+            _join_reasoning(part for part in message.parts if isinstance(part, Reasoning))
+        ):
             self.lost.append(LostTurn(index, self._key(turn), self._steps, len(self._steps.digests)))
         self._steps.digests += (*self._since, turn)
         self._since = []
@@ -205,16 +207,16 @@ def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> C
     if not any(isinstance(part, Reasoning) for part in answer.parts):
         return None
     turns = conversation if isinstance(conversation, ConversationIndex) else ConversationIndex(conversation.messages)
-    return turns.filing(answer)
+    return turns.entry_for(answer)
 
 
 def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
     """What the model thought in this turn, of all that is kept under its key; None when nobody can be sure."""
-    history = _packed(turn.history)
+    history = _pack_steps(turn.history)
     exact = _digest(history)
-    found = {one.reasoning for one in _read(entries, exact) if one.history == history}
+    found = {one.reasoning for one in _decode_entries(entries, exact) if one.history == history}
     if not found and turn.history:
-        found = _summed_up(turn, history, entries)
+        found = _match_summary(turn, history, entries)
     if len(found) != 1:
         return None
     try:
@@ -223,14 +225,14 @@ def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
         return None
 
 
-def _summed_up(turn: LostTurn, history: bytes, entries: Mapping[str, bytes]) -> set[bytes]:
+def _match_summary(turn: LostTurn, history: bytes, entries: Mapping[str, bytes]) -> set[bytes]:
     """The reasonings of the turns with the most in common, if all else that the client has is a summary."""
     best, found = 0, set[bytes]()
-    for one in _read(entries):
+    for one in _decode_entries(entries):
         # What was filed behind the same summary is of a later time: it must not change what was known before.
         if len(one.history) <= len(history) or one.begins == history[-_STEP:]:
             continue
-        equal = _in_common(history, one.history)
+        equal = _count_common_steps(history, one.history)
         before = turn.history[equal:]
         turns = sum(step[0] in _TURNS for step in turn.history[:equal])
         if turns < _FEWEST_TURNS or not 1 <= len(before) <= _LONGEST_SUMMARY:
@@ -242,17 +244,17 @@ def _summed_up(turn: LostTurn, history: bytes, entries: Mapping[str, bytes]) -> 
     return found
 
 
-def _read(entries: Mapping[str, bytes], history: str = "") -> Iterable[_Filed]:
+def _decode_entries(entries: Mapping[str, bytes], history: str = "") -> Iterable[_StoredReasoning]:
     """The entries of this history, or all; what a later version wrote, or nobody can read, is left alone."""
     for field, value in entries.items():
         if field.startswith(history) and value[:1] == _VERSION:
             try:
-                yield _FILED.decode(value[1:])
+                yield _STORED.decode(value[1:])
             except msgspec.MsgspecError:
                 continue
 
 
-def _in_common(one: bytes, other: bytes) -> int:
+def _count_common_steps(one: bytes, other: bytes) -> int:
     """How many steps are equal, from the nearest on."""
     count = 0
     for at in range(0, min(len(one), len(other)), _STEP):
@@ -262,14 +264,14 @@ def _in_common(one: bytes, other: bytes) -> int:
     return count
 
 
-def says_nothing(reasoning: Reasoning | None) -> bool:
+def is_empty_reasoning(reasoning: Reasoning | None) -> bool:
     """Whether a host would not miss it: no words, no signature, no details."""
     return reasoning is None or not (reasoning.text.strip() or reasoning.signature or reasoning.details)
 
 
-def _joined(thoughts: Iterable[Reasoning]) -> Reasoning | None:
+def _join_reasoning(thoughts: Iterable[Reasoning]) -> Reasoning | None:
     """All reasoning of a message as one. A signature is for one text alone."""
-    said = [thought for thought in thoughts if not says_nothing(thought)]
+    said = [thought for thought in thoughts if not is_empty_reasoning(thought)]
     if len(said) < 2:
         return said[0] if said else None
     text = "\n".join(thought.text for thought in said if thought.text)
@@ -315,7 +317,7 @@ def _digest(data: str | bytes) -> str:
     return blake2b(given, digest_size=_DIGEST).hexdigest()
 
 
-def _packed(steps: Iterable[str]) -> bytes:
+def _pack_steps(steps: Iterable[str]) -> bytes:
     return b"".join(step[0].encode() + bytes.fromhex(step[1:]) for step in steps)
 
 

@@ -104,7 +104,7 @@ class Signer:
         if made_as != kind:
             raise InvalidSignature(f"this token was issued by Moonshim for a {made_as}: it is no {kind}", field=field)
         try:
-            payload = _read(_from_text(parts[1]))
+            payload = _decode_payload(_from_text(parts[1]))
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
             raise InvalidSignature("this token was issued by Moonshim and cannot be read", field=field) from None
         if payload.field not in _FIELDS:
@@ -119,7 +119,7 @@ class Signer:
         return _to_text(hmac.new(self._keys[kind], f"{self.key_id}.{body}".encode(), hashlib.sha256).digest()[:16])
 
 
-def _read(data: bytes) -> SignedPayload:
+def _decode_payload(data: bytes) -> SignedPayload:
     try:
         return msgspec.json.decode(data, type=SignedPayload)
     except msgspec.DecodeError:

@@ -81,22 +81,26 @@ class _Link:
         self._open: set[int] = set()
 
     def feed(self, events: list[Event]) -> list[Event]:
-        return [given for event in events for given in self._checked(self._stage.feed(event))]
+        return [returned for event in events for returned in self._check_events(self._stage.feed(event))]
 
     def end(self, events: list[Event], ending: Finished | Failed) -> tuple[list[Event], Finished | Failed]:
         """What it still has to say, and how it says that the answer ends. A failure stays the failure it is."""
-        given = [*self.feed(events), *self._checked(self._stage.feed(ending)), *self._checked(self._stage.flush())]
-        for event in given:
+        returned = [
+            *self.feed(events),
+            *self._check_events(self._stage.feed(ending)),
+            *self._check_events(self._stage.flush()),
+        ]
+        for event in returned:
             if isinstance(event, Finished) and isinstance(ending, Finished):
                 ending = event
         if self._open:
             raise _NoAnswer("it left a block open")
-        return [event for event in given if not isinstance(event, (Finished, Failed))], ending
+        return [event for event in returned if not isinstance(event, (Finished, Failed))], ending
 
-    def _checked(self, given: object) -> list[Event]:
-        if not isinstance(given, list):
-            raise _NoAnswer(f"it gave {type(given).__name__}, not a list of events")
-        for event in given:
+    def _check_events(self, returned: object) -> list[Event]:
+        if not isinstance(returned, list):
+            raise _NoAnswer(f"it gave {type(returned).__name__}, not a list of events")
+        for event in returned:
             if type(event) not in _EVENTS:
                 raise _NoAnswer(f"it gave {type(event).__name__}, which is no event")
             if isinstance(event, (BlockDelta, BlockSigned, BlockClosed)) and event.index not in self._open:
@@ -104,7 +108,7 @@ class _Link:
             if isinstance(event, BlockOpened) and event.index in self._open:
                 raise _NoAnswer(f"it opened block {event.index} twice")
             _keep(self._open, event)
-        return given
+        return returned
 
 
 class StageChain:
@@ -136,7 +140,7 @@ class StageChain:
                 for one in told:
                     _keep(self._told, one)
                 return told
-        return self._broken(event)
+        return self._fail(event)
 
     def _through(self, event: Event) -> list[Event]:
         ending = event if isinstance(event, (Finished, Failed)) else None
@@ -147,14 +151,14 @@ class StageChain:
                     events, ending = link.end(events, ending)
                     continue
                 events = link.feed(events)
-                if any(isinstance(given, (Finished, Failed)) for given in events):
+                if any(isinstance(returned, (Finished, Failed)) for returned in events):
                     raise _NoAnswer("it ended the answer before its host did")
             except BaseException as error:  # nothing is awaited here: no end of the process or the task comes this way
                 self.failure = TransformerFailed.raised(link.name, error)
                 return []
         return events if ending is None else [*events, ending]
 
-    def _broken(self, event: Event) -> list[Event]:
+    def _fail(self, event: Event) -> list[Event]:
         if not isinstance(event, (Finished, Failed)):
             return []
         # A call that nobody finished must not be run.

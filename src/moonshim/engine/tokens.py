@@ -45,7 +45,7 @@ def estimate_tokens(request: Request) -> int:
     total = _REQUEST + sum(map(_frames, request.messages))
     if request.tools:
         total += _TOOLS
-        texts.extend(map(_declared, request.tools))
+        texts.extend(map(_declaration_text, request.tools))
     if request.tool_choice is not None and request.tool_choice.mode != "auto":
         total += _CHOICE
     if request.response_format is not None:
@@ -91,7 +91,7 @@ def _texts(message: Message) -> Iterator[str]:
                 assert_never(part)
 
 
-def _declared(tool: Tool) -> str:
+def _declaration_text(tool: Tool) -> str:
     said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters or {}}
     return _compact({"type": "function", "function": said})
 

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from moonshim.config import Target, endpoint_of
 from moonshim.engine.dialects.openai_responses import completed_in
-from moonshim.engine.hosts.errors.body import masked_bytes
-from moonshim.engine.hosts.errors.classify import ERROR_BYTES, read_problem, without
+from moonshim.engine.hosts.errors.body import mask_bytes
+from moonshim.engine.hosts.errors.classify import ERROR_BYTES, mask_problem, read_problem
 from moonshim.engine.prepare import ParsedRequest, Prepared, read_request
 from moonshim.engine.response.reply import Form, ResponseStream, form_of, read_reply
 from moonshim.engine.stages import TransformerFailed
@@ -175,11 +175,11 @@ def _learn_from_refusal(
     problem: Problem,
 ) -> bool:
     """Whether the host refused something that the next request to it can put right."""
-    return snapshot.learned.refused(
+    return snapshot.learned.learn_from_error(
         _target_key(target),
         sent.profile,
         problem,
-        lambda cells: _prepare_for(snapshot, call, parsed, target, recalled, cells).body != sent.body,
+        lambda fields: _prepare_for(snapshot, call, parsed, target, recalled, fields).body != sent.body,
     )
 
 
@@ -251,12 +251,12 @@ class _UpstreamAttempt:
     async def run(self) -> None:
         """Raises `HostFailed` as long as nothing of the answer was sent."""
         answer = await self._open()
-        reading: ResponseStream | None = None
+        response_stream: ResponseStream | None = None
         try:
             input_format = form_of(answer.headers.get("content-type"))
             self._form = self._output_format(input_format)
             again = self._target.provider.retry_empty_answer
-            reading = read_reply(
+            response_stream = read_reply(
                 self.prepared.plan,
                 input_format=input_format,
                 output_format=self._form,
@@ -264,14 +264,14 @@ class _UpstreamAttempt:
                 limit=self._call.held.limits.max_answer_bytes,
                 collect=self._needs_message(),
             )
-            completed = await self._relay(answer, reading)
-            if again and completed and reading.only_reasoning:
-                answer = await self._ask_again(answer, reading)
-            await self._end(answer, reading)
+            completed = await self._relay(answer, response_stream)
+            if again and completed and response_stream.only_reasoning:
+                answer = await self._ask_again(answer, response_stream)
+            await self._end(answer, response_stream)
         finally:
             answer.close()
-            if reading is not None:
-                await self._charge(reading)
+            if response_stream is not None:
+                await self._charge(response_stream)
 
     def _needs_message(self) -> bool:
         """Whether anybody looks at what was said: to file its reasoning, to charge for it, or for leaked markers."""
@@ -333,7 +333,7 @@ class _UpstreamAttempt:
 
     # -- the answer ------------------------------------------------------------------
 
-    async def _relay(self, answer: UpstreamResponse, reading: ResponseStream) -> bool:
+    async def _relay(self, answer: UpstreamResponse, response_stream: ResponseStream) -> bool:
         """All that the host says, sent on as it becomes sure. False: it broke off, and the client knows."""
         input_format = form_of(answer.headers.get("content-type"))
         log = self._state.stream_log(self._record, self.prepared, input_format, self._form, self._secrets)
@@ -342,37 +342,37 @@ class _UpstreamAttempt:
             while data := await read():
                 if log is not None:
                     log.write(data)
-                out = reading.feed(data)
-                ending = reading.ending
+                out = response_stream.feed(data)
+                ending = response_stream.ending
                 if out and ending is None and self._is_redundant_comment(out):
                     continue
                 if out:
                     if isinstance(ending, Failed):
-                        out = masked_bytes(out, self._secrets)
+                        out = mask_bytes(out, self._secrets)
                     if ending is not None:
-                        await self._remember(reading, out)
+                        await self._remember(response_stream, out)
                         self._client_stream.sent_end |= any(word in out for word in self._call.dialect.terminal_markers)
                     if not self._sent:
-                        await self._begin(answer, reading, out)
+                        await self._begin(answer, response_stream, out)
                     await self._client_stream.write(out)
-                if (ending is not None or not out) and reading.problem is not None:
+                if (ending is not None or not out) and response_stream.problem is not None:
                     break  # what it still says is of no use
                 if ending is not None and read == answer.read:
                     read = partial(self._read_after_end, answer)
         except UpstreamError as error:
-            await self._break_off(answer, reading, problem_of(error), "broken")
+            await self._break_off(answer, response_stream, problem_of(error), "broken")
             return False
         except asyncio.CancelledError:
             if self._sent and not self._client_stream.gone:
                 # The server ends, and cannot wait any longer.
                 self._record_failure(STOPPING, "broken")
-                await self._client_stream.finish(reading.fail(STOPPING))
+                await self._client_stream.finish(response_stream.fail(STOPPING))
             raise
         except Exception as error:
             if not self._sent:
                 raise
             # A plug-in that raised, or a fault of ours, in the middle of an answer.
-            await self._break_off(answer, reading, problem_in(error, self._record), "failed")
+            await self._break_off(answer, response_stream, problem_in(error, self._record), "failed")
             return False
         finally:
             if log is not None:
@@ -398,45 +398,45 @@ class _UpstreamAttempt:
         except TimeoutError:
             return await self._read_after_end(answer) if waits and client_stream.has_left else b""
 
-    async def _begin(self, answer: UpstreamResponse, reading: ResponseStream, out: bytes) -> None:
-        if isinstance(reading.ending, Failed) and reading.problem is not None:
+    async def _begin(self, answer: UpstreamResponse, response_stream: ResponseStream, out: bytes) -> None:
+        if isinstance(response_stream.ending, Failed) and response_stream.problem is not None:
             # The first thing that it says is an error: 200 was not meant.
-            self._fail_unless_sent(reading.problem)
+            self._fail_unless_sent(response_stream.problem)
         await self._client_stream.start(self._headers(answer, self._form))
         # Comments are signs of life, as ours are: behind them, somebody can still be asked again.
         if not _is_comment(out):
             self._sent = True
             self._record.first_byte_seconds = time.time() - self._record.started
 
-    async def _ask_again(self, first: UpstreamResponse, reading: ResponseStream) -> UpstreamResponse:
+    async def _ask_again(self, first: UpstreamResponse, response_stream: ResponseStream) -> UpstreamResponse:
         """Once more, since all that came was reasoning: the second answer follows in the same stream."""
         try:
             second = await self._open()
         except HostFailed:
             return first  # then the empty answer has to do
         first.close()
-        reading.start_retry()
+        response_stream.start_retry()
         self._remembered = False  # what was filed of the first answer is not all
         self._record.attempts += 1
         try:
-            await self._relay(second, reading)
+            await self._relay(second, response_stream)
         except BaseException:
             second.close()
             raise
         return second
 
-    async def _end(self, answer: UpstreamResponse, reading: ResponseStream) -> None:
-        last = reading.flush()
-        if isinstance(reading.ending, Failed):
-            last = masked_bytes(last, self._secrets)
+    async def _end(self, answer: UpstreamResponse, response_stream: ResponseStream) -> None:
+        last = response_stream.flush()
+        if isinstance(response_stream.ending, Failed):
+            last = mask_bytes(last, self._secrets)
         record = self._record
-        if reading.problem is not None:
-            self._fail_unless_sent(reading.problem)
-            self._record_failure(reading.problem, "broken")
-        await self._remember(reading, last)
-        self._state.note_unread_markers(self._target, self.prepared.plan, reading)
-        record.repairs = reading.repair_counts
-        if usage := reading.usage:
+        if response_stream.problem is not None:
+            self._fail_unless_sent(response_stream.problem)
+            self._record_failure(response_stream.problem, "broken")
+        await self._remember(response_stream, last)
+        self._state.note_unread_markers(self._target, self.prepared.plan, response_stream)
+        record.repairs = response_stream.repair_counts
+        if usage := response_stream.usage:
             record.input_tokens, record.output_tokens = usage.input_tokens, usage.output_tokens
             record.cached_tokens = usage.cached_tokens
         if not record.streamed:
@@ -444,62 +444,66 @@ class _UpstreamAttempt:
             await self._client_stream.respond(200, self._headers(answer, "json"), last)
             return
         if not self._sent:
-            await self._begin(answer, reading, last)
+            await self._begin(answer, response_stream, last)
         await self._client_stream.finish(last)
 
-    async def _charge(self, reading: ResponseStream) -> None:
+    async def _charge(self, response_stream: ResponseStream) -> None:
         """What the answer counts for its key, also when it was cut off."""
         call, key = self._call, self._call.key
         if key is not None and key.tokens_per_minute is not None and (self._sent or not self._record.streamed):
-            whole = isinstance(reading.ending, Finished)
-            count = partial(tokens_of, reading.usage, self._parsed.request, reading.message, whole=whole)
+            whole = isinstance(response_stream.ending, Finished)
+            count = partial(
+                tokens_of, response_stream.usage, self._parsed.request, response_stream.message, whole=whole
+            )
             try:
                 call.tokens = await call.run_work(count)
             except Refused:  # no thread was free
                 call.tokens = call.held.size // BYTES_PER_TOKEN
 
     def _fail_unless_sent(self, problem: Problem) -> None:
-        problem = without(problem, self._secrets)
+        problem = mask_problem(problem, self._secrets)
         if not self._sent:
             # Another host would not help a plug-in that raises.
             raise Refused(problem) if problem.code == TransformerFailed.code else HostFailed(problem)
 
     async def _break_off(
-        self, answer: UpstreamResponse, reading: ResponseStream, problem: Problem, outcome: Outcome
+        self, answer: UpstreamResponse, response_stream: ResponseStream, problem: Problem, outcome: Outcome
     ) -> None:
         """The host is gone, the client is not: what is open is closed, and the error told.
 
         An answer that had said how it ends is whole, whatever became of its connection.
         """
-        problem = without(problem, self._secrets)
-        last = reading.fail(problem)
-        if reading.problem is not None:
+        problem = mask_problem(problem, self._secrets)
+        last = response_stream.fail(problem)
+        if response_stream.problem is not None:
             self._fail_unless_sent(problem)
             self._record_failure(problem, outcome)
         if last:
-            await self._remember(reading, last)
+            await self._remember(response_stream, last)
             if not self._sent:
-                await self._begin(answer, reading, last)
+                await self._begin(answer, response_stream, last)
             await self._client_stream.write(last)
 
     def _record_failure(self, problem: Problem, outcome: Outcome) -> None:
         """How an answer ended that had begun; what was noted first stays."""
-        problem = without(problem, self._secrets)
+        problem = mask_problem(problem, self._secrets)
         record = self._record
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else outcome
             record.error = problem.in_short
         self.host_broke = record.outcome == "broken" and not problem.permanent
 
-    async def _remember(self, reading: ResponseStream, out: bytes) -> None:
+    async def _remember(self, response_stream: ResponseStream, out: bytes) -> None:
         """Remember what the client may drop before it knows that the answer is over: its next request comes at once."""
         call = self._call
-        if isinstance(reading.ending, Failed):
+        if isinstance(response_stream.ending, Failed):
             return
         if not self._remembered:
             self._remembered = True
-            message = reading.message
-            self._learned.answered(_target_key(self._target), self.prepared.profile, reading.reasoning_field)
+            message = response_stream.message
+            self._learned.learn_reasoning_field(
+                _target_key(self._target), self.prepared.profile, response_stream.reasoning_field
+            )
             if any(isinstance(part, Reasoning) for part in message.parts):
                 await self._state.reasoning_memory.remember(call.tenant, self._parsed.turns(), message, self._record)
         if call.keeps_response and (response := completed_in(out)) is not None:

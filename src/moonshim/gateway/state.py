@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moonshim.config import Config, GatewayKey, Target
 from moonshim.engine.formats import is_kimi_model
-from moonshim.engine.hosts.learned import LearnedCells
+from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import Plan
 from moonshim.engine.prepare import Prepared
 from moonshim.engine.response.reply import Form, ResponseStream
@@ -49,7 +49,7 @@ class ConfigSnapshot:
         self.config = config
         self.router = Router(config)
         self.keyring = KeyRing(config.keys, required=config.require_keys)
-        self.learned = LearnedCells()
+        self.learned = LearnedFields()
         """What hosts have shown of themselves since this configuration was loaded, by provider and model."""
         self._passes_keys = any(provider.passes_client_key for provider in config.providers)
         self._chains: dict[tuple[str, str], Chain] = {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.engine.hosts.errors.body import masked
+from moonshim.engine.hosts.errors.body import mask_secrets
 
 __all__ = ["format_seconds", "human_line", "json_for_terminal", "json_line", "painter", "safe", "without_secrets"]
 
@@ -27,7 +27,7 @@ def without_secrets(value: Any) -> Any:
     """
     match value:
         case str():
-            return masked(value) if len(value) >= 8 else value
+            return mask_secrets(value) if len(value) >= 8 else value
         case dict():
             return {name: without_secrets(one) for name, one in value.items()}
         case list() | tuple():

@@ -1,7 +1,7 @@
 """One request of a package -> what its host accepts, and the host's answer -> what the package reads. No I/O in here.
 
-    route_of -> Tending.take -> Exchange.body -> the host -> answered -> feed* -> end
-                                                         -> refused
+    route_of -> ClientState.begin -> ClientExchange.body -> the host -> start_response -> feed* -> end
+                                                                     -> host_error
 
 `ClientState` is what the requests of one client share.
 """
@@ -23,9 +23,9 @@ from msgspec import Struct
 from moonshim.engine.dialects.openai_responses import completed_in
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.detect import profile_for
-from moonshim.engine.hosts.errors.body import masked_bytes
-from moonshim.engine.hosts.errors.classify import read_problem, without
-from moonshim.engine.hosts.learned import LearnedCells
+from moonshim.engine.hosts.errors.body import mask_bytes
+from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
+from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import check_options
 from moonshim.engine.prepare import ParsedRequest, Prepared, read_request, render_problem
 from moonshim.engine.response.reply import Form, ResponseStream, form_of, read_reply
@@ -37,7 +37,7 @@ from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
 from moonshim.integrations.memory import Memory
 from moonshim.integrations.response_store import ResponseHistory
 
-__all__ = ["ClientExchange", "ClientState", "ErrorReply", "Header", "Route", "route_of", "told"]
+__all__ = ["ClientExchange", "ClientState", "ErrorReply", "Header", "Route", "render_error", "route_of"]
 
 Header: TypeAlias = tuple[str, str]
 
@@ -116,15 +116,15 @@ class ClientState:
         self.host, self.options, self.overrides, self.transformers = host, options, overrides, tuple(transformers)
         self.memory = Memory() if memory is None else memory
         self.responses = ResponseHistory(self.memory)
-        self.learned = LearnedCells()
+        self.learned = LearnedFields()
 
-    def take(
+    def begin(
         self, route: Route, url: str, headers: Mapping[str, str], content: bytes, query: str = ""
     ) -> ClientExchange | None:
         """The exchange that a request begins; None: it is not for us, and goes as it came.
 
         `query` is what stands behind the question mark of the address: a key, for some hosts.
-        What cannot be made right raises `MoonshimError`, to be told with `told`.
+        What cannot be made right raises `MoonshimError`, to be told with `render_error`.
         """
         body = None if "content-encoding" in headers else decode_object(content)
         if body is None or not self._is_ours(body.get("model"), url, route.upstream):
@@ -133,44 +133,44 @@ class ClientState:
         secrets += tuple(value for name, value in parse_qsl(query) if _KEYS_IN_ADDRESSES.search(name))
         # What belongs to one key is never found under another.
         space = blake2b("\n".join((*secrets, query)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        whole = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
-        asked = read_request(whole, dialect=route.dialect)
+        resolved = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
+        parsed = read_request(resolved, dialect=route.dialect)
         prepare = partial(
-            asked.prepare,
+            parsed.prepare,
             upstream=route.upstream,
             host=self.host,
             base_url=url,
             options=self.options,
-            recalled=self.memory.recall(space, asked),
+            recalled=self.memory.recall(space, parsed),
             transformers=self.transformers,
             reply_id=uuid.uuid4().hex,
             created=int(time.time()),
             clock=time.time,
         )
-        place = (url, asked.request.model)
-        prepared = prepare(overrides=self._cells(self.learned.of(place)))
+        target_key = (url, parsed.request.model)
+        prepared = prepare(overrides=self._merge_overrides(self.learned.of(target_key)))
         if prepared.profile.dialect != route.upstream:
             raise InvalidInput(
                 f"{prepared.profile.host} is spoken to in Messages: use the anthropic package, or an address without"
                 " /anthropic in it",
                 field="base_url",
             )
-        return ClientExchange(self, body, asked, prepared, space, secrets, place, prepare)
+        return ClientExchange(self, body, parsed, prepared, space, secrets, target_key, prepare)
 
-    def _cells(self, learned: dict[str, Any]) -> Mapping[str, Any] | None:
+    def _merge_overrides(self, learned: dict[str, Any]) -> Mapping[str, Any] | None:
         """The cells of a row that are otherwise here, as somebody said, or as the host has shown."""
         return learned | dict(self.overrides or {}) if learned else self.overrides
 
     def correct(self, exchange: ClientExchange, problem: Problem) -> Prepared | None:
         """What to send instead of a request that the host refused for this reason; None: nothing better."""
-        sent, place, prepare = exchange.prepared, exchange.place, exchange.prepare
+        sent, target_key, prepare = exchange.prepared, exchange.target_key, exchange.prepare
 
-        def changes(cells: dict[str, Any]) -> bool:
-            return prepare(overrides=self._cells(cells)).body != sent.body
+        def changes(fields: dict[str, Any]) -> bool:
+            return prepare(overrides=self._merge_overrides(fields)).body != sent.body
 
-        if not self.learned.refused(place, sent.profile, problem, changes):
+        if not self.learned.learn_from_error(target_key, sent.profile, problem, changes):
             return None
-        return prepare(overrides=self._cells(self.learned.of(place)))
+        return prepare(overrides=self._merge_overrides(self.learned.of(target_key)))
 
     def _is_ours(self, model: object, url: str, upstream: str) -> bool:
         if not isinstance(model, str):
@@ -181,7 +181,7 @@ class ClientState:
         return profile.generation != "other" or profile.host in _MOONSHOTS
 
 
-def told(
+def render_error(
     problem: Problem | MoonshimError, dialect: str, headers: Sequence[Header] = (), *, sends_again: bool = False
 ) -> ErrorReply:
     """An error in the words of a dialect."""
@@ -199,24 +199,24 @@ class ClientExchange:
 
     def __init__(
         self,
-        tending: ClientState,
+        state: ClientState,
         body: dict[str, Any],
-        asked: ParsedRequest,
+        parsed: ParsedRequest,
         prepared: Prepared,
         space: str,
         secrets: tuple[str, ...],
-        place: tuple[str, str],
+        target_key: tuple[str, str],
         prepare: Callable[..., Prepared],
     ) -> None:
         self.prepared = prepared
-        self.place, self.prepare = place, prepare
+        self.target_key, self.prepare = target_key, prepare
         """Who is asked, and how the request is made right for other cells."""
         self._corrected = False
-        self._tending, self._came, self._asked = tending, body, asked
+        self._state, self._received_body, self._parsed = state, body, parsed
         self._space, self._secrets = space, secrets
-        self._output_format: Form = "sse" if asked.request.stream is True else "json"
-        self._reading: ResponseStream | None = None
-        self._filed = False
+        self._output_format: Form = "sse" if parsed.request.stream is True else "json"
+        self._response_stream: ResponseStream | None = None
+        self._remembered = False
         self.spent = False
         """What the host still says is of no use: only `end` is left."""
 
@@ -227,73 +227,77 @@ class ClientExchange:
 
     # --- the host's answer -------------------------------------------------------------------------------------
 
-    def answered(self, content_type: str | None) -> None:
+    def start_response(self, content_type: str | None) -> None:
         """The host has accepted the request; its answer follows."""
         input_format = form_of(content_type)
-        self._reading = read_reply(self.prepared.plan, input_format=input_format, output_format=self._output_format)
+        self._response_stream = read_reply(
+            self.prepared.plan, input_format=input_format, output_format=self._output_format
+        )
 
     def feed(self, data: bytes) -> bytes:
         """More bytes of the host came; those that the package is given."""
-        out = self.reading.feed(data)
-        self.spent = (self.reading.ending is not None or not out) and self.reading.problem is not None
-        return self._leaving(out)
+        out = self.response_stream.feed(data)
+        self.spent = (self.response_stream.ending is not None or not out) and self.response_stream.problem is not None
+        return self._pass_on(out)
 
     def end(self) -> bytes:
         """The host has said all: the rest."""
-        return self._leaving(self.reading.flush())
+        return self._pass_on(self.response_stream.flush())
 
-    def broke(self, error: MoonshimError) -> bytes:
+    def fail(self, error: MoonshimError) -> bytes:
         """The connection is gone in the middle: how that is told. An answer that had said how it ends is whole."""
-        return self._leaving(self.reading.fail(problem_of(error)))
+        return self._pass_on(self.response_stream.fail(problem_of(error)))
 
     @property
-    def reading(self) -> ResponseStream:
-        assert self._reading is not None, "the host has answered"
-        return self._reading
+    def response_stream(self) -> ResponseStream:
+        assert self._response_stream is not None, "the host has answered"
+        return self._response_stream
 
-    def _leaving(self, out: bytes) -> bytes:
-        ending = self.reading.ending
+    def _pass_on(self, out: bytes) -> bytes:
+        ending = self.response_stream.ending
         if isinstance(ending, Failed):
-            return masked_bytes(out, self._secrets)
+            return mask_bytes(out, self._secrets)
         if ending is not None and out:
-            self._file(out)
+            self._remember(out)
         return out
 
-    def _file(self, out: bytes) -> None:
+    def _remember(self, out: bytes) -> None:
         """Before the package learns that the answer is over: its next request may come at once."""
-        tending = self._tending
-        if not self._filed:
-            self._filed = True
-            tending.memory.remember(self._space, self._asked, self.reading.message)
-            tending.learned.answered(self.place, self.prepared.profile, self.reading.reasoning_field)
-        if self._asked.dialect == "openai_responses" and (response := completed_in(out)) is not None:
-            tending.responses.keep(self._space, self._came, response)
+        state = self._state
+        if not self._remembered:
+            self._remembered = True
+            state.memory.remember(self._space, self._parsed, self.response_stream.message)
+            state.learned.learn_reasoning_field(
+                self.target_key, self.prepared.profile, self.response_stream.reasoning_field
+            )
+        if self._parsed.dialect == "openai_responses" and (response := completed_in(out)) is not None:
+            state.responses.keep(self._space, self._received_body, response)
 
     # --- what the package is told ------------------------------------------------------------------------------
 
-    def failed(self) -> ErrorReply | None:
+    def stream_error(self) -> ErrorReply | None:
         """An answer that is an error, though its host said 200: to be asked for while nothing of it is out."""
-        problem = self.reading.problem
-        return None if problem is None else self._told(without(problem, self._secrets))
+        problem = self.response_stream.problem
+        return None if problem is None else self._error_reply(mask_problem(problem, self._secrets))
 
-    def refused(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
+    def host_error(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
         """The host's error, whatever its shape, in the words of the package."""
         problem = read_problem(status, body, dict(headers), self.prepared.profile, secrets=self._secrets)
-        return self._told(problem, _passed(headers))
+        return self._error_reply(problem, _forwarded_headers(headers))
 
-    def _told(self, problem: Problem, headers: Sequence[Header] = ()) -> ErrorReply:
-        better = None if self._corrected else self._tending.correct(self, problem)
+    def _error_reply(self, problem: Problem, headers: Sequence[Header] = ()) -> ErrorReply:
+        better = None if self._corrected else self._state.correct(self, problem)
         if better is not None:
             self.prepared, self._corrected = better, True
-        return told(problem, self._asked.dialect, headers, sends_again=better is not None)
+        return render_error(problem, self._parsed.dialect, headers, sends_again=better is not None)
 
     def headers(self, headers: Sequence[Header]) -> list[Header]:
         """Those of an answer that begins: the host's, except for what is of its own body, and what was put right."""
-        rules = Counter(change.rule for change in self.prepared.changes) + Counter(self.reading.repair_counts)
+        rules = Counter(change.rule for change in self.prepared.changes) + Counter(self.response_stream.repair_counts)
         said = ", ".join(f"{rule}={count}" for rule, count in sorted(rules.items())) or "none"
         own = [("content-type", _CONTENT_TYPES[self._output_format]), ("x-moonshim-repairs", said)]
-        return [*own, *_passed(headers)]
+        return [*own, *_forwarded_headers(headers)]
 
 
-def _passed(headers: Sequence[Header]) -> list[Header]:
+def _forwarded_headers(headers: Sequence[Header]) -> list[Header]:
     return [header for header in headers if header[0].lower() not in _OF_THE_BODY]

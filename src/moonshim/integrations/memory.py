@@ -39,16 +39,16 @@ class Memory:
 
     # --- thoughts ----------------------------------------------------------------------------------------------
 
-    def recall(self, space: str, asked: ParsedRequest) -> dict[int, Reasoning]:
+    def recall(self, space: str, parsed: ParsedRequest) -> dict[int, Reasoning]:
         """The reasoning that the turns of a request have lost, by the index of their message."""
-        found = ((turn.index, lookup(turn, self.get(f"{space}:{turn.key}"))) for turn in asked.lost_turns())
+        found = ((turn.index, lookup(turn, self.get(f"{space}:{turn.key}"))) for turn in parsed.lost_turns())
         return {index: thought for index, thought in found if thought is not None}
 
-    def remember(self, space: str, asked: ParsedRequest, answer: Message) -> None:
+    def remember(self, space: str, parsed: ParsedRequest, answer: Message) -> None:
         """File what was thought in the answer to a request."""
-        filing = cache_entry(asked.turns(), answer)
-        if filing is not None:
-            self.put(f"{space}:{filing.key}", filing.field, filing.value)
+        entry = cache_entry(parsed.turns(), answer)
+        if entry is not None:
+            self.put(f"{space}:{entry.key}", entry.field, entry.value)
 
     # --- values ------------------------------------------------------------------------------------------------
 

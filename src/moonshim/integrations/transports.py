@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.errors import InvalidInput, MoonshimError, UpstreamBroke, UpstreamStalled
-from moonshim.integrations.exchange import ClientExchange, ClientState, ErrorReply, Route, route_of, told
+from moonshim.integrations.exchange import ClientExchange, ClientState, ErrorReply, Route, render_error, route_of
 
 __all__ = ["mend_client"]
 
@@ -23,20 +23,20 @@ _OF_THE_BODY: Final = (b"content-length", b"transfer-encoding")
 Client = TypeVar("Client")
 
 
-def mend_client(client: Client, tending: ClientState) -> Client:
+def mend_client(client: Client, state: ClientState) -> Client:
     """The client that was given: from now on its requests are prepared, and its answers mended."""
     library = next((name for name in map(_library_of, type(client).__mro__) if name in _LIBRARIES), None)
     if library is None:
         raise InvalidInput(f"a client must be one of httpx or httpx2, not {type(client).__name__}", field="client")
     http: Any = import_module(library)
     if isinstance(client, http.AsyncClient):
-        kind = _on_top(MendingAsyncTransport, http.AsyncBaseTransport)
+        kind = _mix_in(MendingAsyncTransport, http.AsyncBaseTransport)
     else:
-        kind = _on_top(MendingTransport, http.BaseTransport)
+        kind = _mix_in(MendingTransport, http.BaseTransport)
     held: Any = client  # for its transports there is no public name
     mounts = held._mounts.items()
-    held._mounts = {at: None if inner is None else kind(http, inner, tending) for at, inner in mounts}
-    held._transport = kind(http, held._transport, tending)
+    held._mounts = {at: None if inner is None else kind(http, inner, state) for at, inner in mounts}
+    held._transport = kind(http, held._transport, state)
     return client
 
 
@@ -45,7 +45,7 @@ def _library_of(kind: type) -> str:
 
 
 @cache
-def _on_top(ours: type, theirs: type) -> Any:
+def _mix_in(ours: type, theirs: type) -> Any:
     """Our class as one of theirs, which is known only when it runs."""
     return type(ours.__name__, (ours, theirs), {})
 
@@ -53,63 +53,63 @@ def _on_top(ours: type, theirs: type) -> Any:
 # --- one answer -------------------------------------------------------------------------------------------------
 
 
-class _Answer:
+class _MendedResponse:
     """One answer of a host, mended piece by piece: what has nothing to do with waiting."""
 
-    def __init__(self, http: Any, exchange: ClientExchange, answer: Any) -> None:
-        self._http, self._exchange, self._answer = http, exchange, answer
+    def __init__(self, http: Any, exchange: ClientExchange, response: Any) -> None:
+        self._http, self._exchange, self._response = http, exchange, response
         self._first = b""
-        self._began, self._over = False, False
+        self._started, self._over = False, False
 
     def response(self) -> Any:
         """What the package is given."""
-        headers = self._exchange.headers(self._answer.headers.multi_items())
-        given: dict[str, Any] = {"stream": self, "extensions": self._answer.extensions}
-        return self._http.Response(self._answer.status_code, headers=headers, **given)
+        headers = self._exchange.headers(self._response.headers.multi_items())
+        given: dict[str, Any] = {"stream": self, "extensions": self._response.extensions}
+        return self._http.Response(self._response.status_code, headers=headers, **given)
 
-    def _refused(self, start: bytes) -> ErrorReply:
-        return self._exchange.refused(self._answer.status_code, self._answer.headers.multi_items(), start)
+    def _host_error(self, start: bytes) -> ErrorReply:
+        return self._exchange.host_error(self._response.status_code, self._response.headers.multi_items(), start)
 
-    def _told(self, data: bytes | None) -> bytes:
+    def _feed(self, data: bytes | None) -> bytes:
         """What the package is given of these bytes; None: there are no more."""
         self._over = data is None
         out = self._exchange.end() if data is None else self._exchange.feed(data)
-        self._began = self._began or bool(out)
+        self._started = self._started or bool(out)
         return out
 
-    def _broke(self, error: Exception) -> bytes:
+    def _fail(self, error: Exception) -> bytes:
         """The connection broke: told by the library's own error, or, behind the beginning, in the stream."""
-        if not self._began:
+        if not self._started:
             raise error
         self._over = True
         if isinstance(error, self._http.TimeoutException):
-            return self._exchange.broke(UpstreamStalled("the host sent nothing for too long"))
-        return self._exchange.broke(UpstreamBroke("the connection to the host broke off in the middle of its answer"))
+            return self._exchange.fail(UpstreamStalled("the host sent nothing for too long"))
+        return self._exchange.fail(UpstreamBroke("the connection to the host broke off in the middle of its answer"))
 
 
-class MendedStream(_Answer):
+class MendedStream(_MendedResponse):
     """The bytes of an answer as they are to be read. Closing it closes the host's."""
 
     def open(self) -> ErrorReply | None:
         """Wait for the first piece; an answer that is nothing but an error is told as such."""
-        self._source = self._answer.iter_bytes()
-        if not self._answer.is_success:
+        self._source = self._response.iter_bytes()
+        if not self._response.is_success:
             start = b""
             while len(start) < ERROR_BYTES and (data := next(self._source, b"")):
                 start += data
-            return self._refused(start)
-        self._exchange.answered(self._answer.headers.get("content-type"))
+            return self._host_error(start)
+        self._exchange.start_response(self._response.headers.get("content-type"))
         self._first = self._piece()
-        return self._exchange.failed()
+        return self._exchange.stream_error()
 
     def _piece(self) -> bytes:
         """Some more; nothing when the answer is over."""
         out = b""
         while not out and not self._over:
             try:
-                out = self._told(None if self._exchange.spent else next(self._source, None))
+                out = self._feed(None if self._exchange.spent else next(self._source, None))
             except self._http.RequestError as error:
-                out = self._broke(error)
+                out = self._fail(error)
         return out
 
     def __iter__(self) -> Iterator[bytes]:
@@ -119,30 +119,30 @@ class MendedStream(_Answer):
             out = self._piece()
 
     def close(self) -> None:
-        self._answer.close()
+        self._response.close()
 
 
-class MendedAsyncStream(_Answer):
+class MendedAsyncStream(_MendedResponse):
     """The same for those who wait."""
 
     async def open(self) -> ErrorReply | None:
-        self._source = self._answer.aiter_bytes()
-        if not self._answer.is_success:
+        self._source = self._response.aiter_bytes()
+        if not self._response.is_success:
             start = b""
             while len(start) < ERROR_BYTES and (data := await anext(self._source, b"")):
                 start += data
-            return self._refused(start)
-        self._exchange.answered(self._answer.headers.get("content-type"))
+            return self._host_error(start)
+        self._exchange.start_response(self._response.headers.get("content-type"))
         self._first = await self._piece()
-        return self._exchange.failed()
+        return self._exchange.stream_error()
 
     async def _piece(self) -> bytes:
         out = b""
         while not out and not self._over:
             try:
-                out = self._told(None if self._exchange.spent else await anext(self._source, None))
+                out = self._feed(None if self._exchange.spent else await anext(self._source, None))
             except self._http.RequestError as error:
-                out = self._broke(error)
+                out = self._fail(error)
         return out
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -152,7 +152,7 @@ class MendedAsyncStream(_Answer):
             out = await self._piece()
 
     async def aclose(self) -> None:
-        await self._answer.aclose()
+        await self._response.aclose()
 
 
 # --- one client -------------------------------------------------------------------------------------------------
@@ -161,19 +161,19 @@ class MendedAsyncStream(_Answer):
 class _Mending:
     """Stands around a transport: what has nothing to do with waiting."""
 
-    def __init__(self, http: Any, inner: Any, tending: ClientState) -> None:
-        self._http, self._inner, self._tending = http, inner, tending
+    def __init__(self, http: Any, inner: Any, state: ClientState) -> None:
+        self._http, self._inner, self._state = http, inner, state
 
-    def _prepared(self, request: Any, route: Route) -> ClientExchange | ErrorReply | None:
+    def _prepare(self, request: Any, route: Route) -> ClientExchange | ErrorReply | None:
         """What becomes of a request whose body was read; None: it goes as it came."""
         plain = request.url.copy_with(query=None, fragment=None, username=None, password=None)
         try:
             query = request.url.query.decode("ascii", "replace")
-            return self._tending.take(route, str(plain), request.headers, request.content, query)
+            return self._state.begin(route, str(plain), request.headers, request.content, query)
         except MoonshimError as error:
-            return told(error, route.dialect)
+            return render_error(error, route.dialect)
 
-    def _sent(self, request: Any, route: Route, exchange: ClientExchange) -> Any:
+    def _build_request(self, request: Any, route: Route, exchange: ClientExchange) -> Any:
         """The request as the host is to have it. The package's own stays as it is: it may be sent again."""
         url = request.url
         if route.asked_at != route.end:
@@ -181,12 +181,12 @@ class _Mending:
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
         return self._http.Request("POST", url, headers=headers, content=exchange.body, extensions=request.extensions)
 
-    def _elsewhere(self, answer: Any, route: Route) -> Any:
+    def _elsewhere(self, response: Any, route: Route) -> Any:
         """A redirect, which the client follows with the request that the package made: at the path of that one."""
-        there, question, query = answer.headers["location"].partition("?")
+        there, question, query = response.headers["location"].partition("?")
         if route.asked_at != route.end and there.endswith(route.asked_at):
-            answer.headers["location"] = f"{there.removesuffix(route.asked_at)}{route.end}{question}{query}"
-        return answer
+            response.headers["location"] = f"{there.removesuffix(route.asked_at)}{route.end}{question}{query}"
+        return response
 
     def _reply(self, reply: ErrorReply) -> Any:
         return self._http.Response(reply.status, headers=reply.headers, content=reply.body)
@@ -200,16 +200,16 @@ class MendingTransport(_Mending):
         if route is None:
             return self._inner.handle_request(request)
         request.read()
-        exchange = self._prepared(request, route)
+        exchange = self._prepare(request, route)
         if exchange is None:
             return self._inner.handle_request(request)
         if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
         while True:
-            answer = self._inner.handle_request(self._sent(request, route, exchange))
-            if answer.has_redirect_location:
-                return self._elsewhere(answer, route)
-            stream = _on_top(MendedStream, self._http.SyncByteStream)(self._http, exchange, answer)
+            response = self._inner.handle_request(self._build_request(request, route, exchange))
+            if response.has_redirect_location:
+                return self._elsewhere(response, route)
+            stream = _mix_in(MendedStream, self._http.SyncByteStream)(self._http, exchange, response)
             try:
                 failed = stream.open()
             except BaseException:
@@ -240,16 +240,16 @@ class MendingAsyncTransport(_Mending):
         if route is None:
             return await self._inner.handle_async_request(request)
         await request.aread()
-        exchange = self._prepared(request, route)
+        exchange = self._prepare(request, route)
         if exchange is None:
             return await self._inner.handle_async_request(request)
         if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
         while True:
-            answer = await self._inner.handle_async_request(self._sent(request, route, exchange))
-            if answer.has_redirect_location:
-                return self._elsewhere(answer, route)
-            stream = _on_top(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, answer)
+            response = await self._inner.handle_async_request(self._build_request(request, route, exchange))
+            if response.has_redirect_location:
+                return self._elsewhere(response, route)
+            stream = _mix_in(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, response)
             try:
                 failed = await stream.open()
             except BaseException:

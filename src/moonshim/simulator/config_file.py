@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moonshim.config.files.source_file import read_text, read_values
 from moonshim.config.problems import ConfigError, Problems
-from moonshim.config.tables.table import Table, placed
+from moonshim.config.tables.table import Table, resolve_path
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.names import (
     assumption_problem,
@@ -70,7 +70,7 @@ def _read(root: Table, folder: File | None) -> dict[str, Any]:
         "behaviour": _named(root, "as", behaviour_problem),
         "faults": _list(root, "faults", fault_problem),
         "chaos": _share(root, "chaos"),
-        "seed": root.whole("seed", least=0),
+        "seed": root.integer("seed", least=0),
         "scenario": _scenario(root, folder),
         "model": _model(root, folder),
         "assume": _list(root, "assume", assumption_problem),
@@ -111,7 +111,7 @@ def _scenario(table: Table, folder: File | None) -> str | None:
     name = table.text("scenario")
     if name is None:
         return None
-    where = name if name in BUILT_IN or not _is_path(name) else placed(name, folder)
+    where = name if name in BUILT_IN or not _is_path(name) else resolve_path(name, folder)
     if (problem := scenario_problem(where)) is not None:
         table.error("scenario", "; ".join(problem.splitlines()))
         return None
@@ -127,7 +127,7 @@ def _model(table: Table, folder: File | None) -> str | None:
     if text is None:
         return None
     file, colon, name = text.rpartition(":")
-    where = f"{placed(file, folder)}:{name}" if colon and file.endswith(".py") else text
+    where = f"{resolve_path(file, folder)}:{name}" if colon and file.endswith(".py") else text
     if (problem := model_problem(where)) is not None:
         table.error("model", problem)
         return None

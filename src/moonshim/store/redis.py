@@ -104,7 +104,7 @@ class RedisStore:
     async def check(self) -> None:
         """Raise `InvalidInput` for a server that this store cannot work with. One that is down is no error."""
         with contextlib.suppress(StoreUnavailable):
-            (info,) = await self._asked("", lambda pipe: pipe.info("cluster"))
+            (info,) = await self._run_for_key("", lambda pipe: pipe.info("cluster"))
             if info.get("cluster_enabled"):
                 raise InvalidInput(_NOT_A_CLUSTER_CLIENT, field="store")
 
@@ -116,11 +116,11 @@ class RedisStore:
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         if not keys:
             return []
-        (found,) = await self._asked(keys[0], lambda pipe: pipe.mget([self._name("v", key) for key in keys]))
+        (found,) = await self._run_for_key(keys[0], lambda pipe: pipe.mget([self._name("v", key) for key in keys]))
         return list(found)
 
     async def put(self, key: str, value: bytes, ttl: float | None) -> None:
-        await self._asked(key, lambda pipe: pipe.set(self._name("v", key), value, px=_milliseconds(ttl)))
+        await self._run_for_key(key, lambda pipe: pipe.set(self._name("v", key), value, px=_milliseconds(ttl)))
 
     async def put_new(self, key: str, value: bytes, ttl: float | None) -> bytes:
         name = self._name("v", key)
@@ -129,21 +129,21 @@ class RedisStore:
             pipe.set(name, value, px=_milliseconds(ttl), nx=True)
             pipe.get(name)
 
-        there = (await self._asked(key, both, as_one=True))[1]
+        there = (await self._run_for_key(key, both, as_one=True))[1]
         return value if there is None else bytes(there)
 
     async def touch(self, keys: Sequence[str], ttl: float) -> None:
         if not keys:
             return
         names = [self._name("v", key) for key in keys]
-        left = await self._asked(keys[0], lambda pipe: [pipe.pttl(name) for name in names])
+        left = await self._run_for_key(keys[0], lambda pipe: [pipe.pttl(name) for name in names])
         # -1: for good; -2: gone.
         old = [name for name, ms in zip(names, left, strict=True) if 0 <= ms < FRESH * ttl * 1000]
-        await self._asked(keys[0], lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in old])
+        await self._run_for_key(keys[0], lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in old])
 
     async def delete(self, key: str) -> bool:
         # One by one: a cluster that is moving the slot of several keys refuses a command that names them all.
-        return any(await self._asked(key, lambda pipe: [pipe.delete(self._name(space, key)) for space in "venl"]))
+        return any(await self._run_for_key(key, lambda pipe: [pipe.delete(self._name(space, key)) for space in "venl"]))
 
     # --- entries -----------------------------------------------------------------------------------------------
 
@@ -156,11 +156,11 @@ class RedisStore:
             pipe.hlen(name)
             pipe.pexpire(name, _milliseconds(ttl) or 1)
 
-        count = (await self._asked(key, put, as_one=True))[1]
+        count = (await self._run_for_key(key, put, as_one=True))[1]
         if count > MOST_ENTRIES:
-            (stored,) = await self._asked(key, lambda pipe: pipe.hgetall(name))
+            (stored,) = await self._run_for_key(key, lambda pipe: pipe.hgetall(name))
             newest_first = sorted(stored, key=lambda one: stored[one][:_STAMP], reverse=True)
-            await self._asked(key, lambda pipe: [pipe.hdel(name, one) for one in newest_first[_KEPT_ENTRIES:]])
+            await self._run_for_key(key, lambda pipe: [pipe.hdel(name, one) for one in newest_first[_KEPT_ENTRIES:]])
 
     async def entries(self, key: str) -> dict[str, bytes]:
         return (await self.entries_many([key]))[0]
@@ -168,7 +168,7 @@ class RedisStore:
     async def entries_many(self, keys: Sequence[str]) -> list[dict[str, bytes]]:
         if not keys:
             return []
-        stored = await self._asked(keys[0], lambda pipe: [pipe.hgetall(self._name("e", key)) for key in keys])
+        stored = await self._run_for_key(keys[0], lambda pipe: [pipe.hgetall(self._name("e", key)) for key in keys])
         return [
             {field.decode("utf-8", "surrogatepass"): value[_STAMP:] for field, value in fields.items()}
             for fields in stored
@@ -183,7 +183,7 @@ class RedisStore:
             pipe.set(name, 0, px=_milliseconds(ttl), nx=True)  # EXPIRE … NX would need Redis 7
             pipe.incrby(name, amount)
 
-        return int((await self._asked(key, count, as_one=True))[1])
+        return int((await self._run_for_key(key, count, as_one=True))[1])
 
     async def lease(self, key: str, holder: str, limit: int, ttl: float) -> bool:
         name, who, now = self._name("l", key), _bytes(holder), time.time()
@@ -200,19 +200,19 @@ class RedisStore:
             pipe.zcard(name)
             pipe.pexpire(name, _milliseconds(ttl) or 1)
 
-        _, held, taken = await self._asked(key, look, as_one=True)
+        _, held, taken = await self._run_for_key(key, look, as_one=True)
         if held is None and taken >= limit:
             return False
         # Somebody may have come in between, so the place is taken and counted in one step: of two who want the last
         # one, the second counts one too many and leaves. There is never a holder too many.
-        _, held, _, taken, _ = await self._asked(key, take, as_one=True)
+        _, held, _, taken, _ = await self._run_for_key(key, take, as_one=True)
         if held is None and taken > limit:
             await self.release(key, holder)
             return False
         return True
 
     async def release(self, key: str, holder: str) -> None:
-        await self._asked(key, lambda pipe: pipe.zrem(self._name("l", key), _bytes(holder)))
+        await self._run_for_key(key, lambda pipe: pipe.zrem(self._name("l", key), _bytes(holder)))
 
     # --- the whole ---------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class RedisStore:
     async def close(self) -> None:
         await self._server.close(self._patience)
 
-    async def _asked(self, key: str, build: Callable[[Pipeline], Any], *, as_one: bool = False) -> list[Any]:
+    async def _run_for_key(self, key: str, build: Callable[[Pipeline], Any], *, as_one: bool = False) -> list[Any]:
         """The answers to some commands for the tenant of this key."""
         server, pause = self._server, _FIRST_PAUSE
         try:
@@ -231,7 +231,7 @@ class RedisStore:
                 while True:
                     try:
                         server = await self._server_for(key)
-                        return await self._tried(server, build, as_one=as_one)
+                        return await self._try(server, build, as_one=as_one)
                     except _FAILURES as error:
                         if not (await self._may_pass(error) and server.circuit.is_closed):
                             raise
@@ -240,9 +240,9 @@ class RedisStore:
         except _FAILURES as error:
             server.circuit.settle(answered=isinstance(error, ResponseError))  # it refused, and so it is alive
             # Without the text of the error: that can name the address, and a command's values.
-            raise StoreUnavailable(f"Redis cannot be used: {_word(error)}") from None
+            raise StoreUnavailable(f"Redis cannot be used: {_error_text(error)}") from None
 
-    async def _tried(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
+    async def _try(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
         if not server.circuit.lets_through():
             raise StoreUnavailable("Redis did not answer a moment ago")
         answered = None
@@ -264,7 +264,7 @@ class RedisStore:
         return _bytes(f"{_PREFIX}{space}:{key}")
 
 
-def _word(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return _NOT_A_CLUSTER_CLIENT if isinstance(error, MovedError) else type(error).__name__
 
 

@@ -64,7 +64,7 @@ class ClusterStore(RedisStore):
 
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         async def got(some: Sequence[str]) -> list[bytes | None]:
-            return await self._asked(some[0], lambda pipe: [pipe.get(self._name("v", key)) for key in some])
+            return await self._run_for_key(some[0], lambda pipe: [pipe.get(self._name("v", key)) for key in some])
 
         return await self._by_tenant(got, keys)
 
@@ -72,11 +72,11 @@ class ClusterStore(RedisStore):
         return await self._by_tenant(super().entries_many, keys)
 
     async def touch(self, keys: Sequence[str], ttl: float) -> None:
-        async def touched(some: Sequence[str]) -> list[None]:
+        async def touch_some(some: Sequence[str]) -> list[None]:
             await super(ClusterStore, self).touch(some, ttl)
             return [None] * len(some)
 
-        await self._by_tenant(touched, keys)
+        await self._by_tenant(touch_some, keys)
 
     async def _by_tenant(self, ask: Callable[[Sequence[str]], Awaitable[list[T]]], keys: Sequence[str]) -> list[T]:
         """What is asked of several keys, which are those of one tenant almost always."""
@@ -134,9 +134,9 @@ class ClusterStore(RedisStore):
             self._nodes[address] = RedisServer(self._url, self._patience, self._rest, address)
         return self._nodes[address]
 
-    async def _tried(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
+    async def _try(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
         try:
-            return await super()._tried(server, build, as_one=as_one)
+            return await super()._try(server, build, as_one=as_one)
         except MovedError:
             raise
         except AskError as error:  # the slot is just being moved, and these keys are there already

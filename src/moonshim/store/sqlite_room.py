@@ -102,19 +102,19 @@ class SpaceBudget:
         self._written = 0
         limit = min(self._limit, self._full_size) if is_full else self._limit
         size += _SPARE
-        if _used(db) + size <= limit:
+        if _used_bytes(db) + size <= limit:
             return
         tenant = tenant_of(key).encode("utf-8", "surrogatepass")
-        held = _held(db)
+        held = _bytes_by_tenant(db)
         held[tenant] = held.get(tenant, 0) + size
         # A little more than is needed, since finding out who holds the most takes its time.
-        while _used(db) + size > limit - limit // 16:
+        while _used_bytes(db) + size > limit - limit // 16:
             largest = max(held, key=lambda one: (one is None, held[one]))
             if (freed := _delete_oldest(db, largest)) or largest != tenant:
                 held[largest] -= freed
                 if not freed:
                     del held[largest]
-            elif size == _SPARE or _used(db) + size <= self._limit:  # the disk may have room again
+            elif size == _SPARE or _used_bytes(db) + size <= self._limit:  # the disk may have room again
                 return
             else:
                 raise StoreUnavailable("the store has no room for so large a value")
@@ -124,7 +124,7 @@ def _is_prepared(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries_tenant'").fetchone() is not None
 
 
-def _used(db: sqlite3.Connection) -> int:
+def _used_bytes(db: sqlite3.Connection) -> int:
     return (_pragma(db, "page_count") - _pragma(db, "freelist_count")) * _pragma(db, "page_size")
 
 
@@ -133,7 +133,7 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
     return value
 
 
-def _held(db: sqlite3.Connection) -> dict[bytes | None, int]:
+def _bytes_by_tenant(db: sqlite3.Connection) -> dict[bytes | None, int]:
     """Bytes by tenant; None are rows of an older version, whose tenant and size nobody has written down."""
     held = dict[bytes | None, int]()
     for table in _TABLES:

@@ -34,7 +34,7 @@ _JOURNAL_BYTES: Final = 16 * 1024 * 1024
 """What the write-ahead log is cut back to."""
 
 
-class _Asked(Struct):
+class _Job(Struct):
     """A job in the queue, and who waits for it."""
 
     job: Job[Any]
@@ -62,7 +62,7 @@ class DatabaseThread:
         self._prepare = prepare
         self._when_full = when_full
         self._patience = patience
-        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._closed = False
@@ -74,7 +74,7 @@ class DatabaseThread:
             raise StoreUnavailable("the store is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self._asked.put(_Asked(job, writes, opens, loop, future))
+        self._asked.put(_Job(job, writes, opens, loop, future))
         return await future
 
     async def close(self) -> None:
@@ -100,27 +100,27 @@ class DatabaseThread:
                 break
         self._drop_connection()
 
-    def _run(self, group: list[_Asked], *, again: bool = False) -> None:
+    def _run(self, group: list[_Job], *, again: bool = False) -> None:
         results: list[Any]
         try:
             connection = self._connect()
-            if any(asked.writes for asked in group):
+            if any(job.writes for job in group):
                 connection.execute("BEGIN IMMEDIATE")
-                results = [asked.job(connection) for asked in group]
+                results = [job.job(connection) for job in group]
                 connection.execute("COMMIT")
             else:
-                results = [asked.job(connection) for asked in group]
+                results = [job.job(connection) for job in group]
         except Exception as error:  # whatever it is, somebody waits for each of these jobs
             if not self._goes_on_after(error):
                 self._drop_connection()
             elif not again:
-                for asked in group:
-                    self._run([asked], again=True)
+                for job in group:
+                    self._run([job], again=True)
                 return
             self._fail(group, error)
             return
-        for asked, result in zip(group, results, strict=True):
-            _tell(asked, result, None)
+        for job, result in zip(group, results, strict=True):
+            _resolve(job, result, None)
 
     def _goes_on_after(self, error: Exception) -> bool:
         """Whether the connection can be used on: the disk is full, or the store has no room for a value."""
@@ -135,18 +135,22 @@ class DatabaseThread:
             return False
         return True
 
-    def _fail(self, group: list[_Asked], error: Exception) -> None:
+    def _fail(self, group: list[_Job], error: Exception) -> None:
         """One job that cannot be done (a number beyond 64 bits) takes nobody with it: each is tried alone."""
         # A file that is locked, full or gone is so for all, and nobody has to wait for that again.
         if len(group) > 1 and not isinstance(error, (sqlite3.OperationalError, OSError)):
-            for asked in group:
-                self._run([asked])
+            for job in group:
+                self._run([job])
             return
-        failed = error if isinstance(error, StoreUnavailable) else StoreUnavailable(f"the store failed: {_word(error)}")
-        for asked in group:
-            _tell(asked, None, self._not_opened(error) if asked.opens else failed)
+        failed = (
+            error
+            if isinstance(error, StoreUnavailable)
+            else StoreUnavailable(f"the store failed: {_error_text(error)}")
+        )
+        for job in group:
+            _resolve(job, None, self._open_error(error) if job.opens else failed)
 
-    def _not_opened(self, error: Exception) -> Exception:
+    def _open_error(self, error: Exception) -> Exception:
         """For whoever runs the gateway, with the path; clients, who are told of later faults, never read it."""
         if isinstance(error, InvalidInput):
             return InvalidInput(f"{self._path}: {error}", field=error.field)
@@ -156,7 +160,7 @@ class DatabaseThread:
             why = f"no file can be created in {folder}" if missing is None else f"there is no folder {missing}"
             return StoreUnavailable(f"the store {self._path}: {why}")
         busy = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        return (StoreBusy if busy else StoreUnavailable)(f"the store {self._path} failed: {_word(error)}")
+        return (StoreBusy if busy else StoreUnavailable)(f"the store {self._path} failed: {_error_text(error)}")
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is not None and not self._is_there():
@@ -210,7 +214,7 @@ def _is_full(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 
-def _word(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """What went wrong, in the words of SQLite or of the system, which know no values."""
     if isinstance(error, InvalidInput):
         return str(error)
@@ -219,9 +223,9 @@ def _word(error: Exception) -> str:
     return (error.strerror or type(error).__name__) if isinstance(error, OSError) else type(error).__name__
 
 
-def _tell(asked: _Asked, result: Any, error: Exception | None) -> None:
+def _resolve(job: _Job, result: Any, error: Exception | None) -> None:
     with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
-        asked.loop.call_soon_threadsafe(_settle, asked.future, result, error)
+        job.loop.call_soon_threadsafe(_settle, job.future, result, error)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:

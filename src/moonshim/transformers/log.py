@@ -52,7 +52,7 @@ class Log:
             "stream": request.stream is True,
         }
         if self._text:
-            fields["text"] = _last_words(request)
+            fields["text"] = _last_user_text(request)
         self._sink(self._level, "log_request", fields)
         return request
 
@@ -111,7 +111,7 @@ class _Listener:
         return fields
 
 
-def _last_words(request: Request) -> str:
+def _last_user_text(request: Request) -> str:
     """What the user said last."""
     said = (message.parts for message in reversed(request.messages) if message.role == "user")
     return "".join(part.text for part in next(said, ()) if isinstance(part, Text))[:TEXT_LIMIT]

@@ -49,19 +49,19 @@ class Plugin:
         except Refused:
             raise  # on purpose
         except BaseException as error:
-            raise self.failed(error) from error
+            raise self.failure(error) from error
         return made
 
     def stages(self, plan: Any) -> list[Stage]:
         try:
             made: list[Stage] = self.inner.stages(plan) if hasattr(self.inner, "stages") else []
         except BaseException as error:
-            raise self.failed(error) from error
+            raise self.failure(error) from error
         return [_Watched(stage, self) for stage in made] if isinstance(made, list) else made
 
-    def failed(self, error: BaseException) -> TransformerFailed:
+    def failure(self, error: BaseException) -> TransformerFailed:
         """Tell whoever mends it where it was. The client is told the name alone: by the error that is to be raised."""
-        fields = {"transformer": self._place, "at": _where(error, self.inner), "raised": _shown(error)}
+        fields = {"transformer": self._place, "at": _location(error, self.inner), "raised": _error_text(error)}
         self._log("error", FAULT, fields)
         return TransformerFailed.raised(self.name, error)
 
@@ -78,16 +78,16 @@ class _Watched:
         try:
             return self._stage.feed(event)
         except BaseException as error:
-            raise self._plugin.failed(error) from error
+            raise self._plugin.failure(error) from error
 
     def flush(self) -> list[Event]:
         try:
             return self._stage.flush()
         except BaseException as error:
-            raise self._plugin.failed(error) from error
+            raise self._plugin.failure(error) from error
 
 
-def _where(error: BaseException, inner: Any) -> str:
+def _location(error: BaseException, inner: Any) -> str:
     """The file and the line: the last one in the plug-in's own file, or else the last one of all."""
     own = getattr(sys.modules.get(type(inner).__module__), "__file__", None)
     frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
@@ -112,17 +112,17 @@ def load_plugin(
     Raises `InvalidOption` for what is not there, cannot be loaded, or does not take these options.
     """
     try:
-        inner = _made(name, options, folder, known, source)
+        inner = _create(name, options, folder, known, source)
         if any(callable(getattr(inner, method, None)) for method in ("prepare", "stages")):
             return Plugin(name, inner, log)
     except MoonshimError:
         raise
     except BaseException as error:  # also what would end the process, as a script does that is no plug-in
-        raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_shown(error)}", field=name) from error
+        raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_error_text(error)}", field=name) from error
     raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
 
 
-def _made(
+def _create(
     name: str, options: Mapping[str, Any], folder: Path | None, known: Iterable[str], source: bytes | None
 ) -> Any:
     if ":" in name:
@@ -140,7 +140,7 @@ def _made(
         why = f"does not take these options: {error}"
         raise InvalidOption(f"the transformer {name!r} {why}", field=name) from error
     except BaseException as error:
-        raise InvalidOption(f"the transformer {name!r} could not be made: {_shown(error)}", field=name) from error
+        raise InvalidOption(f"the transformer {name!r} could not be made: {_error_text(error)}", field=name) from error
 
 
 def _entry_point(name: str, known: Iterable[str]) -> Any:
@@ -207,7 +207,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {lower[close[0]]!r}?" if close else f"there is {', '.join(words) or 'nothing'}"
 
 
-def _shown(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException:  # its words are code of the plug-in too

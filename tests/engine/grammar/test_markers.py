@@ -55,13 +55,13 @@ def test_a_marker_may_be_asked_for_at_one_place() -> None:
     ],
 )
 def test_only_an_end_that_may_still_become_a_marker_is_unfinished(text: str, held: str) -> None:
-    size = MARKERS.unfinished(text)
+    size = MARKERS.partial_length(text)
     assert text[len(text) - size :] == held
 
 
 @pytest.mark.parametrize(("start", "size"), [(0, 3), (1, 0), (3, 0)])
 def test_an_unfinished_marker_does_not_begin_before_the_start(start: int, size: int) -> None:
-    assert MARKERS.unfinished("<|c", start) == size
+    assert MARKERS.partial_length("<|c", start) == size
 
 
 def test_text_without_a_first_character_of_any_marker_has_none() -> None:
@@ -75,7 +75,7 @@ def test_characters_of_regular_expressions_mean_themselves() -> None:
 
 
 def test_a_marker_of_one_character_is_never_unfinished() -> None:
-    assert MarkerSet(["#"]).unfinished("a#") == 0
+    assert MarkerSet(["#"]).partial_length("a#") == 0
 
 
 def test_the_set_of_the_same_markers_is_made_once() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moonshim.engine.grammar.protocol import CallDelta, Channel, TextFound
-from moonshim.engine.grammar.shared.raw_values import escaped
+from moonshim.engine.grammar.shared.raw_values import escape
 from moonshim.engine.grammar.shared.speech import GAP_LIMIT
 from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
 from tests.engine.grammar.family_runs import CUTS, SIZES, assert_laws, by_size, found_in, run
@@ -54,7 +54,7 @@ def test_a_string_is_passed_on_as_it_arrives(family: str, value: str) -> None:
         written += "".join(one.text for one in grammar.feed(char) if isinstance(one, CallDelta))
         # The first line break may be the format's.
         assert any(
-            written == escaped(text[:stop])
+            written == escape(text[:stop])
             for text in (value, value.removeprefix("\n"))
             for stop in range(max(0, at - 4), at + 1)
         )

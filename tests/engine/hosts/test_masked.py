@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.hosts.errors.body import _SECRETS, masked, masked_bytes
+from moonshim.engine.hosts.errors.body import _SECRETS, mask_bytes, mask_secrets
 
 SECRETS = [
     "Bearer 0123456789abcdef",
@@ -37,7 +37,7 @@ SECRETS = [
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("around", ["{}", "401: {} is wrong", "caf\u00e9 {} (\u4e2d\u6587)", 'a\n"{}"\n'])
 def test_a_key_is_masked_in_every_spelling_that_its_pattern_knows(secret: str, around: str) -> None:
-    assert secret not in masked(around.format(secret))
+    assert secret not in mask_secrets(around.format(secret))
 
 
 @given(
@@ -52,7 +52,7 @@ def test_the_quick_look_changes_nothing(text: str) -> None:
     long_way = text
     for pattern, instead in _SECRETS:
         long_way = pattern.sub(instead, long_way)
-    assert masked(text) == long_way
+    assert mask_secrets(text) == long_way
 
 
 OURS = "pa/ss wörd+1"
@@ -69,7 +69,7 @@ OURS = "pa/ss wörd+1"
     ],
 )
 def test_a_secret_that_looks_like_none_is_masked_however_it_is_spelt(spelt: str) -> None:
-    told = masked(f"who is ({spelt})?", [OURS])
+    told = mask_secrets(f"who is ({spelt})?", [OURS])
     assert spelt not in told
     assert OURS not in told
     assert told.startswith("who is (")
@@ -78,21 +78,21 @@ def test_a_secret_that_looks_like_none_is_masked_however_it_is_spelt(spelt: str)
 
 def test_of_a_header_the_key_and_the_password_alone_are_masked_too() -> None:
     account = b64encode(b"robot:open-sesame").decode()
-    assert masked("open-sesame is wrong", [f"Basic {account}"]) == "… is wrong"
-    assert masked("hunter22 is wrong", ["Token hunter22"]) == "… is wrong"
+    assert mask_secrets("open-sesame is wrong", [f"Basic {account}"]) == "… is wrong"
+    assert mask_secrets("hunter22 is wrong", ["Token hunter22"]) == "… is wrong"
 
 
 def test_a_secret_that_is_part_of_another_leaves_nothing_of_it() -> None:
-    assert masked("abcdefghij", ["cdefgh", "abcdefghij"]) == "…"
+    assert mask_secrets("abcdefghij", ["cdefgh", "abcdefghij"]) == "…"
 
 
 def test_a_short_value_is_a_word_like_any_other() -> None:
-    assert masked("this is true", ["true", ""]) == "this is true"
+    assert mask_secrets("this is true", ["true", ""]) == "this is true"
 
 
 def test_frames_of_an_error_lose_the_key_and_stay_json() -> None:
     key = 'pl"ain\\key-0123'
     frame = {"type": "response.failed", "error": {"message": f"bad key {key}, given as {quote(key)}", "code": key}}
-    clean = masked_bytes(msgspec.json.encode(frame), [key, "response.failed", "message"])
+    clean = mask_bytes(msgspec.json.encode(frame), [key, "response.failed", "message"])
     told = {"type": "response.failed", "error": {"message": "bad key …, given as …", "code": "…"}}
     assert msgspec.json.decode(clean) == told

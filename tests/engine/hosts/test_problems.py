@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.errors.body import LONGEST_MESSAGE
-from moonshim.engine.hosts.errors.classify import read_problem, without
+from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
 from moonshim.engine.hosts.errors.context_overflow import read_overflow
 from moonshim.errors import ProblemKind
 
@@ -324,9 +324,9 @@ def test_what_a_host_was_sent_and_repeats_does_not_travel(body: Any, status: int
 def test_a_problem_that_is_already_read_loses_its_secrets_too() -> None:
     problem = read_problem(401, msgspec.json.encode(openai(f"bad {OUR_KEY}", code=OUR_KEY, param=OUR_KEY)), {})
     assert OUR_KEY in problem.message
-    clean = without(msgspec.structs.replace(problem, request_id=OUR_KEY), [OUR_KEY])
+    clean = mask_problem(msgspec.structs.replace(problem, request_id=OUR_KEY), [OUR_KEY])
     assert (clean.message, clean.code, clean.param, clean.request_id) == ("bad …", "…", "…", None)
-    assert without(problem, ()) is problem
+    assert mask_problem(problem, ()) is problem
 
 
 @pytest.mark.parametrize("nasty", ["a\r\nset-cookie: x=1", "a\x00", "a\x9b31m", "a\u202eb", "ü", "\x7f"])

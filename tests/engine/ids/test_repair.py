@@ -166,8 +166,8 @@ RULES: dict[str, tuple[dict[str, Any], str | None, str | None]] = {
 @pytest.mark.parametrize(("options", "wire_id", "rule"), RULES.values(), ids=RULES.keys())
 def test_the_rule_that_acted_is_told(options: dict[str, Any], wire_id: str | None, rule: str | None) -> None:
     ids = IdRepairer([assistant(call("old"))], **options)
-    given_id, told = ids.assign("t", wire_id)
-    assert told == rule
+    given_id, reported = ids.assign("t", wire_id)
+    assert reported == rule
     assert (given_id == wire_id) == (rule is None)
 
 

@@ -186,10 +186,10 @@ class Memory:
             self.file(asked_of(dialect, steps[:n], step.user, style), _answer(step), tenant)
 
     def file(self, asked: ParsedRequest, answer: Message, tenant: str = "") -> None:
-        filing = cache_entry(asked.turns(), answer)
-        if filing is not None:
-            assert filing == cache_entry(asked.request, answer)
-            self.kept.setdefault((tenant, filing.key), {})[filing.field] = filing.value
+        entry = cache_entry(asked.turns(), answer)
+        if entry is not None:
+            assert entry == cache_entry(asked.request, answer)
+            self.kept.setdefault((tenant, entry.key), {})[entry.field] = entry.value
 
     def recall(self, asked: ParsedRequest, tenant: str = "") -> dict[int, Reasoning]:
         found = {turn.index: lookup(turn, self.kept.get((tenant, turn.key), {})) for turn in asked.lost_turns()}

@@ -22,9 +22,9 @@ def filed(*parts: Any) -> CacheEntry | None:
     return cache_entry(ASKED, Message("assistant", parts))
 
 
-def found(filing: CacheEntry, *said: Message) -> Reasoning | None:
+def found(entry: CacheEntry, *said: Message) -> Reasoning | None:
     (turn,) = ConversationIndex(said or (QUESTION, Message("assistant", (SAID,)))).lost
-    return lookup(turn, {filing.field: filing.value}) if turn.key == filing.key else None
+    return lookup(turn, {entry.field: entry.value}) if turn.key == entry.key else None
 
 
 THOUGHTS: Final = {
@@ -38,15 +38,15 @@ THOUGHTS: Final = {
 
 @pytest.mark.parametrize("thought", THOUGHTS.values(), ids=THOUGHTS.keys())
 def test_all_of_a_thought_comes_back(thought: Reasoning) -> None:
-    filing = filed(thought, SAID)
-    assert filing is not None
-    assert found(filing) == thought
+    entry = filed(thought, SAID)
+    assert entry is not None
+    assert found(entry) == thought
 
 
 def test_several_thoughts_come_back_as_one_without_their_signatures() -> None:
-    filing = filed(Reasoning("One.", "s1"), SAID, Reasoning(" "), Reasoning("Two.", "s2", ({"type": "x"},)))
-    assert filing is not None
-    assert found(filing) == Reasoning("One.\nTwo.", details=({"type": "x"},))
+    entry = filed(Reasoning("One.", "s1"), SAID, Reasoning(" "), Reasoning("Two.", "s2", ({"type": "x"},)))
+    assert entry is not None
+    assert found(entry) == Reasoning("One.\nTwo.", details=({"type": "x"},))
 
 
 NOTHING: Final = {
@@ -66,38 +66,38 @@ def test_what_cannot_be_kept_or_known_again_is_not_filed(parts: tuple[Any, ...])
 
 
 def test_what_a_later_version_wrote_or_nobody_can_read_is_left_alone() -> None:
-    filing = filed(Reasoning("It swims."), SAID)
-    assert filing is not None
+    entry = filed(Reasoning("It swims."), SAID)
+    assert entry is not None
     (turn,) = ConversationIndex((QUESTION, Message("assistant", (SAID,)))).lost
     others = {
-        f"{filing.field}1": b"",
-        f"{filing.field}2": b"\x02" + filing.value[1:],
-        f"{filing.field}3": filing.value[:-3],
-        f"{filing.field}4": b"\x01",
-        f"{filing.field}5": b"\x01\xc1",
+        f"{entry.field}1": b"",
+        f"{entry.field}2": b"\x02" + entry.value[1:],
+        f"{entry.field}3": entry.value[:-3],
+        f"{entry.field}4": b"\x01",
+        f"{entry.field}5": b"\x01\xc1",
     }
     assert lookup(turn, others) is None
-    assert lookup(turn, others | {filing.field: filing.value}) == Reasoning("It swims.")
+    assert lookup(turn, others | {entry.field: entry.value}) == Reasoning("It swims.")
 
 
 def test_values_of_a_long_conversation_are_small() -> None:
     said = [Message("user" if n % 2 == 0 else "assistant", (Text(f"word {n}"),)) for n in range(2001)]
-    filing = cache_entry(Request(model="k3", messages=tuple(said)), Message("assistant", (Reasoning("hm"), SAID)))
-    assert filing is not None
-    assert len(filing.value) < 1500
-    assert found_last(filing, *said, Message("assistant", (SAID,))) == Reasoning("hm")
+    entry = cache_entry(Request(model="k3", messages=tuple(said)), Message("assistant", (Reasoning("hm"), SAID)))
+    assert entry is not None
+    assert len(entry.value) < 1500
+    assert found_last(entry, *said, Message("assistant", (SAID,))) == Reasoning("hm")
     other = [Message("user", (Text("another beginning"),)), *said[1:], Message("assistant", (SAID,))]
-    assert found_last(filing, *other) is None
+    assert found_last(entry, *other) is None
 
 
-def found_last(filing: CacheEntry, *said: Message) -> Reasoning | None:
+def found_last(entry: CacheEntry, *said: Message) -> Reasoning | None:
     turn = ConversationIndex(said).lost[-1]
-    assert turn.key == filing.key
-    return lookup(turn, {filing.field: filing.value})
+    assert turn.key == entry.key
+    return lookup(turn, {entry.field: entry.value})
 
 
 def test_the_same_turn_run_over_and_over_takes_a_bounded_number_of_places() -> None:
-    fields = {filing.field for n in range(3000) if (filing := filed(Reasoning(str(n)), SAID)) is not None}
+    fields = {entry.field for n in range(3000) if (entry := filed(Reasoning(str(n)), SAID)) is not None}
     assert len(fields) <= 256
 
 
@@ -113,14 +113,14 @@ def test_what_was_shown_counts(shown: Media) -> None:
     def asked(picture: Media | None) -> Message:
         return Message("user", (Text("What is it?"), *([picture] if picture is not None else [])))
 
-    filing = cache_entry(Request(model="k3", messages=(asked(shown),)), Message("assistant", (Reasoning("hm"), SAID)))
-    assert filing is not None
+    entry = cache_entry(Request(model="k3", messages=(asked(shown),)), Message("assistant", (Reasoning("hm"), SAID)))
+    assert entry is not None
     same = replace(shown, extras={"openai_chat": {"outer": {"cache_control": {}}}}, detail="low")
     answered = Message("assistant", (SAID,))
-    assert found(filing, asked(same), answered) == Reasoning("hm")
-    assert found(filing, asked(None), answered) is None
+    assert found(entry, asked(same), answered) == Reasoning("hm")
+    assert found(entry, asked(None), answered) is None
     for other in SHOWN.values():
-        assert (found(filing, asked(other), answered) is not None) == (other is shown)
+        assert (found(entry, asked(other), answered) is not None) == (other is shown)
 
 
 def test_a_picture_in_a_result_counts() -> None:
@@ -130,19 +130,19 @@ def test_a_picture_in_a_result_counts() -> None:
         result = ToolResult("hist_tool_1", "look", (Text("seen"), Media("image", data=data)))
         return (QUESTION, Message("assistant", (Reasoning("kept"), call)), Message("tool", (result,)))
 
-    filing = cache_entry(Request(model="k3", messages=asked("YQ==")), Message("assistant", (Reasoning("hm"), SAID)))
-    assert filing is not None
-    assert found(filing, *asked("YQ=="), Message("assistant", (SAID,))) == Reasoning("hm")
-    assert found(filing, *asked("Yg=="), Message("assistant", (SAID,))) is None
+    entry = cache_entry(Request(model="k3", messages=asked("YQ==")), Message("assistant", (Reasoning("hm"), SAID)))
+    assert entry is not None
+    assert found(entry, *asked("YQ=="), Message("assistant", (SAID,))) == Reasoning("hm")
+    assert found(entry, *asked("Yg=="), Message("assistant", (SAID,))) is None
 
 
 def test_results_count_the_same_before_and_behind_what_the_user_says_beside_them() -> None:
     call = Message("assistant", (Reasoning("kept"), ToolCall("hist_tool_1", "look", "{}")))
     result, words = Message("tool", (ToolResult("hist_tool_1", "look", (Text("seen"),)),)), Message("user", (SAID,))
     asked = Request(model="k3", messages=(QUESTION, call, result, words))
-    filing = cache_entry(asked, Message("assistant", (Reasoning("hm"), SAID)))
-    assert filing is not None
-    assert found(filing, QUESTION, call, words, result, Message("assistant", (SAID,))) == Reasoning("hm")
+    entry = cache_entry(asked, Message("assistant", (Reasoning("hm"), SAID)))
+    assert entry is not None
+    assert found(entry, QUESTION, call, words, result, Message("assistant", (SAID,))) == Reasoning("hm")
 
 
 ARGUMENTS: Final = {
@@ -162,22 +162,22 @@ ARGUMENTS: Final = {
 
 @pytest.mark.parametrize(("filed_as", "comes_as", "same"), ARGUMENTS.values(), ids=ARGUMENTS.keys())
 def test_arguments_are_known_by_what_they_mean(filed_as: str, comes_as: str, same: bool) -> None:
-    filing = filed(Reasoning("hm"), ToolCall("hist_tool_1", "ls", filed_as))
-    assert filing is not None
+    entry = filed(Reasoning("hm"), ToolCall("hist_tool_1", "ls", filed_as))
+    assert entry is not None
     later = Message("assistant", (Text(""), ToolCall("hist_tool_9", "ls", comes_as, "call_9")))
-    assert (found(filing, QUESTION, later) is not None) == same
+    assert (found(entry, QUESTION, later) is not None) == same
 
 
 def test_text_cannot_pass_for_a_call_and_one_call_not_for_two() -> None:
-    filing = filed(Reasoning("hm"), Text("ls"), ToolCall("hist_tool_1", "a", "{}"))
-    assert filing is not None
+    entry = filed(Reasoning("hm"), Text("ls"), ToolCall("hist_tool_1", "a", "{}"))
+    assert entry is not None
     for parts in (
         (Text("ls"), Text("a"), Text("{}")),
         (Text("lsa"), ToolCall("hist_tool_1", "", "{}")),
         (ToolCall("hist_tool_1", "ls", "{}"), ToolCall("hist_tool_2", "a", "{}")),
         (Text("ls"), ToolCall("hist_tool_1", "a", "{}"), ToolCall("hist_tool_1", "a", "{}")),
     ):
-        assert found(filing, QUESTION, Message("assistant", parts)) is None
+        assert found(entry, QUESTION, Message("assistant", parts)) is None
 
 
 # --- answers of a host, as clients hand them back ---------------------------------------------------------------------

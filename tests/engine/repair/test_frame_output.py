@@ -77,7 +77,7 @@ def test_ordinary_text_leaves_in_the_very_frames_it_came_in_however_it_was_cut()
             street, frames = Street(), [text[a:b] for a, b in pairwise(at)]
             for frame in frames:
                 seen = street.held + frame
-                tail = len(seen) - markers.unfinished(seen)
+                tail = len(seen) - markers.partial_length(seen)
                 street.read(seen[:tail], seen[tail:])
             street.read(street.held, "")
             assert street.booked == [*frames, ""]

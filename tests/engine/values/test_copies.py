@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -25,7 +25,7 @@ def containers(value: Any) -> list[int]:
 
 @given(JSON)
 def test_a_copy_is_equal_and_shares_no_container(value: Any) -> None:
-    copy = copied(value)
+    copy = deep_copy(value)
     assert copy == value
     assert not set(containers(copy)) & set(containers(value))
 
@@ -34,7 +34,7 @@ def test_nesting_deeper_than_the_stack_is_copied() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    copy, levels = copied(deep), 0
+    copy, levels = deep_copy(deep), 0
     while copy:
         copy, levels = copy[0], levels + 1
     assert levels == 100_000

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import FAULTS, in_order
 from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
@@ -142,7 +142,7 @@ def test_a_fault_changes_nothing_that_it_was_given(fault: Fault) -> None:
         for intended in WORDS:
             answer = host_response(asked, intended)
             given = payloads_of(NOTHING, answer)
-            before = copied(given)
+            before = deep_copy(given)
             if asked.stream and fault.chunks is not None:
                 fault.chunks(given, answer)
             if not asked.stream and fault.whole is not None:

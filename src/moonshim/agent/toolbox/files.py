@@ -37,10 +37,10 @@ class Files:
         if offset < 1 or limit < 1:
             raise ToolFailed("Error: offset and limit must be 1 or more.")
         lines, note = _lines_of(found, path)
-        text = self._numbered(lines, offset, min(limit, _LINES))
+        text = self._number_lines(lines, offset, min(limit, _LINES))
         return text + note
 
-    def _numbered(self, lines: Iterable[str], offset: int, most: int) -> str:
+    def _number_lines(self, lines: Iterable[str], offset: int, most: int) -> str:
         shown: list[str] = []
         number, size = 0, 0
         for number, line in enumerate(lines, start=1):
@@ -49,7 +49,7 @@ class Files:
             if len(shown) == most or size > self._limit:
                 shown.append(f"\n(There is more: read on with offset={number}.)")
                 return "\n".join(shown)
-            one = f"{number:>6}\t{_shortened(line)}"
+            one = f"{number:>6}\t{_shorten(line)}"
             shown.append(one)
             size += len(one) + 1
         if not number:
@@ -115,14 +115,14 @@ def _lines_of(path: Path, shown: str) -> tuple[Iterable[str], str]:
     except OSError as error:
         raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
     if large:
-        return _streamed(path, shown), ""
+        return _stream_lines(path, shown), ""
     file = read_text_file(path, shown)
     text = file.text.replace("\r\n", "\n").removesuffix("\n")
     note = "" if file.encoding == "utf-8" else f"\n\n(The file is written in {file.encoding}.)"
     return (text.split("\n") if file.text else []), note
 
 
-def _streamed(path: Path, shown: str) -> Iterator[str]:
+def _stream_lines(path: Path, shown: str) -> Iterator[str]:
     """Line by line, of which each is read only so far: a file may be one line of a gigabyte."""
     try:
         with path.open("rb") as file:
@@ -137,7 +137,7 @@ def _streamed(path: Path, shown: str) -> Iterator[str]:
         raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
 
 
-def _shortened(line: str) -> str:
+def _shorten(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} … (the line goes on)"
 
 
@@ -166,7 +166,7 @@ def _alike(text: str, wanted: str) -> str:
     for number, line in enumerate(text.splitlines(), start=1):
         if first in line.strip():
             return (
-                f" Its first line is at line {number}: {_shortened(line)!r}. "
+                f" Its first line is at line {number}: {_shorten(line)!r}. "
                 "The text must be the same to the letter, also in blanks and line ends. Read the file again."
             )
     return " Read the file again: the text must be the same to the letter."

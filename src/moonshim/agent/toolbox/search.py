@@ -84,7 +84,7 @@ class Search:
         if not pattern:
             raise ToolFailed("Error: the pattern is empty.")
         _check_length(glob)
-        asked = {
+        query = {
             "root": self._root,
             "base": str(base),
             "pattern": pattern,
@@ -92,7 +92,7 @@ class Search:
             "ignore_case": ignore_case,
             "context": min(max(context, 0), _MOST_CONTEXT),
         }
-        lines, note = await self._searched(asked)
+        lines, note = await self._run_search(query)
         if not lines:
             return f"No line fits {pattern}.{note}"
         return "\n".join(lines) + note
@@ -102,7 +102,7 @@ class Search:
         """Where links may lead to; empty: anywhere."""
         return "" if self._folder.outside else str(self._folder.root)
 
-    async def _searched(self, asked: dict[str, Any]) -> tuple[list[str], str]:
+    async def _run_search(self, query: dict[str, Any]) -> tuple[list[str], str]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-I", "-S", walking.__file__),
@@ -117,7 +117,7 @@ class Search:
         lines: list[str] = []
         try:
             async with asyncio.timeout(self._seconds):
-                process.stdin.write(json.dumps(asked).encode() + b"\n")
+                process.stdin.write(json.dumps(query).encode() + b"\n")
                 with contextlib.suppress(ConnectionError):
                     await process.stdin.drain()
                 process.stdin.close()

@@ -41,7 +41,7 @@ _QUIET: Final = {
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-class Ran(Struct, frozen=True):
+class CompletedCommand(Struct, frozen=True):
     """How a command went. `code` is None when it was stopped."""
 
     output: str
@@ -86,16 +86,16 @@ class Shell:
         how = (
             f"(Stopped after {seconds:g} seconds, with everything that it had started.)"
             if ran.code is None
-            else f"(It ended with {_ending(ran.code)}.)"
+            else f"(It ended with {_describe_exit(ran.code)}.)"
         )
         raise ToolFailed(f"{ran.output}\n\n{how}".strip())
 
-    async def _run(self, command: str, seconds: float) -> Ran:
+    async def _run(self, command: str, seconds: float) -> CompletedCommand:
         loop = asyncio.get_running_loop()
         mark = uuid.uuid4().hex
         reading, writing = os.pipe()
         # A pipe of our own: whoever escapes the group may hold it open for ever, and then it is simply left.
-        transport, said = await loop.connect_read_pipe(lambda: _Said(self._limit), os.fdopen(reading, "rb", 0))
+        transport, said = await loop.connect_read_pipe(lambda: _Output(self._limit), os.fdopen(reading, "rb", 0))
         try:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -113,11 +113,11 @@ class Shell:
             finally:
                 os.close(writing)
             try:
-                code = await _ended(process, seconds)
+                code = await _wait_for_exit(process, seconds)
                 await asyncio.wait({said.over}, timeout=_LAST_WORDS)
             finally:
                 _signal_group(process.pid, signal.SIGKILL)
-            return Ran(_cleaned(said.text()), code)
+            return CompletedCommand(_clean(said.text()), code)
         finally:
             # Also when the start itself was cancelled: the shell is gone then, but what it started need not be.
             _kill_marked(mark)
@@ -127,7 +127,7 @@ class Shell:
         return {**environment_without(self._hidden), **_QUIET, _MARK: mark}
 
 
-async def _ended(process: asyncio.subprocess.Process, seconds: float) -> int | None:
+async def _wait_for_exit(process: asyncio.subprocess.Process, seconds: float) -> int | None:
     """Its exit code; None if it had to be stopped. Whatever happens, its group does not go on."""
     code: int | None = None
     try:
@@ -178,7 +178,7 @@ def _kill_marked(mark: str) -> None:
                     os.kill(int(folder.name), signal.SIGKILL)
 
 
-class _Said(asyncio.Protocol):
+class _Output(asyncio.Protocol):
     """What comes out of a pipe: the beginning and the end of it, and how much there was between."""
 
     def __init__(self, limit: int) -> None:
@@ -214,17 +214,17 @@ class _Said(asyncio.Protocol):
             self._left_out += over
 
 
-def _cleaned(text: str) -> str:
+def _clean(text: str) -> str:
     """Without colours, and without what a progress bar has written over.
 
-    >>> _cleaned("10%\\r50%\\r100%\\n\\x1b[31mred\\x1b[0m\\r\\n")
+    >>> _clean("10%\\r50%\\r100%\\n\\x1b[31mred\\x1b[0m\\r\\n")
     '100%\\nred'
     """
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip("\n")
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:

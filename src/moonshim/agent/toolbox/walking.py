@@ -63,11 +63,11 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     >>> fits("src/a.py"), fits("src/b/c.pyi"), fits("a.py"), fits("src/a.txt"), matcher("*.py")("src/a.py")
     (True, True, False, False, True)
     """
-    choices = [_segments(one) for one in _expanded(pattern.removeprefix("./"))]
+    choices = [_segments(one) for one in _expand_braces(pattern.removeprefix("./"))]
     return lambda path: any(_fits(segments, path.split("/")) for segments in choices)
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """`a{b,c}` -> `ab`, `ac`. Bounded: a pattern of many braces stays as it is."""
     done, waiting = list[str](), [pattern]
     while waiting:
@@ -90,7 +90,7 @@ def _segments(pattern: str) -> list[re.Pattern[str] | None]:
 
 def _fits(segments: list[re.Pattern[str] | None], names: list[str]) -> bool:
     """Every way that the pattern can have come so far, name by name: never more than the pattern is long."""
-    states = _skipped({0}, segments)
+    states = _skip_globstars({0}, segments)
     for name in names:
         following: set[int] = set()
         for state in states:
@@ -100,12 +100,12 @@ def _fits(segments: list[re.Pattern[str] | None], names: list[str]) -> bool:
                     following.add(state)
                 elif segment.match(name):
                     following.add(state + 1)
-        states = _skipped(following, segments)
+        states = _skip_globstars(following, segments)
     # `src/**` is everything in src.
     return len(segments) in states
 
 
-def _skipped(states: set[int], segments: list[re.Pattern[str] | None]) -> set[int]:
+def _skip_globstars(states: set[int], segments: list[re.Pattern[str] | None]) -> set[int]:
     """`**` may be no folder at all."""
     out = set(states)
     for state in sorted(states):
@@ -115,15 +115,15 @@ def _skipped(states: set[int], segments: list[re.Pattern[str] | None]) -> set[in
     return out
 
 
-def search(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def search(query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The lines that match, file by file; then how many files were looked at."""
     try:
-        wanted = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
+        wanted = re.compile(query["pattern"], re.IGNORECASE if query["ignore_case"] else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        yield {"error": f"{asked['pattern'][:LONGEST_LINE]!r} is not a regular expression: {error}"}
+        yield {"error": f"{query['pattern'][:LONGEST_LINE]!r} is not a regular expression: {error}"}
         return
-    base, root = asked["base"], asked["root"]
-    fits = matcher(asked["glob"]) if asked["glob"] else lambda path: True
+    base, root = query["base"], query["root"]
+    fits = matcher(query["glob"]) if query["glob"] else lambda path: True
     files = [("", base)] if os.path.isfile(base) else walk(root, base)  # noqa: PTH113 - no pathlib: see above
     looked_at = 0
     for inner, path in files:
@@ -133,11 +133,11 @@ def search(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if lines is None:
             continue
         looked_at += 1
-        yield from _found_in(lines, path, wanted, asked["context"])
+        yield from _search_lines(lines, path, wanted, query["context"])
     yield {"files": looked_at}
 
 
-def _found_in(lines: list[str], path: str, wanted: re.Pattern[str], context: int) -> Iterator[dict[str, Any]]:
+def _search_lines(lines: list[str], path: str, wanted: re.Pattern[str], context: int) -> Iterator[dict[str, Any]]:
     hits = [number for number, line in enumerate(lines) if wanted.search(line)]
     near = {number for hit in hits for number in range(max(hit - context, 0), min(hit + context + 1, len(lines)))}
     matched = set(hits)
@@ -162,9 +162,9 @@ def _lines(path: str) -> list[str] | None:
 
 def main() -> None:
     """What is asked comes as one line of JSON, what is found goes out as lines of JSON, at once."""
-    asked = json.loads(sys.stdin.buffer.readline())
+    query = json.loads(sys.stdin.buffer.readline())
     out = sys.stdout.buffer
-    for found in search(asked):
+    for found in search(query):
         out.write(json.dumps(found).encode() + b"\n")
         out.flush()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moonshim.chat.commands.command import CommandResult, UsageError
-from moonshim.chat.conversations import counted
-from moonshim.chat.export import EXPORTS, as_markdown, exported
+from moonshim.chat.conversations import count_messages
+from moonshim.chat.export import EXPORTS, as_markdown, export_messages
 from moonshim.chat.render.sanitize import one_line
 from moonshim.chat.render.screen import text_of_result
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
@@ -61,7 +61,7 @@ def save(session: Session, words: str) -> CommandResult:
         state = "" if kept.is_kept else "\nnot all of it: the file cannot be written"
         return CommandResult(
             f"everything is kept as it is said: {kept.path}{state}\n"
-            f"{session.resuming} goes on with it; /save NAME keeps a copy"
+            f"{session.resume_command} goes on with it; /save NAME keeps a copy"
         )
     if not kept.messages:
         raise UsageError("nothing was said yet")
@@ -75,15 +75,15 @@ def load(session: Session, words: str) -> CommandResult:
         rows = session.shelf.newest()
         if not rows:
             return CommandResult(f"there is no conversation in {session.shelf.folder} yet")
-        lines = [
-            f"{row.id}  {datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}  {counted(row.count):>12}  {row.words}"
-            for row in rows
-        ]
+        lines = []
+        for row in rows:
+            modified = f"{datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}"
+            lines.append(f"{row.id}  {modified}  {count_messages(row.count):>12}  {row.words}")
         return CommandResult(
             "\n".join([*lines, "/load NAME goes on with one of them; the beginning of a name is enough"])
         )
     session.load(words)
-    count = counted(len(session.history.messages))
+    count = count_messages(len(session.history.messages))
     troubles = "".join(f"\n{trouble}" for trouble in session.history.troubles)
     return CommandResult(f"this is {session.history.path.stem}: {count}{troubles}\n/history lists them")
 
@@ -104,7 +104,7 @@ def export(session: Session, words: str) -> CommandResult:
         f"{session.history.path.stem}.{suffix}" if suffix == "md" else f"{session.history.path.stem}.{format}.{suffix}"
     )
     path = session.folder / Path(name.strip() or default).expanduser()
-    text = exported(messages, format)
+    text = export_messages(messages, format)
     try:
         with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
@@ -118,29 +118,29 @@ def exports(session: Session) -> Sequence[str]:
 
 
 def retry(session: Session, words: str) -> CommandResult:
-    _nothing_behind("retry", words)
+    _reject_arguments("retry", words)
     if not session.history.messages:
         raise UsageError("nothing was said yet")
     return CommandResult(then="retry")
 
 
 def undo(session: Session, words: str) -> CommandResult:
-    _nothing_behind("undo", words)
+    _reject_arguments("undo", words)
     before = session.history.messages
     count = session.agent.undo()
     if not count:
         raise UsageError("there is nothing to take back")
-    return CommandResult(f"taken back: {_short(before[-count])} ({counted(count)})")
+    return CommandResult(f"taken back: {_short(before[-count])} ({count_messages(count)})")
 
 
 def clear(session: Session, words: str) -> CommandResult:
-    _nothing_behind("clear", words)
+    _reject_arguments("clear", words)
     former = session.begin_anew()
     return CommandResult(f"a new conversation; /load {former} goes back" if former else "a new conversation")
 
 
 def cost(session: Session, words: str) -> CommandResult:
-    _nothing_behind("cost", words)
+    _reject_arguments("cost", words)
     ledger = session.ledger
     lines = [f"answers: {ledger.answers}"]
     if ledger.is_counted:
@@ -158,6 +158,6 @@ def cost(session: Session, words: str) -> CommandResult:
     return CommandResult("\n".join(lines))
 
 
-def _nothing_behind(name: str, words: str) -> None:
+def _reject_arguments(name: str, words: str) -> None:
     if words:
         raise UsageError(f"/{name} takes nothing behind it")

@@ -37,7 +37,7 @@ def call_text(arguments: str, *, whole: bool = True) -> CallText:
     if value is None:
         return CallText(clean_line(arguments[-_LONGEST:] if not whole else arguments[:_LONGEST]))
     first = next((key for key in _FIRST if isinstance(value.get(key), str) and value[key].strip()), None)
-    rest = tuple((clean_line(key), _shown(value[key])) for key in value if key != first)
+    rest = tuple((clean_line(key), _format_value(value[key])) for key in value if key != first)
     if first is None:
         return CallText("", rest)
     text = clean(value[first])
@@ -54,5 +54,5 @@ def _object(arguments: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return clean(value if isinstance(value, str) else dumps(value, ensure_ascii=False))

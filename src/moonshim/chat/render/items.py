@@ -18,7 +18,7 @@ from moonshim.chat.render.call_text import call_text
 from moonshim.chat.render.sanitize import clean, clean_line
 from moonshim.chat.render.screen import NoticeItem, ReasoningItem, ScreenItem, TextItem, ToolCallItem
 
-__all__ = ["FOLD_KEY", "lines_of", "render", "separated"]
+__all__ = ["FOLD_KEY", "lines_of", "needs_blank_line", "render"]
 
 FOLD_KEY: Final = "Ctrl-T"
 """What shows and hides reasoning. Ctrl-R would be the other choice, and searches the input history."""
@@ -67,16 +67,16 @@ def render(item: ScreenItem, *, height: int, width: int, growing: bool = False) 
         case TextItem(text=text):
             return _Markdown(_tail(text, height, width) if growing else text)
         case ReasoningItem(folded=True, words=words):
-            return _thought(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} shows)")
+            return _render_reasoning(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} shows)")
         case ReasoningItem(text=text):
-            return _thought(_last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
+            return _render_reasoning(_last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
         case ToolCallItem():
-            return _called(item, height, width)
+            return _render_call(item, height, width)
         case NoticeItem(text=text, kind=kind):
             return Text(clean(text), style="red" if kind == "failed" else "yellow")
 
 
-def separated(item: ScreenItem) -> bool:
+def needs_blank_line(item: ScreenItem) -> bool:
     """Whether an empty line comes before it."""
     return not isinstance(item, ReasoningItem) or item.first
 
@@ -88,7 +88,7 @@ def lines_of(console: Console, items: Sequence[ScreenItem], *, height: int, grow
         with console.capture() as captured:
             console.print(render(item, height=height, width=console.width, growing=growing))
         own = [_TRAILING.sub(r"\1", line) for line in captured.get().split("\n")]
-        lines += [""] if separated(item) else []
+        lines += [""] if needs_blank_line(item) else []
         lines += _without_margins(own)
     return lines
 
@@ -107,11 +107,11 @@ def _tail(text: str, height: int, width: int) -> str:
     return kept
 
 
-def _thought(text: str) -> RenderableType:
+def _render_reasoning(text: str) -> RenderableType:
     return Padding(Text(text, style=Style(dim=True, italic=True)), (0, 0, 0, 2), expand=False)
 
 
-def _called(item: ToolCallItem, height: int, width: int) -> RenderableType:
+def _render_call(item: ToolCallItem, height: int, width: int) -> RenderableType:
     mark, colour = _MARKS.get(item.state, ("○", "yellow"))
     if item.is_error:
         colour = "red"
@@ -128,29 +128,29 @@ def _called(item: ToolCallItem, height: int, width: int) -> RenderableType:
     for name, value in said.rest:
         shown, left = _first_rows(value, _FULL_ROWS if item.full else _ARGUMENT_ROWS, room)
         start = "\n" if "\n" in shown else ""
-        parts.append(_indented(Text.assemble((f"{name}: ", "dim"), start, shown, (_left_out(left), "dim"))))
+        parts.append(_indent(Text.assemble((f"{name}: ", "dim"), start, shown, (_omission_note(left), "dim"))))
     if item.state == "broken":
-        parts.append(_indented(Text("was not finished", style="red")))
+        parts.append(_indent(Text("was not finished", style="red")))
     if item.state == "done":
-        parts.append(_result(item, height, room))
+        parts.append(_render_result(item, height, room))
     return Group(*parts)
 
 
-def _result(item: ToolCallItem, height: int, width: int) -> RenderableType:
+def _render_result(item: ToolCallItem, height: int, width: int) -> RenderableType:
     text = clean(item.result).strip("\n")
     shown, left = _first_rows(text, max(height, 3), width)
     made = Text(shown or "(nothing)", style="red" if item.is_error else "")
     if not shown:
         made.stylize("dim")
-    made.append(_left_out(left, " (/history shows all)"), style="dim")
+    made.append(_omission_note(left, " (/history shows all)"), style="dim")
     return Padding(made, (0, 0, 0, 2), expand=False)
 
 
-def _left_out(lines: int, more: str = "") -> str:
+def _omission_note(lines: int, more: str = "") -> str:
     return f"\n… {lines:,} more {'line' if lines == 1 else 'lines'}{more}" if lines > 0 else ""
 
 
-def _indented(text: Text) -> Padding:
+def _indent(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, 2), expand=False)
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-__all__ = ["finished_part"]
+__all__ = ["finished_length"]
 
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 """As the parser counts lines."""
 
 
-def finished_part(text: str) -> int:
+def finished_length(text: str) -> int:
     """How many characters belong to blocks that are over: all but the last one.
 
     A paragraph, a list, a table or a fence is over when the next block has begun.

@@ -24,7 +24,7 @@ def clean(text: str) -> str:
     a\\x1b[2Jb
     c\\u202ed
     """
-    return _SUSPECT.sub(_shown, text.replace("\r\n", "\n"))
+    return _SUSPECT.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def clean_line(text: str) -> str:
@@ -45,7 +45,7 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def _shown(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     char = found[0]
     if char == "\t":
         return _TAB

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded, ToolStarted
-from moonshim.chat.render.markdown_cut import finished_part
+from moonshim.chat.render.markdown_cut import finished_length
 from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
 
@@ -71,7 +71,7 @@ _ENDINGS: Final[dict[str, str]] = {
 
 
 class Screen:
-    """One turn: `feed` it with every step, `take` what can be printed, show `growing` below that."""
+    """One turn: `feed` it with every step, `take` what can be printed, show `open_items` below that."""
 
     def __init__(self, *, folded: bool = False) -> None:
         self.folded = folded
@@ -114,12 +114,12 @@ class Screen:
             case MessageSaved(message=message) if message.role == "assistant":
                 self._asked = False
             case SaveFailed(detail=detail):
-                self._tell(NoticeItem(detail, "failed"))
+                self._add_notice(NoticeItem(detail, "failed"))
             case RunEnded(reason=reason, detail=detail):
                 self.end()
                 if reason != "answered":
                     by_hand = reason in ("refused", "cancelled")
-                    self._tell(NoticeItem(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
+                    self._add_notice(NoticeItem(detail or _ENDINGS[reason], "note" if by_hand else "failed"))
             case _:
                 pass
 
@@ -136,7 +136,7 @@ class Screen:
             del self._open[0]
         return done
 
-    def growing(self) -> list[ScreenItem]:
+    def open_items(self) -> list[ScreenItem]:
         """What is not done, as it looks now."""
         return [item for block in self._open if (item := block.shown(self.folded)) is not None]
 
@@ -148,9 +148,9 @@ class Screen:
                 self._close(block, False)
                 block.state = "broken" if block.kind == "call" else "done"
 
-    def _tell(self, told: NoticeItem) -> None:
+    def _add_notice(self, notice: NoticeItem) -> None:
         block = _Block("told", "")
-        block.told, block.state = told, "done"
+        block.notice, block.state = notice, "done"
         self._open.append(block)
 
     # -- one by one --------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class _Block:
         self.state: CallState = "arriving"
         self.result: str | None = None
         self.is_error, self.seconds = False, 0.0
-        self.told: NoticeItem | None = None
+        self.notice: NoticeItem | None = None
         self._printed = 0  # how much of the text is on the screen for good
         self._begun = False
         self._looked_at = 0
@@ -229,15 +229,15 @@ class _Block:
         """What can be printed now; each piece is given once."""
         match self.kind:
             case "told":
-                return [self.told] if self.told is not None else []
+                return [self.notice] if self.notice is not None else []
             case "call":
-                return [self._called()] if self.is_done else []
+                return [self._call_item()] if self.is_done else []
             case "reasoning" if folded and not self._begun:
-                return [self._folded()] if self.is_done and self.text.strip() else []
+                return [self._folded_item()] if self.is_done and self.text.strip() else []
             case "reasoning":
                 end = len(self.text) if self.is_done else self.text.rfind("\n") + 1
             case _:
-                end = len(self.text) if self.is_done else self._printed + self._finished()
+                end = len(self.text) if self.is_done else self._printed + self._stable_length()
         piece = self.text[self._printed : end]
         if not piece.strip():
             return []
@@ -245,25 +245,25 @@ class _Block:
         self._printed, self._begun = end, True
         return [made]
 
-    def _finished(self) -> int:
+    def _stable_length(self) -> int:
         """How much of what is left looks the same whatever follows. A long block is read again only as it grows by a
         tenth, so that the work stays in line with its length."""
         rest = self.text[self._printed :]
         if len(rest) < self._looked_at * 1.1:
             return 0
-        found = finished_part(rest)
+        found = finished_length(rest)
         self._looked_at = 0 if found else len(rest)
         return found
 
     def shown(self, folded: bool) -> ScreenItem | None:
         """What is left of it, as it looks now."""
         if self.kind in ("call", "told"):
-            return self.told if self.kind == "told" else self._called()
+            return self.notice if self.kind == "told" else self._call_item()
         rest = self.text[self._printed :]
         if not rest.strip():
             return None
         if self.kind == "reasoning" and folded and not self._begun:
-            return self._folded()
+            return self._folded_item()
         return self._piece(rest)
 
     def _piece(self, text: str) -> ScreenItem:
@@ -272,10 +272,10 @@ class _Block:
             return ReasoningItem(text, first=first)
         return TextItem(text, first=first)
 
-    def _folded(self) -> ReasoningItem:
+    def _folded_item(self) -> ReasoningItem:
         return ReasoningItem("", folded=True, words=len(self.text.split()))
 
-    def _called(self) -> ToolCallItem:
+    def _call_item(self) -> ToolCallItem:
         shown = ToolCallItem(self.name, self.text, self.state)
         if self.result is None:
             return shown

@@ -9,13 +9,13 @@ from pathlib import Path
 from prompt_toolkit.input import create_input
 
 from moonshim.chat.commands.registry import is_command, run_command
-from moonshim.chat.conversations import counted, data_folder, first_words
+from moonshim.chat.conversations import count_messages, data_folder, first_line
 from moonshim.chat.permissions import Grant, PermissionAnswer
 from moonshim.chat.render.screen import ReasoningItem, TextItem
 from moonshim.chat.session import Session
 from moonshim.chat.setup import ChatOptions, open_session
 from moonshim.chat.terminal.canvas import Canvas
-from moonshim.chat.terminal.prompt import PROMPT, made_prompt, typed_before
+from moonshim.chat.terminal.prompt import PROMPT, create_prompt, input_history
 from moonshim.chat.terminal.turn_view import TurnView
 from moonshim.engine.values.conversation import Message, Text, ToolCall
 from moonshim.errors import MoonshimError
@@ -42,9 +42,9 @@ class _Terminal:
         self._canvas = Canvas(sys.stdout)
         source = create_input()
         self.view = TurnView(session, self._canvas, source)
-        self._prompt = made_prompt(
+        self._prompt = create_prompt(
             session,
-            history=typed_before(data_folder(environ) / "typed"),
+            history=input_history(data_folder(environ) / "typed"),
             source=source,
             toggle_fold=self._toggle_fold,
         )
@@ -67,7 +67,7 @@ class _Terminal:
             self._interrupted = False
             if line and not await self._do(line):
                 break
-        self._take_leave()
+        self._print_goodbye()
 
     async def _do(self, line: str) -> bool:
         """Whether the chat goes on."""
@@ -123,16 +123,18 @@ class _Terminal:
     def _recall(self) -> None:
         """The end of a conversation that is gone on with."""
         messages = self._session.history.messages
-        self._canvas.say(f"{self._session.history.path.stem}: {counted(len(messages))}; /history lists them", "dim")
+        self._canvas.say(
+            f"{self._session.history.path.stem}: {count_messages(len(messages))}; /history lists them", "dim"
+        )
         words = next((one for one in reversed(messages) if one.role == "user"), None)
         if words is not None:
-            self._canvas.say(f"{PROMPT}{first_words((words,))}", "dim")
+            self._canvas.say(f"{PROMPT}{first_line((words,))}", "dim")
         if messages and messages[-1].role == "assistant" and (text := _text_of(messages[-1])):
             self._canvas.paint(self._canvas.items([TextItem(text)]))
 
-    def _take_leave(self) -> None:
+    def _print_goodbye(self) -> None:
         if self._session.history.messages:
-            self._canvas.say(f"{self._session.resuming} goes on from here", "dim")
+            self._canvas.say(f"{self._session.resume_command} goes on from here", "dim")
 
 
 def _short(folder: Path) -> str:

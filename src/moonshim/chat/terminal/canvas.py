@@ -104,10 +104,10 @@ def _in_columns(text: str, column: int, width: int) -> str:
         last turn
         back
     """
-    return "\n".join(_broken(line, column, width) for line in text.split("\n")) if column else text
+    return "\n".join(_wrap(line, column, width) for line in text.split("\n")) if column else text
 
 
-def _broken(line: str, column: int, width: int) -> str:
+def _wrap(line: str, column: int, width: int) -> str:
     left, right = line[:column].rstrip(), line[column:].strip()
     if line[column - 2 : column] != "  " or not right:
         return line

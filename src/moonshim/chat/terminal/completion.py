@@ -34,7 +34,7 @@ class ChatCompleter(Completer):
         name, space, words = text.partition(" ")
         known = COMMANDS.get(name[1:].lower()) if name.startswith("/") and space else None
         if known is not None and " " not in words.lstrip():
-            yield from _completions(sorted(_beginning(known.complete(self._session), word)), word)
+            yield from _completions(sorted(_with_prefix(known.complete(self._session), word)), word)
         if known is None or name in ("/export", "/load", "/save"):
             yield from _completions(file_names(word, self._session.folder), word)
 
@@ -43,7 +43,7 @@ def _completions(words: Iterable[str], word: str) -> Iterator[Completion]:
     return (Completion(found, -len(word)) for found in words)
 
 
-def _beginning(words: Iterable[str], word: str) -> list[str]:
+def _with_prefix(words: Iterable[str], word: str) -> list[str]:
     return [found for found in dict.fromkeys(words) if found.lower().startswith(word.lower())]
 
 

@@ -20,14 +20,14 @@ from moonshim.chat.render.status import status_parts
 from moonshim.chat.session import Session
 from moonshim.chat.terminal.completion import ChatCompleter
 
-__all__ = ["PROMPT", "made_prompt", "typed_before"]
+__all__ = ["PROMPT", "create_prompt", "input_history"]
 
 PROMPT: Final = "> "
 _MENU_ROWS: Final = 6
 _STYLE: Final = Style.from_dict({"bottom-toolbar": "noreverse dim", "prompt": "bold"})
 
 
-def made_prompt(
+def create_prompt(
     session: Session, *, history: History, source: Input, toggle_fold: Callable[[], None]
 ) -> PromptSession[str]:
     """What asks a person. Ctrl-C empties the line; or it raises `KeyboardInterrupt`; Ctrl-D raises `EOFError`."""
@@ -99,7 +99,7 @@ def made_prompt(
     return prompt
 
 
-def typed_before(path: Path) -> History:
+def input_history(path: Path) -> History:
     """What was typed in former chats; only its user can read it. Without a place to keep it, it is forgotten."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -73,12 +73,12 @@ class TurnView:
         self._interrupts, self._began = 0, time.monotonic()
         with suppress(NotImplementedError):  # Windows: there Ctrl-C is a key and nothing else
             # Between two turns, while the terminal is its usual self, Ctrl-C is a signal.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._pressed, "interrupt")
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_key, "interrupt")
         task = self._task = asyncio.create_task(self._have(prompt))
         painting = asyncio.create_task(self._paint_often())
         try:
             self._ahead.begin()
-            with self._canvas.marking_pastes(), reading_keys(self._source, self._pressed, self._read):
+            with self._canvas.marking_pastes(), reading_keys(self._source, self._on_key, self._on_key_presses):
                 await asyncio.wait({task, painting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in (task, painting):
@@ -109,11 +109,11 @@ class TurnView:
 
     # -- keys --------------------------------------------------------------------------------------------------------
 
-    def _read(self, presses: list[KeyPress]) -> None:
+    def _on_key_presses(self, presses: list[KeyPress]) -> None:
         if self._question is None:
             self._ahead.add(presses)
 
-    def _pressed(self, key: str) -> None:
+    def _on_key(self, key: str) -> None:
         question, now = self._question, time.monotonic()
         is_typing = now - self._typed < _TYPING_SECONDS and key != "interrupt"
         if key == "fold":
@@ -151,7 +151,7 @@ class TurnView:
         canvas.fit()
         above = canvas.items(self._screen.take())
         if question is None:
-            canvas.paint(above, [*self._growing(), "", *self._typed_ahead(), self._status()])
+            canvas.paint(above, [*self._open_lines(), "", *self._type_ahead_lines(), self._status()])
             return
         call, ask = canvas.items([question.call]), canvas.lines(Text(question.text, style="bold yellow"))
         # What does not fit where things are asked is shown above: nobody should allow what they have not seen.
@@ -161,14 +161,14 @@ class TurnView:
         question.is_painted = True
         canvas.paint(above, [*([] if question.is_above else call), "", *ask, "", self._status()])
 
-    def _growing(self) -> list[str]:
+    def _open_lines(self) -> list[str]:
         """What still grows; rendered anew only when something has come."""
-        items = self._screen.growing()
+        items = self._screen.open_items()
         if (seen := (items, self._canvas.console.width, self._canvas.rows)) != self._seen:
             self._seen, self._lines = seen, self._canvas.items(items, growing=True)
         return self._lines
 
-    def _typed_ahead(self) -> list[str]:
+    def _type_ahead_lines(self) -> list[str]:
         """The end of what was typed, on one line."""
         width = self._canvas.console.width - len(PROMPT)
         text = one_line(self._ahead.tail)[-width:]

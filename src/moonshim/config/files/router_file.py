@@ -66,7 +66,7 @@ def read_router_keys(root: Table) -> FromRouter:
     found.first_byte = _milliseconds(root)
     found.proxy = _text(root, "PROXY_URL")
     found.host = _host(root, has_key=bool(found.keys))
-    port = root.anything("PORT")
+    port = root.any_value("PORT")
     found.port = int(port) if str(port).isdecimal() and 0 < int(port) < 65536 else None
     level = _text(root, "LOG_LEVEL")
     found.log_level = _LEVELS.get(level.lower()) if level else None
@@ -90,12 +90,12 @@ def _text(root: Table, key: str) -> str | None:
     if not root.raw(key):
         root.knows(key)
         return None
-    value = root.anything(key)
+    value = root.any_value(key)
     return value.strip() or None if isinstance(value, str) else None
 
 
 def _milliseconds(root: Table) -> float | None:
-    value = root.anything("API_TIMEOUT_MS")
+    value = root.any_value("API_TIMEOUT_MS")
     try:
         seconds = float(value) / 1000
     except (TypeError, ValueError):
@@ -121,7 +121,7 @@ def _plug_ins(root: Table) -> tuple[dict[str, TransformerUse], bool]:
     for entry in listed:
         if not isinstance(entry, Table):
             continue
-        path, name, options = _text(entry, "path"), _text(entry, "name"), entry.anything("options")
+        path, name, options = _text(entry, "path"), _text(entry, "name"), entry.any_value("options")
         if path is None:
             continue
         if ".py" not in path:
@@ -138,7 +138,7 @@ def _plug_ins(root: Table) -> tuple[dict[str, TransformerUse], bool]:
 def _aliases(root: Table) -> dict[str, tuple[str, ...]]:
     routes = root.table("Router") if isinstance(root.raw("Router"), dict) else None
     root.knows("Router", "fallback")
-    others = root.anything("fallback")
+    others = root.any_value("fallback")
     aliases: dict[str, tuple[str, ...]] = {}
     for name in routes or ():
         assert routes is not None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["expanded", "has_variable", "variable_of", "variables_in"]
+__all__ = ["expand_variables", "has_variable", "variable_of", "variables_in"]
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 # `$VAR` without braces only at the start, up to the end or a slash, in capitals: claude-code-router's files have it
@@ -15,7 +15,7 @@ _REFERENCE: Final = re.compile(r"\$\$|\$\{([^}]*)\}|\A\$([A-Z_][A-Z0-9_]*)(?=/|\
 _INSIDE: Final = re.compile(rf"({_NAME})(?::-(.*))?", re.DOTALL)
 
 
-def expanded(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """The text with every variable in its place, and what was wrong with them. `$$` is a dollar.
 
     >>> expanded("${A}/${B:-b}, $$5", {"A": "a"})

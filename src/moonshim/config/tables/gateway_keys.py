@@ -47,7 +47,7 @@ def _read_key(table: Table) -> GatewayKey | None:
             "key away (`moonshim keys revoke`) to allow none",
         )
     expires = _expires(table)
-    limits = {limit: table.whole(limit) for limit in _LIMITS}
+    limits = {limit: table.integer(limit) for limit in _LIMITS}
     plain = next((key for key in ("key", "api_key", "secret", "token") if key in table), None)
     if plain is not None:
         table.knows(plain)
@@ -67,7 +67,7 @@ def _read_key(table: Table) -> GatewayKey | None:
 
 def _expires(table: Table) -> datetime | None:
     """A moment: with its time zone as it is, without one as UTC; a day alone is over when it ends."""
-    value = table.anything("expires")
+    value = table.any_value("expires")
     if isinstance(value, str):
         try:
             value = date.fromisoformat(value) if len(value) == len("2026-01-31") else datetime.fromisoformat(value)

@@ -26,7 +26,7 @@ def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, Fields], dict[
     bodies: dict[str, Fields] = {}
     for place, one in enumerate(table.elements("models")):
         path = (*table.at("models"), place)
-        name, own, body = _described(one) if isinstance(one, Table) else (one, {}, {})
+        name, own, body = _read_model(one) if isinstance(one, Table) else (one, {}, {})
         if not isinstance(name, str) or not name.strip():
             if not isinstance(one, Table):
                 table.problems.add(path, "this must be the name of a model, or a table with its `id`")
@@ -41,7 +41,7 @@ def _without_empty(by_model: dict[str, Fields]) -> dict[str, Fields]:
     return {name: own for name, own in by_model.items() if own}
 
 
-def _described(table: Table) -> tuple[str | None, Fields, Fields]:
+def _read_model(table: Table) -> tuple[str | None, Fields, Fields]:
     name, cells, body = table.text("id", also=("name",)), read_cells(table), read_body(table)
     if "id" not in table and "name" not in table:
         table.problems.add(table.path, "a model needs an `id`")
@@ -51,7 +51,7 @@ def _described(table: Table) -> tuple[str | None, Fields, Fields]:
 
 def read_body(table: Table) -> Fields:
     """The fields under `body`, which are merged into requests."""
-    body = table.anything("body")
+    body = table.any_value("body")
     if body is None:
         return {}
     try:
@@ -65,9 +65,9 @@ def read_body(table: Table) -> Fields:
 
 def read_cells(table: Table) -> dict[str, Any]:
     """The cells that a table sets, by their names or under `cells`."""
-    given = {name: (table.anything(name), table.at(name)) for name in cell_names() if name in table}
+    given = {name: (table.any_value(name), table.at(name)) for name in cell_names() if name in table}
     if (inner := table.table("cells")) is not None:
-        given |= {name: (inner.anything(name), inner.at(name)) for name in inner}
+        given |= {name: (inner.any_value(name), inner.at(name)) for name in inner}
     cells: dict[str, Any] = {}
     for name, (value, path) in given.items():
         if name in _ROW_CELLS:

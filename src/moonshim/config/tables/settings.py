@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from moonshim.config.model import LogLevel, Secret
-from moonshim.config.tables.table import Table, placed
+from moonshim.config.tables.table import Table, resolve_path
 
 __all__ = ["GATEWAY_KEYS", "SHORTEST_SECRET", "read_gateway", "read_numbers", "secret_fault", "store_fault"]
 
@@ -45,23 +45,23 @@ def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
         return {}
     given: dict[str, Any] = {
         "host": table.text("host"),
-        "port": table.whole("port", most=65535),
-        "workers": table.whole("workers", most=1024),
+        "port": table.integer("port", most=65535),
+        "workers": table.integer("workers", most=1024),
         "log_dir": table.text("log_dir"),
         "log_level": table.choice("log_level", get_args(LogLevel)),
         "store": _store(table, folder),
         "secret": _secret(table),
         "heartbeat_seconds": table.number("heartbeat_seconds", above=True),
         "remember_seconds": table.number("remember_seconds", above=True),
-        "memory_bytes": table.whole("memory_bytes"),
-        "sqlite_bytes": table.whole("sqlite_bytes"),
+        "memory_bytes": table.integer("memory_bytes"),
+        "sqlite_bytes": table.integer("sqlite_bytes"),
         "allowed_hosts": table.texts("allowed_hosts"),
         "allowed_origins": table.texts("allowed_origins"),
         "open_without_keys": table.flag("open_without_keys"),
         "require_keys": table.flag("require_keys"),
     }
     if given["log_dir"] is not None:
-        given["log_dir"] = placed(given["log_dir"], folder)
+        given["log_dir"] = resolve_path(given["log_dir"], folder)
     table.close()
     return {name: value for name, value in given.items() if value is not None}
 
@@ -74,7 +74,7 @@ def read_numbers(table: Table | None, default: _Numbers) -> _Numbers:
     for field in msgspec.structs.fields(default):
         name = field.name
         if field.type is int:
-            given[name] = table.whole(name)
+            given[name] = table.integer(name)
         else:
             given[name] = table.number(name, above=name not in _MAY_BE_ZERO)
     table.close()
@@ -89,7 +89,7 @@ def _store(table: Table, folder: File | None) -> str | None:
         table.error("store", wrong)
         return None
     if store.startswith("sqlite:") and not store.startswith(("sqlite:/", "sqlite::memory:")):
-        return f"sqlite:{placed(store.removeprefix('sqlite:'), folder)}"
+        return f"sqlite:{resolve_path(store.removeprefix('sqlite:'), folder)}"
     return store
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as File
 from typing import Any, Final
 
-from moonshim.config.files.variables import expanded, has_variable
-from moonshim.config.problems import Path, Problems, nearest, shown_path
+from moonshim.config.files.variables import expand_variables, has_variable
+from moonshim.config.problems import Path, Problems, display_path, nearest
 
-__all__ = ["Table", "existing_file", "kind_of", "placed"]
+__all__ = ["Table", "existing_file", "kind_of", "resolve_path"]
 
 _KINDS: Final[dict[type, str]] = {
     str: "a text",
@@ -153,7 +153,7 @@ class Table:
             return None
         return float(value)
 
-    def whole(self, key: str, *, least: int = 1, most: int | None = None) -> int | None:
+    def integer(self, key: str, *, least: int = 1, most: int | None = None) -> int | None:
         value = self._number(key, int)
         if isinstance(value, bool) or not isinstance(value, int):
             if value is not _MISSING:
@@ -177,7 +177,7 @@ class Table:
             return None
         value = self._values[key]
         if not isinstance(value, list):
-            self._wrong(key, value, f"a list of tables (`[[{shown_path(self.at(key))}]]` in TOML)")
+            self._wrong(key, value, f"a list of tables (`[[{display_path(self.at(key))}]]` in TOML)")
             return []
         return [self._inner(one, (*self.at(key), place)) for place, one in enumerate(value)]
 
@@ -190,11 +190,11 @@ class Table:
             return []
         paths = [(*self.at(key), place) for place in range(len(value))]
         return [
-            self._inner(one, path) if isinstance(one, dict) else self._expanded(one, path)
+            self._inner(one, path) if isinstance(one, dict) else self._expand(one, path)
             for one, path in zip(value, paths, strict=True)
         ]
 
-    def anything(self, key: str) -> Any:
+    def any_value(self, key: str) -> Any:
         """The value, whatever it is, with its variables put in; None when there is none."""
         _, value = self._take(key)
         return None if value is _MISSING else value
@@ -219,18 +219,18 @@ class Table:
             self.error(given[1], f"this says the same as `{given[0]}`: one of them is enough")
         if not given or (self.inert and _with_variables(self._values[given[0]])):
             return key, _MISSING
-        return given[0], self._expanded(self._values[given[0]], self.at(given[0]))
+        return given[0], self._expand(self._values[given[0]], self.at(given[0]))
 
-    def _expanded(self, value: Any, path: Path) -> Any:
+    def _expand(self, value: Any, path: Path) -> Any:
         match value:
             case str() if "$" in value and self._environ is not None:
-                text, problems = expanded(value, self._environ)
+                text, problems = expand_variables(value, self._environ)
                 self.problems.add_unknown(path, problems)
                 return text
             case list():
-                return [self._expanded(one, (*path, place)) for place, one in enumerate(value)]
+                return [self._expand(one, (*path, place)) for place, one in enumerate(value)]
             case dict():
-                return {key: self._expanded(one, (*path, key)) for key, one in value.items()}
+                return {key: self._expand(one, (*path, key)) for key, one in value.items()}
         return value
 
     def _number(self, key: str, kind: type[int] | type[float]) -> Any:
@@ -252,7 +252,7 @@ def existing_file(table: Table, key: str, folder: File | None) -> str | None:
     text = table.text(key)
     if text is None or table.inert:
         return None
-    path = placed(text, folder)
+    path = resolve_path(text, folder)
     if not File(path).is_file():
         table.error(key, f"there is no file {path}")
         return None
@@ -264,7 +264,7 @@ def _with_variables(value: Any) -> bool:
     return has_variable(value) if isinstance(value, str) else any(map(_with_variables, inner))
 
 
-def placed(text: str, folder: File | None) -> str:
+def resolve_path(text: str, folder: File | None) -> str:
     """A path as it is meant in a file of this folder."""
     path = File(text).expanduser()
     return str(path if folder is None else folder / path)

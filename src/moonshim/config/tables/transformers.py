@@ -96,13 +96,13 @@ def read_chains(
     reader = _Reader(table.problems, plug_ins, folder, code, javascript, inert=table.inert)
     chains = Chains()
     if "use" in table:
-        uses = reader.uses(table.anything("use"), table.at("use"))
+        uses = reader.uses(table.any_value("use"), table.at("use"))
         chains.cells = _limits(uses)
         chains.headers = _headers(uses)
         chains.body = reader.body(uses)
         if any(use.name.lower() == "anthropic" for use, _ in uses):
             chains.dialect = "anthropic"
-        chains.shared = reader.kept(uses)
+        chains.shared = reader.select_uses(uses)
     table.knows("use")
     for model in [key for key in table if key != "use"]:
         inner = table.table(model)
@@ -111,15 +111,15 @@ def read_chains(
             told = table.note if lenient else table.error
             told(model, f"no model of this provider is called `{model}`{nearest(model, models)}")
             continue
-        uses = reader.uses(inner.anything("use"), inner.at("use")) if "use" in inner else []
+        uses = reader.uses(inner.any_value("use"), inner.at("use")) if "use" in inner else []
         inner.knows("use")
         inner.close()
         if limits := _limits(uses):
             chains.model_cells[model] = limits
         if body := reader.body(uses):
             chains.model_bodies[model] = body
-        if kept := reader.kept(uses):
-            chains.by_model[model] = kept
+        if select_uses := reader.select_uses(uses):
+            chains.by_model[model] = select_uses
     return chains
 
 
@@ -150,7 +150,7 @@ def chain_warnings(provider: ProviderConfig) -> list[str]:
     lines: dict[str, None] = {}
     for chain in [*alone, *((*shared, *uses) for uses in own.values())]:
         with suppress(MoonshimError):  # a plug-in that was there when the file was read
-            lines.update(dict.fromkeys(_loaded(chain).warnings))
+            lines.update(dict.fromkeys(_load(chain).warnings))
     return list(lines)
 
 
@@ -197,7 +197,7 @@ class _Reader:
         self._problems.add(path, 'a transformer is "Name", ["Name", {options}] or {"Name": {options}}')
         return []
 
-    def kept(self, uses: list[tuple[TransformerUse, Path]]) -> tuple[TransformerUse, ...] | None:
+    def select_uses(self, uses: list[tuple[TransformerUse, Path]]) -> tuple[TransformerUse, ...] | None:
         """The links that are run here. None when none is left of them: then nothing was said."""
         ours: list[TransformerUse] = []
         for use, path in uses:
@@ -210,13 +210,13 @@ class _Reader:
             elif use.name.endswith((".js", ".cjs", ".mjs")):
                 self._problems.note(path, f"`{use.name}` is JavaScript, and is not run: plug-ins are in Python here")
                 continue
-            if (problem := self._not_trusted(use)) is not None:
+            if (problem := self._trust_problem(use)) is not None:
                 self._problems.add(path, problem)
                 continue
-            use = self._placed(use)
+            use = self._with_resolved_path(use)
             try:
                 if use.name in OURS or not self._inert:
-                    _loaded((use,))
+                    _load((use,))
             except MoonshimError as error:
                 if self._javascript and declared is None and use.name not in OURS:
                     self._problems.note(
@@ -246,7 +246,7 @@ class _Reader:
                 fields = deep_merge(fields, {name: value})
         return fields
 
-    def _placed(self, use: TransformerUse) -> TransformerUse:
+    def _with_resolved_path(self, use: TransformerUse) -> TransformerUse:
         """A plug-in's file is looked for beside the configuration."""
         file = plug_in_file(use.name, self._folder) if self._folder is not None else None
         if file is None:
@@ -254,7 +254,7 @@ class _Reader:
         source = None if self._code is None else self._code[file]
         return TransformerUse(f"{file}:{use.name.rpartition(':')[2]}", use.options, source)
 
-    def _not_trusted(self, use: TransformerUse) -> str | None:
+    def _trust_problem(self, use: TransformerUse) -> str | None:
         """Why a plug-in is not run, where only code that was trusted may be: it is not among that."""
         if self._code is None or self._folder is None or use.name in OURS:
             return None
@@ -271,7 +271,7 @@ class _Reader:
         )
 
 
-def _loaded(uses: tuple[TransformerUse, ...]) -> Chain:
+def _load(uses: tuple[TransformerUse, ...]) -> Chain:
     """The chain that runs these. Raises `MoonshimError` for what does not exist or cannot have these options."""
     from moonshim.transformers import load_chain
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeAlias
 from moonshim.engine.formats.detect import ToolFormat, check_format
 from moonshim.engine.formats.limits import why_not
 from moonshim.engine.values.conversation import Tool
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["format_tools", "parse_tools"]
@@ -63,7 +63,7 @@ def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list
     for index, given in enumerate(_listed(tools)):
         if isinstance(given, Tool):
             _check(given, target, index)
-            out.append(copied(_RENDER[_SHAPES[target]](given, target)))
+            out.append(deep_copy(_RENDER[_SHAPES[target]](given, target)))
             continue
         definition = _definition(given, index)
         tool = _parse_openai(definition, f"tools[{index}]")
@@ -96,7 +96,7 @@ def _listed(tools: Any) -> list[Any]:
 def _definition(value: Any, index: int) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"a tool must be an object, not {type(value).__name__}", field=f"tools[{index}]")
-    return copied(dict(value))
+    return deep_copy(dict(value))
 
 
 def _check(tool: Tool, target: ToolFormat, index: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from moonshim.engine.grammar.gemma_arguments import GemmaArguments
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
-from moonshim.engine.grammar.shared.raw_values import escaped
+from moonshim.engine.grammar.shared.raw_values import escape
 from moonshim.engine.grammar.shared.speech import SpeechBuffer
 from moonshim.engine.grammar.shared.tag_patterns import (
     MORE,
@@ -103,7 +103,7 @@ class GemmaGrammar:
         if not self._held and "<" not in text:
             if self._calling:
                 if self._arguments.in_string:
-                    return [CallDelta(escaped(text))]
+                    return [CallDelta(escape(text))]
             elif not self._speech.quiet and self._is_plain(text):
                 self._speech.last = text[-1]
                 return [TextFound(self._speech.channel, text)]
@@ -132,7 +132,7 @@ class GemmaGrammar:
             self._calling = False
             self._speech.pause()
             left = ""
-        self._speech.say(left, out)
+        self._speech.emit(left, out)
         self._owes_end = False
         return out
 
@@ -153,15 +153,15 @@ class GemmaGrammar:
             if self._speech.quiet:
                 tags = self._after
                 if tags.at(text, pos, final=final) is None:
-                    self._speech.say(text[pos], out)
+                    self._speech.emit(text[pos], out)
                     return pos + 1
         seen = tags.find(text, pos, final=final)
         stop = seen.start if seen is not None else len(text)
         if seen is not None and text[stop] == "c" and not self._begins_word(text, pos, stop):
-            self._speech.say(text[pos : stop + 1], out)
+            self._speech.emit(text[pos : stop + 1], out)
             return stop + 1
         if stop > pos:
-            self._speech.say(text[pos:stop], out)
+            self._speech.emit(text[pos:stop], out)
         if seen is None:
             return stop
         if seen.kind == MORE:
@@ -197,7 +197,7 @@ class GemmaGrammar:
                 self._owes_end = True
             case "empty" | "lost":
                 out.append(Notice("unreadable_call", raw))
-                speech.say(raw[raw.index(">") + 1 :], out)
+                speech.emit(raw[raw.index(">") + 1 :], out)
                 return
             case _:
                 if seen.kind == "stray" or not self._owes_end:

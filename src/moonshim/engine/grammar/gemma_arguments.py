@@ -15,7 +15,7 @@ from typing import Final
 
 from moonshim.engine.grammar.protocol import CallDelta, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.markers import marker_set
-from moonshim.engine.grammar.shared.raw_values import HOLD_LIMIT, encoded, escaped
+from moonshim.engine.grammar.shared.raw_values import HOLD_LIMIT, encode_string, escape
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_scanner import ValueScanner
 
@@ -72,7 +72,7 @@ class GemmaArguments:
         while pos < end and not self.done:
             match self._mode:
                 case 1 | 3:
-                    stop = self._quoted(text, pos, out)
+                    stop = self._in_quoted(text, pos, out)
                 case 4:
                     stop = self._json_string(text, pos, out)
                 case _:
@@ -85,20 +85,20 @@ class GemmaArguments:
     def cut(self, text: str, out: list[GrammarEvent]) -> None:
         """The input is over: what came is delivered, and nothing is added to it."""
         if self._mode == _STRING or self._mode == _JSON_STRING or self._mode == _LONG_SCALAR:
-            self._grow(escaped(text) if self._mode != _JSON_STRING else text, out)
+            self._grow(escape(text) if self._mode != _JSON_STRING else text, out)
             return
         raw = self._take() + text
         value = raw.strip()
         if self._mode in (_KEY, _QUOTED_KEY):
             if value:
-                self._grow(self._lead() + '"' + escaped(value), out)
+                self._grow(self._lead() + '"' + escape(value), out)
         elif self._mode == _SCALAR:
             is_json = _NUMBER_BEGINS.fullmatch(value) or any(
                 word.startswith(value) for word in _WORDS if word.islower()
             )
             if not is_json:
                 out.append(Notice("value_as_string", value))
-            self._grow(value if is_json else '"' + escaped(value), out)
+            self._grow(value if is_json else '"' + escape(value), out)
         elif value:
             out.append(Notice("arguments_trailing", value))
 
@@ -162,7 +162,7 @@ class GemmaArguments:
         key = self._take().strip()
         if len(key) > 1 and key[0] == key[-1] == '"':
             key = key[1:-1]
-        self._grow(self._lead() + encoded(key) + ": ", out)
+        self._grow(self._lead() + encode_string(key) + ": ", out)
         self._mode = _VALUE
 
     def _finish_plain(self, out: list[GrammarEvent]) -> None:
@@ -174,7 +174,7 @@ class GemmaArguments:
                 json = _scalar(value)
                 if json is None:
                     out.append(Notice("value_as_string", value))
-                self._grow(self._lead() + (json if json is not None else encoded(value)), out)
+                self._grow(self._lead() + (json if json is not None else encode_string(value)), out)
             case 6:
                 self._grow('"', out)
             case 2 if self._stack and self._stack[-1] == "{":
@@ -198,7 +198,7 @@ class GemmaArguments:
             else:
                 out.append(Notice("stray_marker", marker.group()))
             return marker.end()
-        if self._markers.unfinished(text, pos) == len(text) - pos:
+        if self._markers.partial_length(text, pos) == len(text) - pos:
             return ~pos
         if self._mode == _VALUE:
             self._mode = _SCALAR
@@ -207,7 +207,7 @@ class GemmaArguments:
 
     def _keep(self, text: str, out: list[GrammarEvent]) -> None:
         if self._mode == _LONG_SCALAR:
-            self._grow(escaped(text), out)
+            self._grow(escape(text), out)
             return
         self._pieces.append(text)
         self._size += len(text)
@@ -215,7 +215,7 @@ class GemmaArguments:
             if self._size > HOLD_LIMIT:
                 raw = self._take()
                 out.append(Notice("value_as_string", raw[:HOLD_LIMIT]))
-                self._grow(self._lead() + '"' + escaped(raw), out)
+                self._grow(self._lead() + '"' + escape(raw), out)
                 self._mode = _LONG_SCALAR
         elif self._size >= HOLD_LIMIT:
             raw = self._take()
@@ -226,14 +226,14 @@ class GemmaArguments:
 
     # -- strings -------------------------------------------------------------------------
 
-    def _quoted(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _in_quoted(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         stop = text.find(self._quote, pos)
         over = stop >= 0
         if not over:
-            stop = len(text) - marker_set(self._quote).unfinished(text, pos)
+            stop = len(text) - marker_set(self._quote).partial_length(text, pos)
         if stop > pos:
             if self._mode == _STRING:
-                self._grow(escaped(text[pos:stop]), out)
+                self._grow(escape(text[pos:stop]), out)
             else:
                 self._keep(text[pos:stop], out)
         if not over:

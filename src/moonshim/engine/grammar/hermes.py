@@ -54,7 +54,7 @@ class HermesGrammar(MarkedGrammar):
 
     def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         if marker.group() == _BEGIN:
-            self._state, self._tag, self._in_block = HermesGrammar._opened, _BEGIN, True
+            self._state, self._tag, self._in_block = HermesGrammar._after_tag, _BEGIN, True
         elif self._in_block:
             self._in_block = False
         else:
@@ -62,7 +62,7 @@ class HermesGrammar(MarkedGrammar):
         self._speech.pause()
         return marker.end()
 
-    def _opened(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _after_tag(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the tag and its object."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         if char == "{":

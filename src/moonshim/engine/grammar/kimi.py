@@ -64,7 +64,7 @@ class KimiGrammar:
                 # Think tags are told apart from calls: they do not say which generation it is.
                 self._reader = self._k2
                 return self._k2.feed(text)
-        cut = len(text) - self._markers.unfinished(text, pos)
+        cut = len(text) - self._markers.partial_length(text, pos)
         self._held = text[cut:]
         found = self._k2.feed(text[:cut])
         if self._held and any(start in self._k2.held for start in self._markers.starts):

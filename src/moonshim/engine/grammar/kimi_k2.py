@@ -202,13 +202,13 @@ class KimiK2Grammar:
             case 1:
                 # A header that never ended names nothing: it is what the model wrote, so it is kept.
                 out.append(Notice("unreadable_call", self._header))
-                self._say(self._header, out)
+                self._emit_text(self._header, out)
             case 2 | 3:
                 out.append(CallEnded(closed=False))
             case 4 | 5:
                 out.append(CallEnded(closed=True))
-                self._say(self._prose, out)
-        self._say(held, out)
+                self._emit_text(self._prose, out)
+        self._emit_text(held, out)
         self._state, self._header, self._prose = _OUTSIDE, "", ""
         self._drop_gap()
         self._quiet = False
@@ -231,7 +231,7 @@ class KimiK2Grammar:
         marker = self._markers.find(text, pos)
         if marker is not None:
             return self._outside_marker(text, pos, marker, out)
-        tail = len(text) - self._markers.unfinished(text, pos)
+        tail = len(text) - self._markers.partial_length(text, pos)
         cut = tail
         if self._bare is not None:
             cut = self._bare_start(text, pos, tail)
@@ -240,7 +240,7 @@ class KimiK2Grammar:
                 cut = tail
         if cut > pos:
             self._break_gap(out)
-            self._say(text[pos:cut], out)
+            self._emit_text(text[pos:cut], out)
         self._held = text[cut:]
         return len(text)
 
@@ -258,7 +258,7 @@ class KimiK2Grammar:
                 head = start
         if head > pos:
             self._break_gap(out)
-            self._say(text[pos:head], out)
+            self._emit_text(text[pos:head], out)
         if head < start:
             self._drop_gap()
             self._begin(text[head:start], out)
@@ -277,10 +277,10 @@ class KimiK2Grammar:
 
     def _break_gap(self, out: list[GrammarEvent]) -> None:
         """White space before text, or more of it than can be between markers, is text after all."""
-        self._say(self._drop_gap(), out)
+        self._emit_text(self._drop_gap(), out)
         self._quiet = False
 
-    def _say(self, text: str, out: list[GrammarEvent]) -> None:
+    def _emit_text(self, text: str, out: list[GrammarEvent]) -> None:
         if text:
             out.append(TextFound(self._channel, text))
             self._in_word = ends_in_word(text)
@@ -306,12 +306,12 @@ class KimiK2Grammar:
         """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
         if kind == "think" and self.tags_are_text:
             self.words_open += 1
-            self._say(tag, out)
+            self._emit_text(tag, out)
         elif kind == "think":
             self._channel = "reasoning"
         elif self.words_open:
             self.words_open -= 1
-            self._say(tag, out)
+            self._emit_text(tag, out)
         elif self._channel != self._base:
             self._channel = self._base
         else:
@@ -339,7 +339,7 @@ class KimiK2Grammar:
 
     def _in_header(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         marker = self._markers.find(text, pos)
-        stop = marker.start() if marker else len(text) - self._markers.unfinished(text, pos)
+        stop = marker.start() if marker else len(text) - self._markers.partial_length(text, pos)
         # Never past the limit at once, so that chunking does not decide what is a header.
         stop = min(stop, pos + HEADER_LIMIT + 1 - len(self._header))
         brace = text.find("{", pos, stop)
@@ -351,7 +351,7 @@ class KimiK2Grammar:
         if len(self._header) > HEADER_LIMIT:
             out.append(Notice("unreadable_call", self._header))
             self._state, self._quiet = _OUTSIDE, False
-            self._say(self._header, out)
+            self._emit_text(self._header, out)
             self._header = ""
             return stop
         if marker is None:
@@ -431,7 +431,7 @@ class KimiK2Grammar:
     def _in_prose(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Text behind the arguments is theirs if the call's own end follows, and speech if not."""
         marker = self._markers.find(text, pos)
-        stop = marker.start() if marker else len(text) - self._markers.unfinished(text, pos)
+        stop = marker.start() if marker else len(text) - self._markers.partial_length(text, pos)
         # Never past the limit at once, so that chunking does not decide whose text it is.
         stop = min(stop, pos + PROSE_LIMIT + 1 - len(self._prose))
         self._prose += text[pos:stop]
@@ -451,7 +451,7 @@ class KimiK2Grammar:
         """The call is over, and this text after its arguments is not part of it."""
         out.append(CallEnded(closed=True))
         self._state, self._quiet = _OUTSIDE, False
-        self._say(text, out)
+        self._emit_text(text, out)
 
     def _marker_in_call(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """At a `<` that stands in no string: a marker ends the call, anything else is part of the arguments."""
@@ -466,7 +466,7 @@ class KimiK2Grammar:
 
     def _unfinished_at(self, text: str, pos: int) -> bool:
         """Hold back the rest of the text if it may still become a marker."""
-        if self._markers.unfinished(text, pos) != len(text) - pos:
+        if self._markers.partial_length(text, pos) != len(text) - pos:
             return False
         self._held = text[pos:]
         return True

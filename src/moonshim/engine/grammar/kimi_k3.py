@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.engine.grammar.kimi_k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escaped
+from moonshim.engine.grammar.kimi_k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escape
 from moonshim.engine.grammar.kimi_k3_tags import K3Tag, TagReader
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.markers import marker_set
@@ -102,7 +102,7 @@ class KimiK3Grammar:
                     if "<" not in text:
                         if '"' not in text and "\\" not in text and text.isprintable():
                             return [CallDelta(text)]
-                        return [CallDelta(escaped(text))]
+                        return [CallDelta(escape(text))]
                 elif writer.phase == CONTAINER:
                     scanner = writer.scanner
                     if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
@@ -127,13 +127,13 @@ class KimiK3Grammar:
             self._writer.write(left, out)
             self._writer.cut(out)
         elif left:
-            self._say(left, out)
+            self._emit_text(left, out)
         if stray:
             out.append(Notice("stray_marker", stray))
         if self._calling:
             out.append(CallEnded(closed=False))
         if self._after_wrapper:
-            self._say("", out)
+            self._emit_text("", out)
         self._calling = self._in_value = self._quiet = False
         self._gap = ""
         return out
@@ -152,7 +152,7 @@ class KimiK3Grammar:
             stop = found.start() if found else len(text)
             self._gap += text[pos:stop]
             if len(self._gap) > SPACE_LIMIT:
-                self._say("", out)
+                self._emit_text("", out)
             elif self._calling and self._writer.empty and text.startswith("{", stop):
                 # The object stands where a `json` element belongs: without it the call would run on nothing.
                 out.append(Notice("k3_untagged_json", "{"))
@@ -161,34 +161,34 @@ class KimiK3Grammar:
             if pos == len(text) or self._in_value:
                 return pos
         start = _STARTS.find(text, pos)
-        stop = start.start() if start else len(text) - _STARTS.unfinished(text, pos)
+        stop = start.start() if start else len(text) - _STARTS.partial_length(text, pos)
         if stop > pos:
-            self._say(text[pos:stop], out)
+            self._emit_text(text[pos:stop], out)
         if start is None:
             self._held = text[stop:]
             return len(text)
         if start.group() != "<|":
-            self._word(start.group(), out)
+            self._handle_think_tag(start.group(), out)
             return start.end()
         tag = self._tags.read(text, stop, final=final)
         if tag == "more":
             self._held = text[stop:]
             return len(text)
         if tag == "text":
-            self._say("<|", out)
+            self._emit_text("<|", out)
             return stop + 2
         self._turn(tag, out)
         return tag.end
 
-    def _word(self, word: str, out: list[GrammarEvent]) -> None:
+    def _handle_think_tag(self, word: str, out: list[GrammarEvent]) -> None:
         """A think tag of K2: an end without a beginning is taken away, anything else is a word."""
         if word == _END_THINK and not self.words_open:
             out.append(Notice("stray_marker", word))
             return
         self.words_open += 1 if word == _THINK else -1
-        self._say(word, out)
+        self._emit_text(word, out)
 
-    def _say(self, text: str, out: list[GrammarEvent]) -> None:
+    def _emit_text(self, text: str, out: list[GrammarEvent]) -> None:
         """White space before text is text after all."""
         text, self._gap = self._gap + text, ""
         self._quiet = False

@@ -6,9 +6,9 @@ from typing import Final
 
 from moonshim.engine.grammar.protocol import CallDelta, GrammarEvent
 from moonshim.engine.grammar.shared.declared_kinds import JSON_ONLY, STRING_ONLY
-from moonshim.engine.grammar.shared.raw_values import CONTAINER, HOLD_LIMIT, SPACE_LIMIT, STRING, ValueWriter, escaped
+from moonshim.engine.grammar.shared.raw_values import CONTAINER, HOLD_LIMIT, SPACE_LIMIT, STRING, ValueWriter, escape
 
-__all__ = ["CONTAINER", "HOLD_LIMIT", "RAW", "SPACE_LIMIT", "STRING", "ArgumentWriter", "escaped"]
+__all__ = ["CONTAINER", "HOLD_LIMIT", "RAW", "SPACE_LIMIT", "STRING", "ArgumentWriter", "escape"]
 
 RAW: Final = 4
 """What the current value is, besides those of `raw_values`: a whole object in a `json` element."""

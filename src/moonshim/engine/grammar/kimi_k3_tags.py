@@ -40,7 +40,7 @@ class K3Tag(Struct, frozen=True, gc=False):
 TagReading: TypeAlias = K3Tag | Literal["text", "more"]
 
 
-def _unfinished(markers: Iterable[str]) -> str:
+def _partial_pattern(markers: Iterable[str]) -> str:
     heads = {marker[:size] for marker in markers for size in range(1, len(marker))}
     return "(?:" + "|".join(re.escape(head) for head in sorted(heads, key=len, reverse=True)) + ")"
 
@@ -58,10 +58,10 @@ _HEAD: Final = re.compile(rf"<\|(?:(open|close)\|>{_SPACE}([a-z0-9_\-]*)|end_of_
 _ATTRIBUTES: Final = re.compile(rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}")
 _ONE: Final = re.compile(rf"""({_KEY}){_SPACE}={_SPACE}(?:"({_DOUBLE})"|'({_SINGLE})'|({_BARE}))""")
 _TAIL: Final = re.compile(rf"{_SPACE}(?:(<\|sep\|>)|(?=({_MARKER})))")
-_SEPARATOR_BEGINS: Final = re.compile(rf"{_SPACE}{_unfinished(['<|sep|>'])}?\Z")
-_MARKER_BEGINS: Final = re.compile(rf"{_SPACE}{_unfinished(_MARKERS)}?\Z")
+_SEPARATOR_BEGINS: Final = re.compile(rf"{_SPACE}{_partial_pattern(['<|sep|>'])}?\Z")
+_MARKER_BEGINS: Final = re.compile(rf"{_SPACE}{_partial_pattern(_MARKERS)}?\Z")
 _ATTRIBUTES_GO_ON: Final = re.compile(
-    rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}(?:{_SPACE}{_unfinished(_MARKERS)}?"
+    rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}(?:{_SPACE}{_partial_pattern(_MARKERS)}?"
     rf"|\s{{1,8}}{_KEY}{_SPACE}(?:={_SPACE}(?:\"{_DOUBLE}|'{_SINGLE}|{_BARE})?)?)\Z"
 )
 
@@ -112,7 +112,7 @@ class TagReader:
             if tail.end(1 if whole else 2) - pos > TAG_LIMIT or not (whole or self._elided is None):
                 return "text"
             end = tail.end() if whole else at
-            return K3Tag(key, text[pos:end], end, whole, _decoded(text, start, at))
+            return K3Tag(key, text[pos:end], end, whole, _decode_attributes(text, start, at))
         if len(text) - pos <= TAG_LIMIT and _ATTRIBUTES_GO_ON.match(text, start):
             return "more"
         return "text"
@@ -133,7 +133,7 @@ class TagReader:
         return "text"
 
 
-def _decoded(text: str, start: int, end: int) -> dict[str, str]:
+def _decode_attributes(text: str, start: int, end: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in _ONE.finditer(text, start, end):
         key, double, single, bare = one.groups()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moonshim.engine.grammar.protocol import Channel, GrammarEvent
-from moonshim.engine.grammar.shared.declared import known_names
+from moonshim.engine.grammar.shared.declared import declared_names
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.grammar.shared.named_object import NamedObject
@@ -42,7 +42,7 @@ class LlamaJsonGrammar(MarkedGrammar):
     __slots__ = ("_known",)
 
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
-        self._known = known_names(tools) if calls else None
+        self._known = declared_names(tools) if calls else None
         markers, opener = (_TAG,) if calls else (), "{" if self._known else None
         super().__init__(channel, markers, tools, opener=opener, behind_call=LlamaJsonGrammar._between)
 
@@ -51,11 +51,11 @@ class LlamaJsonGrammar(MarkedGrammar):
         if self._is_bare:
             self._begin_object()
             return marker.start()
-        self._state, self._tag = LlamaJsonGrammar._tagged, _TAG
+        self._state, self._tag = LlamaJsonGrammar._after_tag, _TAG
         self._speech.pause()
         return marker.end()
 
-    def _tagged(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _after_tag(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the tag and its object."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         if char == "{":

@@ -49,13 +49,13 @@ class MistralGrammar(MarkedGrammar):
 
     def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         if marker.group() == _CALLS:
-            self._state, self._behind_call, self._tag = MistralGrammar._opened, OUTSIDE, _CALLS
+            self._state, self._behind_call, self._tag = MistralGrammar._after_marker, OUTSIDE, _CALLS
         else:
             out.append(Notice("stray_marker", marker.group()))
         self._speech.pause()
         return marker.end()
 
-    def _opened(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _after_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """What comes first tells which of the two it is."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         match char:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice
-from moonshim.engine.grammar.shared.declared import known_names
+from moonshim.engine.grammar.shared.declared import declared_names
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.python_arguments import PythonArguments
 from moonshim.engine.values.conversation import Tool
@@ -47,7 +47,7 @@ class PythonicGrammar(MarkedGrammar):
     __slots__ = ("_comma", "_in_list", "_is_marked", "_known", "_name", "_word")
 
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
-        self._known = known_names(tools) if calls else None
+        self._known = declared_names(tools) if calls else None
         markers = (_START, _END, "[") if self._known else (_START, _END) if calls else ()
         super().__init__(channel, markers, tools, behind_call=PythonicGrammar._after)
         self._is_marked = False
@@ -68,7 +68,7 @@ class PythonicGrammar(MarkedGrammar):
                 last = self._speech.last
                 # What a model only thinks of calling, it has not called.
                 if self._speech.channel != "text" or last.isalnum() or last in _NO_LIST_BEHIND:
-                    self._speech.say("[", out)
+                    self._speech.emit("[", out)
                 else:
                     self._begin_list("", "[")
                 return marker.end()
@@ -97,15 +97,15 @@ class PythonicGrammar(MarkedGrammar):
             self._raw += "["
             return stop + 1
         if char:
-            self._state = PythonicGrammar._naming
+            self._state = PythonicGrammar._in_name
         return stop
 
-    def _naming(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _in_name(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         found = _NOT_NAME.search(text, pos)
         stop = found.start() if found else len(text)
         word = self._word + text[pos:stop]
         known = self._known if self._is_bare else None
-        if known is not None and (fits := known.fitting(word)) < len(word):
+        if known is not None and (fits := known.prefix_length(word)) < len(word):
             stop = pos + fits - len(self._word)
             self._give_up(out, text[pos:stop])
             return stop
@@ -116,11 +116,11 @@ class PythonicGrammar(MarkedGrammar):
         if not _NAME.fullmatch(word) or text[stop] != "(" or (known is not None and word not in known.names):
             self._give_up(out)
             return stop
-        self._state, self._name, self._word = PythonicGrammar._opened, word, ""
+        self._state, self._name, self._word = PythonicGrammar._after_bracket, word, ""
         self._raw += "("
         return stop + 1
 
-    def _opened(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _after_bracket(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind the bracket: a key, or the end. Anything else is not how these calls are written."""
         if not self._word or text[pos].isspace():
             pos, char = self._keep_space(text, pos, HEADER_LIMIT, out)
@@ -160,7 +160,7 @@ class PythonicGrammar(MarkedGrammar):
             self._speech.pause()
             return pos + 1
         if self._comma and _KEY.match(text, pos):
-            self._state, self._word = PythonicGrammar._naming, ""
+            self._state, self._word = PythonicGrammar._in_name, ""
         else:
             self._state = OUTSIDE
         return pos

@@ -146,7 +146,7 @@ def profile_for(
     """
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
-    given = _checked(overrides)
+    given = _check_overrides(overrides)
     find = _profile if len(model) <= _LONGEST_NAME else _profile.__wrapped__
     try:
         return find(model, host, base_url, upstream, tuple(given.items()))
@@ -181,7 +181,7 @@ def _profile(
     return HostProfile(**(cells | given | fixed))
 
 
-def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
     """The overrides as the values that the cells take."""
     if not overrides and (overrides is None or isinstance(overrides, Mapping)):
         return {}
@@ -196,7 +196,7 @@ def _checked(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         try:
             given[cell] = msgspec.convert(msgspec.to_builtins(value), kinds[cell])
         except (msgspec.ValidationError, TypeError) as error:
-            near = _nearest(value, _words(kinds[cell])) if isinstance(value, str) else ""
+            near = _nearest(value, _literal_values(kinds[cell])) if isinstance(value, str) else ""
             hint = f"; {near}" if near else ""
             raise InvalidOption(f"{cell} cannot be {shortened(value)}: {error}{hint}", field=cell) from None
         if cell in _PATTERNS and given[cell] is not None:
@@ -227,10 +227,10 @@ def _one_of(name: object, names: tuple[str, ...], field: str) -> Any:
     raise InvalidInput(f"there is no {field} {shown}; the names are {', '.join(names)}. {hint}".rstrip(), field=field)
 
 
-def _words(kind: Any) -> list[str]:
+def _literal_values(kind: Any) -> list[str]:
     """The words of an annotation that is a choice among words, or of one of its parts."""
     parts = get_args(kind)
-    return [word for part in parts for word in ([part] if isinstance(part, str) else _words(part))]
+    return [word for part in parts for word in ([part] if isinstance(part, str) else _literal_values(part))]
 
 
 def _nearest(word: str, words: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from moonshim.engine.ids.pairing import Key, keys_of, own_keys
+from moonshim.engine.ids.pairing import Key, keys_of, keys_of_entry
 from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
 from moonshim.engine.values.tool_calls import CallSeen, ResultSeen
 
@@ -32,7 +32,7 @@ class Lookup:
         """Something in the history. When one object is there twice, its identity means the first place."""
         self._seen[number] = seen
         self._by_identity.setdefault(id(seen.value), number)
-        for key in own_keys(seen):
+        for key in keys_of_entry(seen):
             self._by_key.setdefault(key, []).append(number)
 
     def find(self, value: Any, seen: Seen) -> int | None:
@@ -56,7 +56,7 @@ class Lookup:
     def _among(self, key: Key, value: Any, seen: Seen) -> int:
         groups = self._alike.get(key)
         if groups is None:
-            groups = self._alike[key] = self._grouped(self._by_key[key])
+            groups = self._alike[key] = self._group(self._by_key[key])
         name, gist = seen.name or "", _gist(value)
         like = next(sort for sort in ((name, gist), (name,), ()) if sort in groups)
         numbers = groups[like]
@@ -68,7 +68,7 @@ class Lookup:
         self._asked[id(value)] = (value, number)
         return number
 
-    def _grouped(self, numbers: list[int]) -> dict[tuple[str, ...], list[int]]:
+    def _group(self, numbers: list[int]) -> dict[tuple[str, ...], list[int]]:
         groups: dict[tuple[str, ...], list[int]] = {}
         for number in numbers:
             seen = self._seen[number]

@@ -156,15 +156,15 @@ def _stranger_by(spell: Callable[[str, str], str]) -> Callable[[str, str, int, A
     return stranger
 
 
-def _spelled(name: str, spell: Callable[[str, str], str]) -> Strategy:
+def _spelling_strategy(name: str, spell: Callable[[str, str], str]) -> Strategy:
     return Strategy(name, _assign_by(spell), _stranger_by(spell))
 
 
-_STANDARD: Final = _spelled("standard", standard_id)
+_STANDARD: Final = _spelling_strategy("standard", standard_id)
 _STRATEGIES: Final[dict[ToolFormat, Strategy]] = {
     "kimi": Strategy("kimi", _kimi_assign, _kimi_stranger),
-    "anthropic": _spelled("anthropic", anthropic_id),
-    "mistral": _spelled("mistral", mistral_id),
+    "anthropic": _spelling_strategy("anthropic", anthropic_id),
+    "mistral": _spelling_strategy("mistral", mistral_id),
 }
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from moonshim.engine.ids.spelling import CanonicalIds
 from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, walk_calls
 
-__all__ = ["Key", "Pairing", "Slot", "canonical_ids", "keys_of", "own_keys", "pair"]
+__all__ = ["Key", "Pairing", "Slot", "canonical_ids", "keys_of", "keys_of_entry", "pair"]
 
 Key: TypeAlias = tuple[bool, str]
 """Canonical or not, and the identifier: `hist_tool_a` may also have come over the wire."""
@@ -47,7 +47,7 @@ def keys_of(seen: CallSeen | ResultSeen) -> list[Key]:
     return keys if seen.id == seen.canonical else [*keys, (False, seen.canonical)]
 
 
-def own_keys(seen: CallSeen | ResultSeen) -> list[Key]:
+def keys_of_entry(seen: CallSeen | ResultSeen) -> list[Key]:
     """Under which keys it is to be found."""
     return [(False, seen.id)] if seen.canonical is None else [(True, seen.canonical), (False, seen.id)]
 
@@ -120,7 +120,7 @@ class _OpenCalls:
         self._answered: set[int] = set()
 
     def add(self, call: CallSeen, slot: int) -> None:
-        for key in own_keys(call):
+        for key in keys_of_entry(call):
             stack = self._waiting.setdefault(key, [])
             if not stack or stack[-1].position != call.position:
                 stack.append(_Together(call.position))

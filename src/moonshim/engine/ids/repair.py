@@ -45,9 +45,9 @@ class IdRepairer:
         normalize_all: bool = False,
         repair: bool = True,
         scope: Literal["conversation", "turn"] = "conversation",
-        told: Iterable[Any] | None = None,
+        client_messages: Iterable[Any] | None = None,
     ) -> None:
-        """`told` is the history as the client has it, where the host was sent other identifiers (`history`)."""
+        """`client_messages` is the history with the client's identifiers, where `history` has those of the host."""
         self._policy: Literal["k2", "unique", "keep"] = policy if repair else "keep"
         self._prefix = prefix
         self._normalize_all = normalize_all
@@ -56,7 +56,7 @@ class IdRepairer:
         self._suffixes: dict[str, int] = {}
         self._history: Iterable[Any] | None = history
         """Not read yet: most answers have no calls, and a history may be long."""
-        self._told: Iterable[Any] | None = told
+        self._client_messages: Iterable[Any] | None = client_messages
         self._counts_history = scope == "conversation"
         self._next = 0
         self._low = 0
@@ -68,8 +68,8 @@ class IdRepairer:
             calls += isinstance(seen, CallSeen)
             self._note(seen.id)
         # Numbers are counted as the host was shown them; what the client has must only not come again.
-        self._ids.update(seen.id for seen in walk_calls(self._told))
-        self._history = self._told = None
+        self._ids.update(seen.id for seen in walk_calls(self._client_messages))
+        self._history = self._client_messages = None
         if self._counts_history:
             self._next = max(calls, max(self._indexes, default=-1) + 1)
             self._low = min(calls, K2_MAX_INDEX)
@@ -88,19 +88,19 @@ class IdRepairer:
 
     def _decide(self, name: str, came: str) -> tuple[str, str | None]:
         if self._normalize_all:
-            made = self._made(name)
+            made = self._new_id(name)
             return made, None if made == came else "id_normalized" if came else "id_missing"
         if not came:
-            return self._made(name), "id_missing"
+            return self._new_id(name), "id_missing"
         if self._policy == "k2":
             index = k2_index(came, self._prefix, name)
             right = index is not None and index not in self._indexes and came not in self._ids
-            return (came, None) if right else (self._made(name), "id_invalid")
+            return (came, None) if right else (self._new_id(name), "id_invalid")
         if self._policy == "unique" and came in self._ids:
-            return self._suffixed(came), "id_repeated"
+            return self._add_suffix(came), "id_repeated"
         return came, None
 
-    def _made(self, name: str) -> str:
+    def _new_id(self, name: str) -> str:
         while self._is_used(name, self._next):
             self._next += 1
         if self._next <= K2_MAX_INDEX:
@@ -112,7 +112,7 @@ class IdRepairer:
     def _is_used(self, name: str, index: int) -> bool:
         return index in self._indexes or k2_id(name, index, self._prefix) in self._ids
 
-    def _suffixed(self, came: str) -> str:
+    def _add_suffix(self, came: str) -> str:
         number = self._suffixes.get(came, 2)
         while f"{came}__{number}" in self._ids:
             number += 1

@@ -57,7 +57,7 @@ def canonical_id(wire_id: str) -> str:
     >>> canonical_id("call_abc"), canonical_id("toolu_abc"), canonical_id("functions.read_file:3")
     ('hist_tool_abc', 'hist_tool_abc', 'hist_tool_functionsread_file3')
     """
-    return CANONICAL + _cleaned(wire_id)
+    return CANONICAL + _clean(wire_id)
 
 
 def standard_id(wire_id: str, mark: str = "") -> str:
@@ -66,7 +66,7 @@ def standard_id(wire_id: str, mark: str = "") -> str:
     >>> standard_id("hist_tool_abc123"), standard_id("toolu_a.b"), standard_id("unknown_1")
     ('call_abc123', 'call_ab', 'call_unknown_1')
     """
-    return _fitted(STANDARD, _cleaned(wire_id), mark, STANDARD_LIMIT, wire_id)
+    return _fit(STANDARD, _clean(wire_id), mark, STANDARD_LIMIT, wire_id)
 
 
 def anthropic_id(wire_id: str, mark: str = "") -> str:
@@ -77,7 +77,7 @@ def anthropic_id(wire_id: str, mark: str = "") -> str:
     """
     if wire_id.startswith("srvtoolu_") and not mark and not _OTHER.search(wire_id) and len(wire_id) <= ANTHROPIC_LIMIT:
         return wire_id
-    return _fitted(ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", set_off("", mark), ANTHROPIC_LIMIT, wire_id)
+    return _fit(ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", set_off("", mark), ANTHROPIC_LIMIT, wire_id)
 
 
 def set_off(given: str, mark: str) -> str:
@@ -148,13 +148,13 @@ def _body(wire_id: str) -> str:
     return wire_id
 
 
-def _cleaned(wire_id: str) -> str:
+def _clean(wire_id: str) -> str:
     body = _body(wire_id)
     # An identifier without a single usable character still differs from an empty one.
     return _OTHER.sub("", body) or (digest(body) if body else "")
 
 
-def _fitted(prefix: str, body: str, mark: str, limit: int, wire_id: str) -> str:
+def _fit(prefix: str, body: str, mark: str, limit: int, wire_id: str) -> str:
     whole = prefix + body + mark
     if len(whole) <= limit:
         return whole

@@ -117,7 +117,7 @@ class DeclaredTools:
 def _candidates(header: str) -> Iterator[str]:
     """Names that the text may stand for, the most literal first."""
     seen = set()
-    for body in _unindexed(header):
+    for body in _strip_indexes(header):
         stripped = _PREFIX.sub("", body, count=1) if _PREFIX.match(body) else body
         for start in (body, stripped):
             for suffix in _dotted_suffixes(start):
@@ -126,7 +126,7 @@ def _candidates(header: str) -> Iterator[str]:
                     yield suffix
 
 
-def _unindexed(header: str) -> Iterator[str]:
+def _strip_indexes(header: str) -> Iterator[str]:
     yield header
     head, colon, _ = header.rpartition(":")
     if colon:

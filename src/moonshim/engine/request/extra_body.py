@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moonshim.engine.values.conversation import Change
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import InvalidInput
 
 __all__ = ["RESERVED_FIELDS", "check_extra_body", "deep_merge", "merge_extra_body"]
@@ -76,7 +76,7 @@ def _merged(body: Mapping[str, Any], extra: Mapping[str, Any], prefix: str, chan
         if isinstance(value, Mapping) and isinstance(was, dict):
             out[key] = _merged(was, value, f"{place}.", changes)
         elif was != value or type(was) is not type(value):
-            out[key] = copied(value)
+            out[key] = deep_copy(value)
             detail = "added by the configuration" if was is _ABSENT else "replaced by the configured value"
             changes.append(Change("extra_body", detail, place))
     return out

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-__all__ = ["copied"]
+__all__ = ["deep_copy"]
 
 T = TypeVar("T")
 
 
-def copied(value: T) -> T:
+def deep_copy(value: T) -> T:
     """A copy of nested dicts and lists that shares nothing changeable with the original.
 
     It does not recurse, so that no depth of nesting can break it.

@@ -59,7 +59,7 @@ def walk_calls(messages: Iterable[Any] | None) -> Iterator[CallSeen | ResultSeen
         return
     for position, message in enumerate(messages):
         if not _has_neither(message):
-            yield from _seen_in(message, position)
+            yield from _find_in(message, position)
 
 
 def _has_neither(message: Any) -> bool:
@@ -69,7 +69,7 @@ def _has_neither(message: Any) -> bool:
     return isinstance(message, Message) and message.is_one_text
 
 
-def _seen_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:
+def _find_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:
     found: CallSeen | ResultSeen | None
     if isinstance(message, Message):
         for place, part in enumerate(message.parts):
@@ -149,10 +149,10 @@ def declared_tools(tools: Iterable[Any] | None) -> list[Tool]:
     """
     if tools is None or isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
         return []
-    return [tool for tool in map(_declared, tools) if tool is not None]
+    return [tool for tool in map(_read_tool, tools) if tool is not None]
 
 
-def _declared(value: Any) -> Tool | None:
+def _read_tool(value: Any) -> Tool | None:
     if isinstance(value, Tool):
         return value
     if not isinstance(value, dict):

@@ -75,10 +75,10 @@ def merge_comments(chunk: bytes) -> bytes:
     """
     if len(chunk) < _FEW_BYTES or (chunk.count(b"\n") + chunk.count(b"\r")) * _SHORT_LINE < len(chunk):
         return chunk
-    return _SILENT_LINES.sub(_merged, chunk)
+    return _SILENT_LINES.sub(_merge_run, chunk)
 
 
-def _merged(run: re.Match[bytes]) -> bytes:
+def _merge_run(run: re.Match[bytes]) -> bytes:
     lines = run[0].splitlines(keepends=True)
     end = b""
     if any(line in (b"\n", b"\r\n", b"\r") for line in lines):
@@ -134,7 +134,7 @@ class BoundedFramer(ABC):
             out.append(self._frame(event, cut=True))
         if self._marked and not out:
             out.append(Frame(b"", None))
-        return self._tell_of_mark(out)
+        return self._report_mark(out)
 
     def _feed(self, chunk: bytes) -> list[Frame]:
         if self._opening is not None:
@@ -150,9 +150,9 @@ class BoundedFramer(ABC):
             self._opening = None
         if not chunk:
             return []
-        return self._tell_of_mark(self._split(chunk))
+        return self._report_mark(self._split(chunk))
 
-    def _tell_of_mark(self, out: list[Frame]) -> list[Frame]:
+    def _report_mark(self, out: list[Frame]) -> list[Frame]:
         if self._marked and out:
             self._marked = False
             first = out[0]

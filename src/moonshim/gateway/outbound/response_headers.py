@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from moonshim.engine.hosts.errors.body import masked
+from moonshim.engine.hosts.errors.body import mask_secrets
 
 __all__ = ["to_client", "to_host"]
 
@@ -54,7 +54,7 @@ def to_client(headers: Mapping[str, str], secrets: Collection[str] = ()) -> list
         shown = _TO_CLIENT.get(name) or (name if _LIMITS.fullmatch(name) else None)
         if shown is None or not _PLAIN.fullmatch(value) or len(passed) == _MOST:
             continue
-        if masked(value, secrets) == value:
+        if mask_secrets(value, secrets) == value:
             passed.append((shown.encode(), value.encode()))
     return passed
 

@@ -141,7 +141,7 @@ def _round(table: Table) -> PlannedRound:
         say=_text(table, "say") or "",
         calls=_calls(table),
         when=when,
-        repeat=table.whole("repeat", most=MOST_ROUNDS) or 1,
+        repeat=table.integer("repeat", most=MOST_ROUNDS) or 1,
     )
     table.close(hints=_HINTS)
     return plan
@@ -175,9 +175,9 @@ def _calls(table: Table) -> tuple[PlannedCall, ...]:
 def _call(table: Table) -> PlannedCall:
     table.knows("tool", "arguments")
     tools = _tools(table.raw("tool"), table.at("tool"), table.problems) if "tool" in table else (ANY,)
-    text, length = _text(table, "text", places=False), table.whole("length", most=LONGEST)
+    text, length = _text(table, "text", places=False), table.integer("length", most=LONGEST)
     optional = table.flag("optional")
-    count = table.whole("count", most=MOST_CALLS) or 1
+    count = table.integer("count", most=MOST_CALLS) or 1
     table.close(hints=_HINTS)
     if "arguments" in table:
         for key in ("text", "length", "optional"):

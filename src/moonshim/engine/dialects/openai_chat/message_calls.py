@@ -19,7 +19,7 @@ from moonshim.engine.dialects.openai_chat.extras import CallSlot
 from moonshim.engine.formats.free_text import input_of
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.values.conversation import ToolCall
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.engine.values.tool_calls import read_call
 
 __all__ = ["parse_calls", "render_calls"]
@@ -33,7 +33,7 @@ def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[Tool
     for place, entry in enumerate(entries):
         seen = read_call(entry) if place in call_ids else None
         if seen is None:
-            slots.append(CallSlot(raw=copied(entry)))
+            slots.append(CallSlot(raw=deep_copy(entry)))
             continue
         wire_id = entry.get("id")
         call = ToolCall(call_ids[place], seen.name, _said(entry), wire_id if isinstance(wire_id, str) else None)
@@ -52,7 +52,7 @@ def render_calls(
     left, out = list(reversed(calls)), list[Any]()
     for slot in slots:
         if slot is not None and slot.raw is not UNSET:
-            out.append(copied(slot.raw))
+            out.append(deep_copy(slot.raw))
         elif left:
             wire_id, call = left.pop()
             fitting = _fitting(slot, call, custom)
@@ -80,7 +80,7 @@ def _fitting(slot: CallSlot | None, call: ToolCall, custom: Container[str] | Non
 
 
 def _patched_call(call: ToolCall, wire_id: str | None, rest: Json, *, was_text: bool) -> Json:
-    out = copied(rest)
+    out = deep_copy(rest)
     if wire_id is not None:
         out["id"] = wire_id
     body, field = _where(out)
@@ -117,7 +117,7 @@ def _call_slot(entry: Json, call: ToolCall) -> CallSlot | None:
     """What is left of the entry: the whole, without the text that the call itself has."""
     if entry == _plain_call(call, call.wire_id):
         return None
-    rest = copied(entry)
+    rest = deep_copy(entry)
     body, field = _where(rest)
     if not isinstance(body.get(field), str):
         return CallSlot(rest, call.id)

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from moonshim.engine.dialects.openai_chat.extras import DIALECT, ChatMediaExtras, ContentSlot, media_extras
 from moonshim.engine.values.conversation import Media, Text
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import CannotExpress
 
 __all__ = ["Content", "parse_content", "render_content"]
@@ -32,10 +32,10 @@ def parse_content(entries: list[Any]) -> tuple[list[Content], list[ContentSlot |
     for entry in entries:
         part = _parse_entry(entry)
         if part is None:
-            slots.append(ContentSlot(raw=copied(entry)))
+            slots.append(ContentSlot(raw=deep_copy(entry)))
             continue
         parts.append(part)
-        others = {k: copied(v) for k, v in entry.items() if k not in ("type", "text")}
+        others = {k: deep_copy(v) for k, v in entry.items() if k not in ("type", "text")}
         slots.append(ContentSlot(others) if isinstance(part, Text) and others else None)
     return parts, slots
 
@@ -45,10 +45,10 @@ def render_content(parts: Sequence[Content], slots: Sequence[ContentSlot | None]
     left, out = list(reversed(parts)), list[Any]()
     for slot in slots:
         if slot is not None and slot.raw is not UNSET:
-            out.append(copied(slot.raw))
+            out.append(deep_copy(slot.raw))
         elif left:
             part = left.pop()
-            others = copied(slot.text) if slot is not None and isinstance(part, Text) else {}
+            others = deep_copy(slot.text) if slot is not None and isinstance(part, Text) else {}
             out.append(_render_part(part) | others)
     return out + [_render_part(part) for part in reversed(left)]
 
@@ -128,10 +128,10 @@ def _split_data_url(address: str) -> tuple[str | None, str | None]:
 def _extras(entry: dict[str, Any], key: str, *held: str) -> dict[str, Any]:
     """What the entry says besides: around the inner object, in it, or that there is none."""
     inner = entry[key]
-    outer = {k: copied(v) for k, v in entry.items() if k not in ("type", key)}
+    outer = {k: deep_copy(v) for k, v in entry.items() if k not in ("type", key)}
     if not isinstance(inner, dict):
         return {DIALECT: ChatMediaExtras(outer, bare=True)}
-    others = {k: copied(v) for k, v in inner.items() if k not in held or not isinstance(v, str)}
+    others = {k: deep_copy(v) for k, v in inner.items() if k not in held or not isinstance(v, str)}
     return {DIALECT: ChatMediaExtras(outer, others)} if outer or others else {}
 
 
@@ -158,5 +158,5 @@ def _render_part(part: Content) -> dict[str, Any]:
             inner["detail"] = part.detail
         if part.name is not None and key == "file":
             inner["filename"] = part.name
-        inner |= copied(extras.inner)
-    return {"type": key, key: inner, **copied(extras.outer)}
+        inner |= deep_copy(extras.inner)
+    return {"type": key, key: inner, **deep_copy(extras.outer)}

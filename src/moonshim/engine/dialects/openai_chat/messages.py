@@ -28,7 +28,7 @@ from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["parse_messages", "render_messages", "sole_signature"]
@@ -113,7 +113,7 @@ def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
         omit = ()
     if given != role:
         fields["role"] = given
-    extras = ChatMessageExtras(copied(fields) if fields else {}, omit, slots, calls, refusal, names)
+    extras = ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots, calls, refusal, names)
     return Message(role, tuple(parts), _held(extras))
 
 
@@ -132,7 +132,7 @@ def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
         tuple(content),
         wire_id=wire_id if isinstance(wire_id, str) else None,
     )
-    return Message("tool", (result,), _held(ChatMessageExtras(copied(fields) if fields else {}, omit, slots)))
+    return Message("tool", (result,), _held(ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots)))
 
 
 def _held(extras: ChatMessageExtras) -> Json:
@@ -180,7 +180,7 @@ def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | No
     if details and details[-1] == _signed(signature):
         # Our own way to hand a signature of another dialect to a client.
         details = details[:-1]
-    return [Reasoning(text, signature, tuple(copied(details)))], names
+    return [Reasoning(text, signature, tuple(deep_copy(details)))], names
 
 
 def _signed(signature: str | None) -> Json:
@@ -307,7 +307,7 @@ def _render_body(
         # What was redacted is a piece without a text.
         text = "\n".join(part.text for part in reasoning if part.text)
         fields = [part.field for part in reasoning if part.field is not None]
-        details = [copied(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
+        details = [deep_copy(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
         for field in fields[:1] or reasoning_fields(message):
             if field == "reasoning_details":
                 details = with_text(details, text)
@@ -358,4 +358,4 @@ def _put_content(out: Json, parts: Sequence[Content], extras: ChatMessageExtras,
 
 def _with_fields(out: Json, extras: ChatMessageExtras) -> Json:
     """Add the fields as they came, except where a part has something to say by now."""
-    return out | {key: copied(value) for key, value in extras.fields.items() if key == "role" or key not in out}
+    return out | {key: deep_copy(value) for key, value in extras.fields.items() if key == "role" or key not in out}

@@ -24,7 +24,7 @@ from moonshim.engine.dialects.vercel_ai.outputs import parse_output, render_medi
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
-from moonshim.engine.values.copies import copied
+from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import InvalidInput
 
 __all__ = ["parse_messages", "render_messages"]
@@ -59,7 +59,7 @@ def _parse_message(message: Any, position: int) -> Message:
             f"a message must be an object whose role is one of {', '.join(_SPEAKERS)}", field=f"messages[{position}]"
         )
     content, parts = message.get("content"), list[Part]()
-    fields = {key: copied(value) for key, value in message.items() if key not in ("role", "content")}
+    fields = {key: deep_copy(value) for key, value in message.items() if key not in ("role", "content")}
     slots: list[ContentSlot | None] | None = None
     if isinstance(content, str):
         parts.append(Text(content))
@@ -68,10 +68,10 @@ def _parse_message(message: Any, position: int) -> Message:
         for entry in content:
             part = _parse_entry(entry)
             if part is None:
-                slots.append(ContentSlot(raw=copied(entry)))
+                slots.append(ContentSlot(raw=deep_copy(entry)))
                 continue
             parts.append(part)
-            slots.append(None if _render_part(part) == entry else ContentSlot(copied(entry)))
+            slots.append(None if _render_part(part) == entry else ContentSlot(deep_copy(entry)))
     else:
         raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
     role = _SPEAKERS[given]
@@ -217,7 +217,7 @@ def _render_message(message: Message, parts: list[Part]) -> list[Json]:
         return out
     if content == [] and DIALECT not in message.extras:
         return out
-    return [*out, {"role": message.role, "content": content} | copied(extras.fields)]
+    return [*out, {"role": message.role, "content": content} | deep_copy(extras.fields)]
 
 
 def _plain_content(role: Role, parts: list[Part]) -> Any:
@@ -232,7 +232,7 @@ def _follow(parts: list[Part], slots: Sequence[ContentSlot | None]) -> list[Any]
     left, out = list(reversed(parts)), list[Any]()
     for slot in slots:
         if slot is not None and slot.raw is not UNSET:
-            out.append(copied(slot.raw))
+            out.append(deep_copy(slot.raw))
         elif left:
             part = left.pop()
             out.append(_render_part(part) if slot is None or slot.part is None else _as_it_came(part, slot.part))
@@ -244,14 +244,14 @@ def _as_it_came(part: Part, entry: Json) -> Json:
     before = _parse_entry(entry)
     if isinstance(part, ToolCall) and isinstance(before, ToolCall):
         if (before.name, before.arguments) == (part.name, part.arguments):
-            return copied(entry) | {"toolCallId": part.wire_id}
+            return deep_copy(entry) | {"toolCallId": part.wire_id}
     elif isinstance(part, ToolResult) and isinstance(before, ToolResult):
         if (before.name, before.parts, before.is_error) == (part.name, part.parts, part.is_error):
-            return copied(entry) | {"toolCallId": part.wire_id}
+            return deep_copy(entry) | {"toolCallId": part.wire_id}
     elif before == part:
-        return copied(entry)
+        return deep_copy(entry)
     options = entry.get("providerOptions")
-    return _render_part(part) | ({} if options is None else {"providerOptions": copied(options)})
+    return _render_part(part) | ({} if options is None else {"providerOptions": deep_copy(options)})
 
 
 def _render_part(part: Part) -> Json:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice
 from moonshim.engine.values.conversation import Tool
 
-__all__ = ["DeclaredNames", "call_without_arguments", "known_names", "names_of"]
+__all__ = ["DeclaredNames", "call_without_arguments", "declared_names", "names_of"]
 
 
 class DeclaredNames:
@@ -20,10 +20,10 @@ class DeclaredNames:
         self.names = frozenset(name for name in names if name)
         self._beginnings = frozenset(name[:size] for name in self.names for size in range(len(name) + 1)) | {""}
 
-    def fitting(self, text: str) -> int:
+    def prefix_length(self, text: str) -> int:
         """How many characters of the text are the beginning of a name.
 
-        >>> Known(["ls", "lsof"]).fitting("lsb")
+        >>> Known(["ls", "lsof"]).prefix_length("lsb")
         2
         """
         size = len(text)
@@ -37,14 +37,14 @@ def names_of(tools: Sequence[Tool] | None) -> frozenset[str] | None:
     return None if tools is None else frozenset(tool.name for tool in tools)
 
 
-def known_names(tools: Sequence[Tool] | None) -> DeclaredNames | None:
+def declared_names(tools: Sequence[Tool] | None) -> DeclaredNames | None:
     """The names of these tools, if there are any."""
     names = names_of(tools)
-    return _known(names) if names else None
+    return _build_names(names) if names else None
 
 
 @lru_cache(maxsize=64)
-def _known(names: frozenset[str]) -> DeclaredNames:
+def _build_names(names: frozenset[str]) -> DeclaredNames:
     """Made once: it holds no state of any stream."""
     return DeclaredNames(names)
 

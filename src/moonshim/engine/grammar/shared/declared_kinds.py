@@ -48,7 +48,7 @@ class DeclaredKinds:
         if not isinstance(schema, dict):
             return ANYTHING
         reader = _Reader(schema)
-        top = reader.resolved(schema)
+        top = reader.resolve(schema)
         properties = top.get("properties") if isinstance(top, dict) else None
         if not isinstance(properties, dict) or key not in properties:
             return ANYTHING
@@ -68,7 +68,7 @@ class _Reader:
             return ANYTHING
         found = _own_kinds(schema)
         if "$ref" in schema:
-            found &= self.kinds(self.resolved(schema))
+            found &= self.kinds(self.resolve(schema))
         for part in _list(schema.get("allOf")):
             found &= self.kinds(part)
         for choice in ("anyOf", "oneOf"):
@@ -76,7 +76,7 @@ class _Reader:
                 found &= frozenset().union(*map(self.kinds, branches))
         return found
 
-    def resolved(self, schema: Any) -> Any:
+    def resolve(self, schema: Any) -> Any:
         """What a local reference points to; the schema itself when it is none."""
         for _ in range(8):
             ref = schema.get("$ref") if isinstance(schema, dict) else None

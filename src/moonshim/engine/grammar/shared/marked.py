@@ -116,7 +116,7 @@ class MarkedGrammar(ABC):
             if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
                 return [CallDelta(text)] if text else []
         elif self._state is OUTSIDE and self._is_plain(text):
-            self._speech.say(text, out)
+            self._speech.emit(text, out)
             return out
         text, self._held = self._held + text, ""
         pos = 0
@@ -136,7 +136,7 @@ class MarkedGrammar(ABC):
                 self._speech.drop_gap()
         elif self._tag or self._raw:
             self._give_up(out)
-        self._speech.say(held, out)
+        self._speech.emit(held, out)
         self._speech.last = ""
         self._state, self._tag, self._raw = OUTSIDE, "", ""
         return out
@@ -168,13 +168,13 @@ class MarkedGrammar(ABC):
             # White space before the answer is said, and does not begin it.
             found = _NOT_SPACE.search(text, pos)
             stop = found.start() if found else len(text)
-            speech.say(text[pos:stop], out)
+            speech.emit(text[pos:stop], out)
             pos = stop
             if (opening := self._opener.match(text, pos)) is not None:
                 return self._turn(opening, out)
         stop, marker = self._markers.until_next(text, pos)
         if stop > pos:
-            speech.say(text[pos:stop], out)
+            speech.emit(text[pos:stop], out)
         if marker is None:
             return self._hold(text, stop)
         if (kind := self._tags.get(marker.group())) is None:
@@ -212,7 +212,7 @@ class MarkedGrammar(ABC):
         if not self._is_bare and (told := self._tag + text):
             out.append(Notice("unreadable_call", told))
         self._state, self._tag, self._raw = OUTSIDE, "", ""
-        self._speech.say(text, out)
+        self._speech.emit(text, out)
 
     # -- a call ------------------------------------------------------------------------
 

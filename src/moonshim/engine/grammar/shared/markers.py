@@ -24,7 +24,7 @@ class MarkerSet:
         self._prefixes = frozenset(marker[:size] for marker in ordered for size in range(1, len(marker)))
         self._longest = len(ordered[0]) - 1
 
-    def unfinished(self, text: str, start: int = 0) -> int:
+    def partial_length(self, text: str, start: int = 0) -> int:
         """How many characters at the end of the text could still grow into a marker."""
         longest = min(self._longest, len(text) - start)
         tail = text[len(text) - longest :] if longest else ""
@@ -38,11 +38,11 @@ class MarkerSet:
     def until_next(self, text: str, start: int) -> tuple[int, re.Match[str] | None]:
         """Up to where the text is surely no marker, and the marker that is there; None when more of it has to come."""
         marker = self.find(text, start)
-        return (marker.start(), marker) if marker else (len(text) - self.unfinished(text, start), None)
+        return (marker.start(), marker) if marker else (len(text) - self.partial_length(text, start), None)
 
     def may_grow(self, text: str, start: int) -> bool:
         """Whether all that is here can still grow into a marker."""
-        return self.unfinished(text, start) == len(text) - start
+        return self.partial_length(text, start) == len(text) - start
 
 
 @lru_cache(maxsize=64)

@@ -188,7 +188,7 @@ class NamedObject:
             case 3:
                 return self._before_value(text, pos, out)
             case _:
-                return self._behind_value(text, pos, out)
+                return self._after_value(text, pos, out)
 
     def _before_key(self, char: str, pos: int, out: list[GrammarEvent]) -> int:
         if char == '"' and self._depth:
@@ -204,7 +204,7 @@ class NamedObject:
     def _in_key(self, text: str, pos: int, end: int) -> int:
         pos, done = self._read_string(text, pos, end, KEY_LIMIT, None if self._bare is None else _BARE_KEYS)
         if done:
-            self._key, self._piece = _decoded(self._piece), ""
+            self._key, self._piece = _decode(self._piece), ""
             self._state = _COLON
         return pos
 
@@ -246,7 +246,7 @@ class NamedObject:
         if done:
             self._state = _NEXT
             if self._key != "type":
-                self._name = _decoded(self._piece)
+                self._name = _decode(self._piece)
             self._piece = ""
             if self._name and self._waiting is not None:
                 self._begin(out)
@@ -254,7 +254,7 @@ class NamedObject:
                 self._waiting, self._over = None, True
         return pos
 
-    def _behind_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _after_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         match text[pos]:
             case ",":
                 self._state = _KEY
@@ -310,7 +310,7 @@ class NamedObject:
                     found, stop = None, stop + 1
             before = len(self._piece)
             piece = self._piece + text[pos : min(stop, pos + limit - before + 1)]
-            fits = len(piece) if allowed is None else allowed.fitting(piece)
+            fits = len(piece) if allowed is None else allowed.prefix_length(piece)
             if fits < len(piece) or len(piece) > limit:
                 return self._wrong(pos + min(fits, limit) - before), False
             self._piece = piece
@@ -380,7 +380,7 @@ class NamedObject:
             field, self._pieces, self._pieces_size = "".join(self._pieces), [], 0
             value = field.removeprefix(f'"{self._key}": ').strip()
             if self._key == "id" and value.startswith('"'):
-                self._wire_id = _decoded(value[1:-1])
+                self._wire_id = _decode(value[1:-1])
             elif field not in _HARMLESS:
                 self._extras.append(field)
 
@@ -435,7 +435,7 @@ class NamedObject:
         return "call_field" if self._kind == "extra" else "arguments_trailing"
 
 
-def _decoded(inside: str) -> str:
+def _decode(inside: str) -> str:
     """What a JSON string says; as it is written where it is no JSON."""
     try:
         return str(json.loads(f'"{inside}"')) if "\\" in inside else inside

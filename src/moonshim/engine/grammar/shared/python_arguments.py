@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, GrammarEvent, Notice
-from moonshim.engine.grammar.shared.python_literals import UNFINISHED_ESCAPE, escaped, json_of_escape, json_of_word
+from moonshim.engine.grammar.shared.python_literals import UNFINISHED_ESCAPE, escape, json_of_escape, json_of_word
 from moonshim.engine.values.text_pieces import TextPieces
 
 __all__ = ["HOLD_LIMIT", "PythonArguments"]
@@ -123,7 +123,7 @@ class PythonArguments:
     def cut(self, rest: str, out: list[GrammarEvent]) -> str:
         """The input is over, the arguments are not: what came is delivered, and nothing is added to it."""
         if self._state == _STRING:
-            self._emit(escaped(rest))
+            self._emit(escape(rest))
         elif rest:
             self._bare.append(rest)
         if self._state == _STRING_ENDED:
@@ -133,9 +133,9 @@ class PythonArguments:
             self._rule = "arguments_trailing"
         if raw := "".join(self._bare).strip():
             if self._rule:
-                self._tell(self._rule, raw, out)
+                self._notice(self._rule, raw, out)
             elif not self._spilled:
-                self._emit(json_of_word(raw) or '"' + escaped(raw))
+                self._emit(json_of_word(raw) or '"' + escape(raw))
         if self._pending is not None:
             self._decide("{")
         self._send(out)
@@ -169,7 +169,7 @@ class PythonArguments:
                 self._state = _AFTER
                 return pos
             case _:
-                return self._behind_value(text, pos, out)
+                return self._after_value(text, pos, out)
 
     def _in_key(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         char = text[pos]
@@ -188,7 +188,7 @@ class PythonArguments:
 
     def _begin_argument(self) -> None:
         call = self._stack[0]
-        self._emit(("{" if not call.count else ", ") + f'"{escaped(self._key)}": ')
+        self._emit(("{" if not call.count else ", ") + f'"{escape(self._key)}": ')
         call.count += 1
         self._key, self._state = "", _VALUE
 
@@ -227,7 +227,7 @@ class PythonArguments:
             self._emit(", " if frame.count else "")
         frame.count += frame.kind != "call"
 
-    def _behind_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
+    def _after_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         frame, char = self._stack[-1], text[pos]
         if frame.kind == "call":
             if char in ")]":
@@ -236,7 +236,7 @@ class PythonArguments:
                 self._state = _KEY
                 return pos + 1
             if char == "}":
-                self._tell("arguments_trailing", char, out)
+                self._notice("arguments_trailing", char, out)
                 return pos + 1
         elif char in _CLOSE:
             return self._close(pos)
@@ -263,7 +263,7 @@ class PythonArguments:
 
     def _end_key(self, out: list[GrammarEvent]) -> None:
         self._emit(": null")
-        self._tell("python_key_without_value", "null", out)
+        self._notice("python_key_without_value", "null", out)
         self._stack[-1].count += 1
 
     def _decide(self, bracket: str) -> None:
@@ -303,14 +303,14 @@ class PythonArguments:
         found = _STRING_STOPS[self._quote[0]].search(text, pos)
         stop = found.start() if found else len(text)
         if stop > pos:
-            self._emit(escaped(text[pos:stop]))
+            self._emit(escape(text[pos:stop]))
         if found is None:
             return stop
         if found.group() == "\\":
             if (stop + 1 == len(text)) if self._raw else UNFINISHED_ESCAPE.match(text, stop):
                 self._paused = True
                 return stop
-            end, meaning = (stop + 2, escaped(text[stop : stop + 2])) if self._raw else json_of_escape(text, stop)
+            end, meaning = (stop + 2, escape(text[stop : stop + 2])) if self._raw else json_of_escape(text, stop)
             self._emit(meaning)
             return end
         if text.startswith(self._quote, stop):
@@ -319,7 +319,7 @@ class PythonArguments:
         if self._quote.startswith(text[stop:]):
             self._paused = True
             return stop
-        self._emit(escaped(found.group()))
+        self._emit(escape(found.group()))
         return stop + 1
 
     def _begin_bare(self, rule: str, raw: str) -> None:
@@ -359,7 +359,7 @@ class PythonArguments:
 
     def _take(self, text: str, out: list[GrammarEvent]) -> None:
         if self._spilled:
-            self._emit(escaped(text))
+            self._emit(escape(text))
             return
         self._bare.append(text)
         self._bare_size += len(text)
@@ -367,13 +367,13 @@ class PythonArguments:
             return
         raw = "".join(self._bare)
         if not self._rule:
-            self._tell("value_as_string", raw[:HOLD_LIMIT], out)
-            self._emit('"' + escaped(raw))
+            self._notice("value_as_string", raw[:HOLD_LIMIT], out)
+            self._emit('"' + escape(raw))
             self._bare, self._bare_size, self._spilled = [], 0, True
             return
         whole = len(raw) - len(raw) % HOLD_LIMIT
         for at in range(0, whole, HOLD_LIMIT):
-            self._tell(self._rule, raw[at : at + HOLD_LIMIT], out)
+            self._notice(self._rule, raw[at : at + HOLD_LIMIT], out)
         self._bare, self._bare_size = [raw[whole:]], len(raw) - whole
 
     def _end_bare(self, out: list[GrammarEvent]) -> None:
@@ -381,18 +381,18 @@ class PythonArguments:
         self._state = _AFTER
         if self._rule:
             if raw:
-                self._tell(self._rule, raw, out)
+                self._notice(self._rule, raw, out)
             self._rule = ""
         elif self._spilled:
             self._emit('"')
         else:
             word = json_of_word(raw) if raw else "null"
             if word is None or not raw:
-                self._tell("value_as_string" if raw else "python_value_missing", raw, out)
+                self._notice("value_as_string" if raw else "python_value_missing", raw, out)
             if self._stack[-1].kind == "dict" and self._is_key(self._stack[-1]):
-                self._emit(f'"{word or escaped(raw)}"')
+                self._emit(f'"{word or escape(raw)}"')
             else:
-                self._emit(word or f'"{escaped(raw)}"')
+                self._emit(word or f'"{escape(raw)}"')
 
     # -- what goes out -----------------------------------------------------------------
 
@@ -410,6 +410,6 @@ class PythonArguments:
             out.append(CallDelta(text))
         self._buffer.clear()
 
-    def _tell(self, rule: str, detail: str, out: list[GrammarEvent]) -> None:
+    def _notice(self, rule: str, detail: str, out: list[GrammarEvent]) -> None:
         self._send(out)
         out.append(Notice(rule, detail))

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Final
 
-__all__ = ["UNFINISHED_ESCAPE", "escaped", "json_of_escape", "json_of_word"]
+__all__ = ["UNFINISHED_ESCAPE", "escape", "json_of_escape", "json_of_word"]
 
 _WORDS: Final = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _NUMBER: Final = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -24,7 +24,7 @@ _NAMED_TOO: Final = {"r": "\\r", "t": "\\t", "v": "\\u000b"}
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The inside of a JSON string; each character on its own, so that pieces can be joined."""
     return _encode(text)[1:-1]
 

@@ -19,7 +19,17 @@ from moonshim.engine.grammar.shared.declared_kinds import ANYTHING
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_scanner import ValueScanner
 
-__all__ = ["AFTER", "CONTAINER", "HELD", "HOLD_LIMIT", "SPACE_LIMIT", "STRING", "ValueWriter", "encoded", "escaped"]
+__all__ = [
+    "AFTER",
+    "CONTAINER",
+    "HELD",
+    "HOLD_LIMIT",
+    "SPACE_LIMIT",
+    "STRING",
+    "ValueWriter",
+    "encode_string",
+    "escape",
+]
 
 HOLD_LIMIT: Final = 64 * 1024
 """How much of a value is held while nobody knows whether it is what its type says; over it, it is a string."""
@@ -48,12 +58,12 @@ _MAY_START: Final = {
     "array": re.compile(rf"{_JSON_SPACE}(?:\[{_JSON_SPACE})?\Z"),
 }
 
-encoded: Final = json.JSONEncoder(ensure_ascii=False).encode
+encode_string: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The inside of a JSON string; each character on its own, so that pieces can be joined."""
-    return encoded(text)[1:-1]
+    return encode_string(text)[1:-1]
 
 
 class ValueWriter:
@@ -114,7 +124,7 @@ class ValueWriter:
 
     def begin(self, key: str, kinds: frozenset[str], out: list[GrammarEvent]) -> None:
         # Arguments behind a whole object make a second one: whoever mends arguments knows what to do with two.
-        lead = ("{" if self._body != "arguments" else ", ") + encoded(key) + ": "
+        lead = ("{" if self._body != "arguments" else ", ") + encode_string(key) + ": "
         self._body, self._key, self._kinds = "arguments", key, kinds
         self._first, self._tail, self.at_line = self.trims, "", True
         if kinds == {"string"}:
@@ -136,11 +146,11 @@ class ValueWriter:
             return
         self.at_line = text.endswith("\n")
         if self.trims and self.phase <= HELD:
-            text = self._trimmed(text)
+            text = self._trim(text)
         match self.phase:
             case 0:
                 if text:
-                    out.append(CallDelta(escaped(text)))
+                    out.append(CallDelta(escape(text)))
             case 1:
                 self._hold(text, out)
             case 2:
@@ -174,18 +184,18 @@ class ValueWriter:
         """The input is over, the value is not: what came is delivered, and nothing is added to it."""
         tail, self._tail = self._tail, ""
         if self.phase == STRING and tail:
-            out.append(CallDelta(escaped(tail)))
+            out.append(CallDelta(escape(tail)))
         elif self.phase == AFTER:
             self._show_junk(out)
         elif self.phase == HELD:
-            raw = self._held() + tail
+            raw = self._held_text() + tail
             value = raw.strip()
             if self._may_be_json(value):
                 raw = value
             elif raw:
                 if "string" not in self._kinds:
                     out.append(Notice(self._rule, raw))
-                raw = '"' + escaped(raw)
+                raw = '"' + escape(raw)
             if raw:
                 out.append(CallDelta(raw))
 
@@ -196,7 +206,7 @@ class ValueWriter:
 
     # -- the kinds of values -----------------------------------------------------------
 
-    def _trimmed(self, text: str) -> str:
+    def _trim(self, text: str) -> str:
         if self._first:
             self._first = False
             text = text.removeprefix("\n")
@@ -212,7 +222,7 @@ class ValueWriter:
             if self._begins_container(raw):
                 self._undecided = False
                 if "string" not in self._kinds:
-                    self._held()
+                    self._held_text()
                     self.phase = CONTAINER
                     stop = self.stream(raw, len(raw) - len(raw.lstrip()), out)
                     while stop < len(raw) and self.phase == CONTAINER:
@@ -228,13 +238,13 @@ class ValueWriter:
                     return
         if self._size > HOLD_LIMIT:
             if "string" not in self._kinds:
-                raw = self._held()
+                raw = self._held_text()
                 out.append(Notice(self._rule, raw[:HOLD_LIMIT]))
                 self._pieces.append(raw)
             self._become_string(out)
 
     def _become_string(self, out: list[GrammarEvent]) -> None:
-        out.append(CallDelta('"' + escaped(self._held())))
+        out.append(CallDelta('"' + escape(self._held_text())))
         self.phase = STRING
 
     def _begins_container(self, raw: str) -> bool:
@@ -252,12 +262,12 @@ class ValueWriter:
         return any(word.startswith(value) for kind in self._kinds for word in _WORDS.get(kind, ()))
 
     def _end_held(self, out: list[GrammarEvent]) -> None:
-        raw = self._held()
+        raw = self._held_text()
         value = self._as_json(raw.strip())
         if value is None:
             if "string" not in self._kinds:
                 out.append(Notice(self._rule, raw))
-            value = encoded(raw)
+            value = encode_string(raw)
         out.append(CallDelta(value))
 
     def _as_json(self, value: str) -> str | None:
@@ -289,7 +299,7 @@ class ValueWriter:
             return True
         return any(word.startswith(value) for kind in self._kinds for word in _WORDS.get(kind, ()))
 
-    def _held(self) -> str:
+    def _held_text(self) -> str:
         raw = "".join(self._pieces)
         self._pieces.clear()
         self._size = 0
@@ -299,12 +309,12 @@ class ValueWriter:
         self._pieces.append(text)
         self._size += len(text)
         if self._size >= HOLD_LIMIT:
-            raw = self._held()
+            raw = self._held_text()
             whole = len(raw) - len(raw) % HOLD_LIMIT
             out += [Notice("arguments_trailing", raw[at : at + HOLD_LIMIT]) for at in range(0, whole, HOLD_LIMIT)]
             self._pieces.append(raw[whole:])
             self._size = len(raw) - whole
 
     def _show_junk(self, out: list[GrammarEvent]) -> None:
-        if junk := self._held().strip():
+        if junk := self._held_text().strip():
             out.append(Notice("arguments_trailing", junk))

@@ -38,7 +38,7 @@ class SpeechBuffer:
         self._words_open = 0
         """How many `<think>` were said as words and not ended yet."""
 
-    def say(self, text: str, out: list[GrammarEvent]) -> None:
+    def emit(self, text: str, out: list[GrammarEvent]) -> None:
         """White space before text is text after all."""
         if self._gap:
             text = "".join(self._gap) + text
@@ -72,7 +72,7 @@ class SpeechBuffer:
             self._gap.append(text[pos:stop])
             self._gap_size += stop - pos
             if self._gap_size > GAP_LIMIT:
-                self.say("", out)
+                self.emit("", out)
         return stop
 
     def drop_gap(self) -> None:
@@ -81,12 +81,12 @@ class SpeechBuffer:
         self._gap_size = 0
 
     def enter_reasoning(self, out: list[GrammarEvent]) -> None:
-        self.say("", out)
+        self.emit("", out)
         self.channel = "reasoning"
         self.fresh = False
 
     def leave_reasoning(self, tag: str, out: list[GrammarEvent]) -> None:
-        self.say("", out)
+        self.emit("", out)
         if self.channel == self._base:
             out.append(Notice("stray_marker", tag))
         else:
@@ -97,12 +97,12 @@ class SpeechBuffer:
         """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
         if kind == "think" and as_words:
             self._words_open += 1
-            self.say(tag, out)
+            self.emit(tag, out)
         elif kind == "think":
             self.enter_reasoning(out)
         elif self._words_open:
             self._words_open -= 1
-            self.say(tag, out)
+            self.emit(tag, out)
         else:
             self.leave_reasoning(tag, out)
         self.last = ""

@@ -130,8 +130,8 @@ class TagSet:
         weak = [(tag.kind, tag.whole) for tag in tags if tag.weak]
         last = [(tag.kind, tag.last) for tag in tags if tag.follows is not None and tag.at_end]
         more = [(MORE, rf"((?:{'|'.join(tag.begun for tag in tags)})\Z)")]
-        self._match, self._kinds = _compiled(strong + more + weak)
-        self._final, self._kinds_final = _compiled(strong + last + weak + more)
+        self._match, self._kinds = _compile(strong + more + weak)
+        self._final, self._kinds_final = _compile(strong + last + weak + more)
         self._starts = re.compile(f"[{re.escape(starts)}]")
 
     def find(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
@@ -151,7 +151,7 @@ class TagSet:
         return TagMatch(kind, pos, found.end(found.lastindex), values)
 
 
-def _compiled(patterns: list[tuple[str, str]]) -> tuple[re.Pattern[str], dict[int, tuple[str, range]]]:
+def _compile(patterns: list[tuple[str, str]]) -> tuple[re.Pattern[str], dict[int, tuple[str, range]]]:
     """All in one, and by the group around each: its kind, and the groups inside that are its values."""
     kinds, index = {}, 1
     for kind, pattern in patterns:

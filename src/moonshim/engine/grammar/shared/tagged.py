@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.declared_kinds import JSON_ONLY, STRING_ONLY, DeclaredKinds
-from moonshim.engine.grammar.shared.raw_values import CONTAINER, ValueWriter, escaped
+from moonshim.engine.grammar.shared.raw_values import CONTAINER, ValueWriter, escape
 from moonshim.engine.grammar.shared.speech import SpeechBuffer
 from moonshim.engine.grammar.shared.tag_patterns import MORE, TagMatch, TagPattern, TagSet, literal
 from moonshim.engine.values.conversation import Tool
@@ -110,7 +110,7 @@ class TaggedGrammar:
             if self._in_value:
                 if self._writer.is_plain(text):
                     self._writer.at_line = False
-                    return [CallDelta(escaped(text))]
+                    return [CallDelta(escape(text))]
             elif not self._speech.quiet and not self._lost:
                 return [TextFound(self._speech.channel, text)]
         text, self._held = self._held + text, ""
@@ -131,7 +131,7 @@ class TaggedGrammar:
             self._writer.write(left, out)
             self._writer.cut(out)
         elif left:
-            self._say(left, out)
+            self._emit_text(left, out)
         if cut:
             out.append(Notice("stray_marker", cut))
         if self._calling or self._in_section:
@@ -139,7 +139,7 @@ class TaggedGrammar:
         if self._calling:
             out.append(CallEnded(closed=False))
         self._calling = self._in_value = False
-        self._speech.say("", out)
+        self._speech.emit("", out)
         return out
 
     def _read(self, text: str, out: list[GrammarEvent], *, final: bool) -> list[GrammarEvent]:
@@ -162,12 +162,12 @@ class TaggedGrammar:
                 return pos
             if self._tags.at(text, pos, final=final) is None:
                 # Text, so that from here on other tags may be the ones that count.
-                self._say(text[pos], out)
+                self._emit_text(text[pos], out)
                 return pos + 1
         seen = self._tags.find(text, pos, final=final)
         stop = seen.start if seen is not None else len(text)
         if stop > pos:
-            self._say(text[pos:stop], out)
+            self._emit_text(text[pos:stop], out)
         if seen is None:
             return stop
         if seen.kind == MORE:
@@ -184,11 +184,11 @@ class TaggedGrammar:
             return self.format.inside
         return self._markers
 
-    def _say(self, text: str, out: list[GrammarEvent]) -> None:
+    def _emit_text(self, text: str, out: list[GrammarEvent]) -> None:
         if self._lost:
             out.append(Notice("unreadable_call", self._lost))
             self._lost = ""
-        self._speech.say(text, out)
+        self._speech.emit(text, out)
 
     # -- tags --------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class TaggedGrammar:
             case "section":
                 self._in_section, self._lost = True, raw
             case "call":
-                self._name = _unquoted(seen.values[0])
+                self._name = _unquote(seen.values[0])
                 self._lost = ""
                 out.append(CallStarted(self._speech.channel, "", self._name or None))
                 self._calling = True
@@ -228,7 +228,7 @@ class TaggedGrammar:
             case "/section" if self._in_section or (after_call and self.format.sections):
                 self._in_section, self._lost = False, ""
             case "lost":
-                self._speech.say("", out)
+                self._speech.emit("", out)
                 out.append(Notice("unreadable_call", raw))
                 return
             case _:
@@ -244,9 +244,9 @@ class TaggedGrammar:
     # -- values ------------------------------------------------------------------------
 
     def _begin_value(self, seen: TagMatch, out: list[GrammarEvent]) -> None:
-        key = _unquoted(seen.values[0])
+        key = _unquote(seen.values[0])
         # A format that says itself what is a string knows better than the schema.
-        said = _unquoted(seen.values[1]) if len(seen.values) > 1 else ""
+        said = _unquote(seen.values[1]) if len(seen.values) > 1 else ""
         kinds = STRING_ONLY if said == "true" else JSON_ONLY if said == "false" else self._kinds.of(self._name, key)
         self._writer.begin(key, kinds, out)
         self._in_value = True
@@ -284,5 +284,5 @@ class TaggedGrammar:
         return seen.end
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in _QUOTES else value.strip()

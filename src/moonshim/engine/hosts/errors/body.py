@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.engine.hosts.errors.secret_spellings import spellings
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["FREE_VALUE", "ErrorDetails", "could_be_protocol", "masked", "masked_bytes", "read_body"]
+__all__ = ["FREE_VALUE", "ErrorDetails", "could_be_protocol", "mask_bytes", "mask_secrets", "read_body"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -69,16 +69,16 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     if data.startswith(b"data:"):  # an error in the frame of a stream
         data = data[5:].split(b"\n", 1)[0].strip()
     value = _first_object(data)
-    told = _told(value, 0) if value is not None else ErrorDetails(_text(body, status))
+    details = _parse_error(value, 0) if value is not None else ErrorDetails(_text(body, status))
     # Before it is cut, since half a key is not known again; and behind it, since it may have been spelt in pieces.
-    text = _UNPRINTABLE.sub("", _without(told.message, secrets)[:_READ])
-    message = _shortened(masked(text, secrets).strip())
+    text = _UNPRINTABLE.sub("", _without(details.message, secrets)[:_READ])
+    message = _shorten(mask_secrets(text, secrets).strip())
     if not message:
         message = f"the host answered {status} without a message"
-    return ErrorDetails(message, told.type, told.code, told.param, told.request_id, told.status)
+    return ErrorDetails(message, details.type, details.code, details.param, details.request_id, details.status)
 
 
-def masked(text: str, secrets: Collection[str] = ()) -> str:
+def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
     """The text without the keys in it: those that look like one, and `secrets`, whatever they look like.
 
     >>> masked("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
@@ -99,7 +99,7 @@ def masked(text: str, secrets: Collection[str] = ()) -> str:
     return text
 
 
-def masked_bytes(data: bytes, secrets: Collection[str]) -> bytes:
+def mask_bytes(data: bytes, secrets: Collection[str]) -> bytes:
     """Frames of JSON that tell of an error, without these secrets; they stay JSON.
 
     A secret that could be a word of the protocol (`failed`) is replaced only where a host writes freely.
@@ -142,7 +142,7 @@ def _text(body: bytes, status: int) -> str:
     return text
 
 
-def _told(value: Json, depth: int) -> ErrorDetails:
+def _parse_error(value: Json, depth: int) -> ErrorDetails:
     """One wrapping after the other; what is inside knows better."""
     error = value.get("error")
     if isinstance(error, str):
@@ -153,29 +153,29 @@ def _told(value: Json, depth: int) -> ErrorDetails:
     code, numeric = inner.get("code"), None
     if isinstance(code, int) and not isinstance(code, bool):
         numeric, code = (code, None) if 400 <= code <= 599 else (None, str(code) if abs(code) < _HUGE else None)
-    told = ErrorDetails(
+    details = ErrorDetails(
         message,
-        _word(inner.get("type")),
-        _word(code),
-        _word(inner.get("param")) or param,
-        _word(value.get("request_id")),
+        _short_string(inner.get("type")),
+        _short_string(code),
+        _short_string(inner.get("param")) or param,
+        _short_string(value.get("request_id")),
         numeric,
     )
-    if depth < _DEEPEST and (wrapped := _wrapped(inner, message)) is not None:
-        deeper = _told(wrapped, depth + 1)
+    if depth < _DEEPEST and (inner_error := _inner_error(inner, message)) is not None:
+        deeper = _parse_error(inner_error, depth + 1)
         if deeper.message:
             return ErrorDetails(
                 deeper.message,
-                deeper.type or told.type,
-                deeper.code or told.code,
-                deeper.param or told.param,
-                told.request_id or deeper.request_id,
-                told.status or deeper.status,
+                deeper.type or details.type,
+                deeper.code or details.code,
+                deeper.param or details.param,
+                details.request_id or deeper.request_id,
+                details.status or deeper.status,
             )
-    return told
+    return details
 
 
-def _wrapped(inner: Json, message: str) -> Json | None:
+def _inner_error(inner: Json, message: str) -> Json | None:
     """The error that this one hands on: OpenRouter's `metadata.raw`, or a message that is JSON itself."""
     metadata = inner.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
@@ -209,9 +209,9 @@ def _is_step(step: Any) -> bool:
     return (isinstance(step, str) and step != "body") or (isinstance(step, int) and abs(step) < _HUGE)
 
 
-def _word(value: Any) -> str | None:
+def _short_string(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from moonshim.compat import renamed_arguments
-from moonshim.engine.hosts.errors.body import ErrorDetails, masked, read_body
+from moonshim.engine.hosts.errors.body import ErrorDetails, mask_secrets, read_body
 from moonshim.engine.hosts.errors.context_overflow import Overflow, read_overflow
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.errors import Problem, ProblemKind
 
-__all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "read_problem", "without"]
+__all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "mask_problem", "read_problem"]
 
 ERROR_BYTES: Final = 1024 * 1024
 """How much of a host's error is worth reading: some answer with whole pages."""
@@ -100,13 +100,13 @@ def read_problem(
     >>> problem.kind, problem.code, problem.retry_after
     ('overloaded', 'engine_overloaded_error', 3.0)
     """
-    told = read_body(body, status, secrets)
+    details = read_body(body, status, secrets)
     if not 400 <= status <= 599:
-        status = told.status or 502
+        status = details.status or 502
     names = {str(name).lower(): str(value) for name, value in headers.items()}
-    kind, overflow = _kind(status, told), Overflow()
+    kind, overflow = _kind(status, details), Overflow()
     if kind == "context_overflow" or (status not in _NO_OVERFLOW and kind not in ("rate_limit", "quota")):
-        found = read_overflow(told.message)
+        found = read_overflow(details.message)
         if found is not None or kind == "context_overflow":
             kind, status, overflow = "context_overflow", 400, found or overflow
     limit = overflow.limit
@@ -115,17 +115,17 @@ def read_problem(
     return Problem(
         status=status,
         kind=kind,
-        message=told.message,
-        code=_short(told.code or told.type, secrets),
-        param=_short(told.param, secrets),
-        request_id=next(_request_ids(names, told, secrets), None),
-        retry_after=_retry_after(names, told.message, status),
+        message=details.message,
+        code=_short(details.code or details.type, secrets),
+        param=_short(details.param, secrets),
+        request_id=next(_request_ids(names, details, secrets), None),
+        retry_after=_retry_after(names, details.message, status),
         tokens=overflow.tokens,
         limit=limit,
     )
 
 
-def without(problem: Problem, secrets: Collection[str]) -> Problem:
+def mask_problem(problem: Problem, secrets: Collection[str]) -> Problem:
     """The same problem, and none of these secrets in its words.
 
     >>> problem = Problem(status=401, kind="authentication", message="who is hunter2?")
@@ -135,33 +135,33 @@ def without(problem: Problem, secrets: Collection[str]) -> Problem:
     if not secrets:
         return problem
     words = {name: getattr(problem, name) for name in ("message", "code", "param", "request_id")}
-    told = {name: masked(word, secrets) for name, word in words.items() if word is not None}
-    if "request_id" in told and told["request_id"] != problem.request_id:
-        del told["request_id"]  # it goes into a header, and what is masked is no name of anything
+    details = {name: mask_secrets(word, secrets) for name, word in words.items() if word is not None}
+    if "request_id" in details and details["request_id"] != problem.request_id:
+        del details["request_id"]  # it goes into a header, and what is masked is no name of anything
         problem = msgspec.structs.replace(problem, request_id=None)
-    return msgspec.structs.replace(problem, **told)
+    return msgspec.structs.replace(problem, **details)
 
 
 def _short(word: str | None, secrets: Collection[str]) -> str | None:
     """A word of the host's, without keys and on one line, and no longer than a word is."""
-    return None if word is None else _CONTROLS.sub(" ", masked(word, secrets))[:_LONGEST_WORD]
+    return None if word is None else _CONTROLS.sub(" ", mask_secrets(word, secrets))[:_LONGEST_WORD]
 
 
-def _request_ids(names: Mapping[str, str], told: ErrorDetails, secrets: Collection[str]) -> Iterator[str]:
+def _request_ids(names: Mapping[str, str], details: ErrorDetails, secrets: Collection[str]) -> Iterator[str]:
     """Those that can be sent on in a header as they are; one that holds a key names nothing any longer."""
-    for word in (*(names.get(name) for name in _REQUEST_IDS), told.request_id):
-        if word and _PRINTABLE.fullmatch(word) and masked(word, secrets) == word:
+    for word in (*(names.get(name) for name in _REQUEST_IDS), details.request_id):
+        if word and _PRINTABLE.fullmatch(word) and mask_secrets(word, secrets) == word:
             yield word[:_LONGEST_WORD]
 
 
-def _kind(status: int, told: ErrorDetails) -> ProblemKind:
+def _kind(status: int, details: ErrorDetails) -> ProblemKind:
     default = _STATUSES.get(status, "server" if status >= 500 else "invalid_request")
-    words = (word.lower().removesuffix("_error") for word in (told.code, told.type) if word is not None)
+    words = (word.lower().removesuffix("_error") for word in (details.code, details.type) if word is not None)
     known = next((_WORDS[word] for word in words if word in _WORDS), default)
     if known == default and status in _OPEN:
         # A word that only repeats the status leaves it open too: Moonshot's Messages endpoint says `rate_limit_error`
         # for an overloaded engine.
-        return next((kind for telling, kind in _TELLING if telling.search(told.message)), known)
+        return next((kind for telling, kind in _TELLING if telling.search(details.message)), known)
     return known
 
 

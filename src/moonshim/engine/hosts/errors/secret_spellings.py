@@ -28,7 +28,7 @@ def spellings(secrets: Collection[str]) -> list[str]:
     for secret in secrets:
         for part in _parts(secret.strip()):
             if len(part) >= SHORTEST:
-                found.update(_spelt(part))
+                found.update(_spell(part))
     return sorted(found, key=lambda spelling: (-len(spelling), spelling))
 
 
@@ -49,7 +49,7 @@ def _parts(secret: str) -> Iterator[str]:
         yield account.partition(":")[2]
 
 
-def _spelt(secret: str) -> Iterator[str]:
+def _spell(secret: str) -> Iterator[str]:
     yield secret
     data = secret.encode("utf-8", "replace")
     for unchanged in (_UNRESERVED, _UNRESERVED | frozenset(b"/")):  # in a query, and in a path
