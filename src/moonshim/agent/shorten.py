@@ -24,7 +24,7 @@ def cut_middle(text: str, limit: int) -> str:
 def describe_error(error: BaseException) -> str:
     """An error as it is told, also where it cannot say itself what it is.
 
-    >>> in_words(KeyError("a")), in_words(ValueError())
+    >>> describe_error(KeyError("a")), describe_error(ValueError())
     ("KeyError: 'a'", 'ValueError')
     """
     try:

@@ -151,7 +151,7 @@ class ConversationFolder:
 
 def count_messages(messages: int) -> str:
     """
-    >>> counted(1), counted(4)
+    >>> count_messages(1), count_messages(4)
     ('1 message', '4 messages')
     """
     return f"{messages} {'message' if messages == 1 else 'messages'}"

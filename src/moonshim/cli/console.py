@@ -113,7 +113,7 @@ def width_of(stream: IO[str] | None) -> int:
 def fit_columns(text: str, columns: int) -> str:
     """The text cut to so many columns, where a Chinese character takes two.
 
-    >>> fitted("finish_reason", 8), fitted("今天天气", 8), fitted("今天天气", 7)
+    >>> fit_columns("finish_reason", 8), fit_columns("今天天气", 8), fit_columns("今天天气", 7)
     ('finish_…', '今天天气', '今天天…')
     """
     from unicodedata import east_asian_width

@@ -13,7 +13,7 @@ def port(text: str) -> int:
 
 def integer(text: str, what: str, least: int, most: int) -> int:
     """
-    >>> whole("8", "how many workers there are", 1, 256)
+    >>> integer("8", "how many workers there are", 1, 256)
     8
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and least <= int(text) <= most):

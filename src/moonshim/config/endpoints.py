@@ -29,9 +29,9 @@ _LOOPBACK: Final = re.compile(r"localhost|.+\.localhost|127(?:\.\d{1,3}){3}|::1"
 def endpoint_of(provider: ProviderConfig) -> str:
     """Where the requests for this provider go.
 
-    >>> endpoint_of(Provider(name="or", api_base_url="https://openrouter.ai/api"))
+    >>> endpoint_of(ProviderConfig(name="or", api_base_url="https://openrouter.ai/api"))
     'https://openrouter.ai/api/v1/chat/completions'
-    >>> endpoint_of(Provider(name="ms", api_base_url="https://api.moonshot.ai/anthropic", dialect="anthropic"))
+    >>> endpoint_of(ProviderConfig(name="ms", api_base_url="https://api.moonshot.ai/anthropic", dialect="anthropic"))
     'https://api.moonshot.ai/anthropic/v1/messages'
     """
     return _endpoint(provider.api_base_url, provider.dialect)

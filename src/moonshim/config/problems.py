@@ -83,7 +83,7 @@ def _by_line(told: tuple[int, str]) -> int:
 def display_path(path: Path) -> str:
     """A path as people write it.
 
-    >>> shown_path(("providers", 1, "transformer", "kimi-k2.5", "use"))
+    >>> display_path(("providers", 1, "transformer", "kimi-k2.5", "use"))
     'providers[1].transformer."kimi-k2.5".use'
     """
     shown = ""

@@ -59,7 +59,7 @@ class UnknownSigningKey(Exception):
 def is_signed(token: object) -> bool:
     """Whether a signature or encrypted content was made by us, under whatever key.
 
-    >>> is_sealed("moonshim1.ab.cd.ef"), is_sealed("EqoBCkgIARAB")
+    >>> is_signed("moonshim1.ab.cd.ef"), is_signed("EqoBCkgIARAB")
     (True, False)
     """
     return isinstance(token, str) and token.startswith(PREFIX)
@@ -68,8 +68,8 @@ def is_signed(token: object) -> bool:
 class Signer:
     """Makes and reads tokens under one secret (without one the tag is only a check sum).
 
-    >>> sealer = Sealer(b"secret")
-    >>> sealer.open(sealer.sign(Sealed(signature="abc"))).signature
+    >>> sealer = Signer(b"secret")
+    >>> sealer.open(sealer.sign(SignedPayload(signature="abc"))).signature
     'abc'
     """
 

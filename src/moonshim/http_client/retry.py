@@ -42,7 +42,7 @@ _VERDICTS: Final[dict[ProblemKind, Verdict]] = {
 
 def classify(problem: Problem) -> Verdict:
     """
-    >>> verdict_on(Problem(status=500, kind="server", message="oops"))
+    >>> classify(Problem(status=500, kind="server", message="oops"))
     'again'
     """
     late, lasting = problem.code == UpstreamStalled.code, problem.permanent and problem.kind == "server"

@@ -86,7 +86,7 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
 
 def format_seconds(seconds: float) -> str:
     """
-    >>> [seconds_shown(value) for value in (0.0123, 0.9996, 3.21, 75.0, 605.0)]
+    >>> [format_seconds(value) for value in (0.0123, 0.9996, 3.21, 75.0, 605.0)]
     ['12ms', '1.0s', '3.2s', '75.0s', '10m05s']
     """
     if seconds < 0.9995:

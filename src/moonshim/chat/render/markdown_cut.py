@@ -21,7 +21,7 @@ def finished_length(text: str) -> int:
 
     A paragraph, a list, a table or a fence is over when the next block has begun.
 
-    >>> finished_part("One.\\n\\nTwo"), finished_part("One.\\nTwo."), finished_part("One.\\n\\n")
+    >>> finished_length("One.\\n\\nTwo"), finished_length("One.\\nTwo."), finished_length("One.\\n\\n")
     (6, 0, 0)
     """
     if not _LINE_END.search(text):

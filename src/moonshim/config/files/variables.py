@@ -18,9 +18,9 @@ _INSIDE: Final = re.compile(rf"({_NAME})(?::-(.*))?", re.DOTALL)
 def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """The text with every variable in its place, and what was wrong with them. `$$` is a dollar.
 
-    >>> expanded("${A}/${B:-b}, $$5", {"A": "a"})
+    >>> expand_variables("${A}/${B:-b}, $$5", {"A": "a"})
     ('a/b, $5', [])
-    >>> expanded("${A}", {})
+    >>> expand_variables("${A}", {})
     ('', ['the environment variable `A` is not set'])
     """
     problems: list[str] = []

@@ -46,7 +46,7 @@ def check_aliases(
 def leads_somewhere(target: str, providers: Sequence[ProviderConfig]) -> bool:
     """Whether a provider has this model, named alone or behind the provider.
 
-    >>> provider = Provider(name="vllm", api_base_url="http://localhost:8000", models=("k2",))
+    >>> provider = ProviderConfig(name="vllm", api_base_url="http://localhost:8000", models=("k2",))
     >>> [leads_somewhere(target, [provider]) for target in ("k2", "vllm/k2", "vllm,K2", "vllm/k3")]
     [True, True, True, False]
     """

@@ -167,8 +167,8 @@ def as_text(
     message depends on it alone, and on whether it follows another result.
 
     >>> said = as_text([Message("user", (Text("hi"),))], [Tool("ls")], "llama")
-    >>> [message.speaker for message in said]
-    ['system', 'human']
+    >>> [message.role for message in said]
+    ['system', 'user']
     """
     out: list[Message] = []
     open_results = False

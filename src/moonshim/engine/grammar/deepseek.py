@@ -51,8 +51,8 @@ class DeepSeekGrammar(MarkedGrammar):
 
     >>> grammar = DeepSeekGrammar("text")
     >>> grammar.feed('Hi <｜tool▁call▁begin｜>ls<｜tool▁sep｜>{"dir": "/tm')
-    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='', name='ls', opened=True),
-     CallGrew(text='{"dir": "/tm')]
+    [TextFound(channel='text', text='Hi '), CallStarted(channel='text', header='', name='ls', opened=True),
+     CallDelta(text='{"dir": "/tm')]
     """
 
     __slots__ = ("_in_section", "_name_at", "_owes_end")

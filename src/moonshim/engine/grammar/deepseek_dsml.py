@@ -49,7 +49,7 @@ class DeepseekDsmlGrammar(TaggedGrammar):
 
     >>> grammar = DeepseekDsmlGrammar("text")
     >>> grammar.feed('<｜DSML｜invoke name="ls"><｜DSML｜parameter name="dir" string="true">/tm')
-    [CallBegan(channel='text', header='', name='ls', opened=True), CallGrew(text='{"dir": "'), CallGrew(text='/tm')]
+    [CallStarted(channel='text', header='', name='ls', opened=True), CallDelta(text='{"dir": "'), CallDelta(text='/tm')]
     """
 
     __slots__ = ()

@@ -62,8 +62,8 @@ class GemmaGrammar:
 
     >>> grammar = GemmaGrammar("text")
     >>> grammar.feed('Hi<|tool_call>call:ls{dir:<|"|>/tm')
-    [Said(channel='text', text='Hi'), CallBegan(channel='text', header='', name='ls', opened=True),
-     CallGrew(text='{'), CallGrew(text='"dir": '), CallGrew(text='"'), CallGrew(text='/tm')]
+    [TextFound(channel='text', text='Hi'), CallStarted(channel='text', header='', name='ls', opened=True),
+     CallDelta(text='{'), CallDelta(text='"dir": '), CallDelta(text='"'), CallDelta(text='/tm')]
     """
 
     __slots__ = (

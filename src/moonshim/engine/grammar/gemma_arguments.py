@@ -42,7 +42,7 @@ class GemmaArguments:
 
     >>> arguments, out = GemmaArguments("<tool_call|>"), []
     >>> arguments.read('{city:<|"|>Par', 0, out), out
-    (14, [CallGrew(text='{'), CallGrew(text='"city": '), CallGrew(text='"'), CallGrew(text='Par')])
+    (14, [CallDelta(text='{'), CallDelta(text='"city": '), CallDelta(text='"'), CallDelta(text='Par')])
     """
 
     __slots__ = ("_comma", "_markers", "_mode", "_pieces", "_quote", "_scanner", "_size", "_stack", "done", "marker")

@@ -36,9 +36,9 @@ class GlmGrammar(TaggedGrammar):
 
     >>> grammar = GlmGrammar("text")
     >>> grammar.feed("<tool_call>ls\\n<arg_key>n</arg_key>\\n<arg_value>1")
-    [CallBegan(channel='text', header='', name='ls', opened=True), CallGrew(text='{"n": ')]
+    [CallStarted(channel='text', header='', name='ls', opened=True), CallDelta(text='{"n": ')]
     >>> grammar.feed("</arg_value></tool_call>")
-    [CallGrew(text='1'), CallGrew(text='}'), CallEnded(closed=True)]
+    [CallDelta(text='1'), CallDelta(text='}'), CallEnded(closed=True)]
     """
 
     __slots__ = ()

@@ -37,8 +37,8 @@ class HermesGrammar(MarkedGrammar):
 
     >>> grammar = HermesGrammar("text")
     >>> grammar.feed('Hi <tool_call>{"name": "ls", "arguments": {"dir": "/tm')
-    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='', name='ls', opened=True),
-     CallGrew(text='{"dir": "/tm')]
+    [TextFound(channel='text', text='Hi '), CallStarted(channel='text', header='', name='ls', opened=True),
+     CallDelta(text='{"dir": "/tm')]
     """
 
     __slots__ = ("_in_block",)

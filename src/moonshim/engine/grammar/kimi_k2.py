@@ -46,8 +46,8 @@ class KimiK2Grammar:
 
     >>> grammar = KimiK2Grammar("text")
     >>> grammar.feed("Hi <|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}")
-    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='functions.ls:0', name=None, opened=True),
-     CallGrew(text='{}')]
+    [TextFound(channel='text', text='Hi '),
+     CallStarted(channel='text', header='functions.ls:0', name=None, opened=True), CallDelta(text='{}')]
     """
 
     __slots__ = (

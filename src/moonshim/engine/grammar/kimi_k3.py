@@ -48,8 +48,8 @@ class KimiK3Grammar:
 
     >>> grammar = KimiK3Grammar("text")
     >>> grammar.feed('Hi<|open|>call tool="ls" index="1"<|sep|><|open|>argument key="dir" type="string"<|sep|>/tm')
-    [Said(channel='text', text='Hi'), CallBegan(channel='text', header='', name='ls', opened=True),
-     CallGrew(text='{"dir": "'), CallGrew(text='/tm')]
+    [TextFound(channel='text', text='Hi'), CallStarted(channel='text', header='', name='ls', opened=True),
+     CallDelta(text='{"dir": "'), CallDelta(text='/tm')]
     """
 
     __slots__ = (

@@ -75,7 +75,7 @@ class TagReader:
 
     >>> reader = TagReader(["close think", "open call"])
     >>> reader.read("<|close|> think <|sep|>", 0)
-    Tag(key='close think', raw='<|close|> think <|sep|>', end=23, whole=True, attributes={})
+    K3Tag(key='close think', raw='<|close|> think <|sep|>', end=23, whole=True, attributes={})
     >>> reader.read("<|close|>thi", 0), reader.read("<|close|>this", 0)
     ('more', 'text')
     """

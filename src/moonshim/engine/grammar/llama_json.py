@@ -36,7 +36,7 @@ class LlamaJsonGrammar(MarkedGrammar):
 
     >>> grammar = LlamaJsonGrammar("text", tools=[Tool("ls")])
     >>> grammar.feed('{"name": "ls", "parameters": {"dir": "/tm')
-    [CallBegan(channel='text', header='', name='ls', opened=True), CallGrew(text='{"dir": "/tm')]
+    [CallStarted(channel='text', header='', name='ls', opened=True), CallDelta(text='{"dir": "/tm')]
     """
 
     __slots__ = ("_known",)

@@ -35,8 +35,8 @@ class MinimaxGrammar(TaggedGrammar):
 
     >>> grammar = MinimaxGrammar("text")
     >>> grammar.feed('<minimax:tool_call>\\n<invoke name="ls">\\n<parameter name="dir">/tmp</parameter>\\n</invoke>')
-    [CallBegan(channel='text', header='', name='ls', opened=True), CallGrew(text='{"dir": '),
-     CallGrew(text='"/tmp'), CallGrew(text='"'), CallGrew(text='}'), CallEnded(closed=True)]
+    [CallStarted(channel='text', header='', name='ls', opened=True), CallDelta(text='{"dir": '),
+     CallDelta(text='"/tmp'), CallDelta(text='"'), CallDelta(text='}'), CallEnded(closed=True)]
     """
 
     __slots__ = ()

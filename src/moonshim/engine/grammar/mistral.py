@@ -38,8 +38,8 @@ class MistralGrammar(MarkedGrammar):
 
     >>> grammar = MistralGrammar("text")
     >>> grammar.feed('Hi [TOOL_CALLS]ls[CALL_ID]a1b2c3d4e[ARGS]{"dir": "/tm')
-    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='a1b2c3d4e', name='ls', opened=True),
-     CallGrew(text='{"dir": "/tm')]
+    [TextFound(channel='text', text='Hi '), CallStarted(channel='text', header='a1b2c3d4e', name='ls', opened=True),
+     CallDelta(text='{"dir": "/tm')]
     """
 
     __slots__ = ()

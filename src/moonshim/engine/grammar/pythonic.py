@@ -40,8 +40,8 @@ class PythonicGrammar(MarkedGrammar):
 
     >>> grammar = PythonicGrammar("text", tools=[Tool("ls")])
     >>> grammar.feed("Hi [ls(dir='/tm")
-    [Said(channel='text', text='Hi '), CallBegan(channel='text', header='', name='ls', opened=True),
-     CallGrew(text='{"dir": "/tm')]
+    [TextFound(channel='text', text='Hi '), CallStarted(channel='text', header='', name='ls', opened=True),
+     CallDelta(text='{"dir": "/tm')]
     """
 
     __slots__ = ("_comma", "_in_list", "_is_marked", "_known", "_name", "_word")

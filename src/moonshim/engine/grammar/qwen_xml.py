@@ -40,8 +40,8 @@ class QwenXmlGrammar(TaggedGrammar):
 
     >>> grammar = QwenXmlGrammar("text")
     >>> grammar.feed("Hi<tool_call>\\n<function=ls>\\n<parameter=dir>\\n/tm")
-    [Said(channel='text', text='Hi'), CallBegan(channel='text', header='', name='ls', opened=True),
-     CallGrew(text='{"dir": '), CallGrew(text='"/tm')]
+    [TextFound(channel='text', text='Hi'), CallStarted(channel='text', header='', name='ls', opened=True),
+     CallDelta(text='{"dir": '), CallDelta(text='"/tm')]
     """
 
     __slots__ = ()

@@ -139,9 +139,9 @@ def profile_for(
     cell by its name; `host`, `generation` and `dialect` choose other rows. Raises `InvalidInput` for a host or a
     dialect that does not exist, `InvalidOption` for a cell that does not exist or cannot have that value.
 
-    >>> needs_for(host="moonshot", model="kimi-k2.6").lost_reasoning
+    >>> profile_for(host="moonshot", model="kimi-k2.6").lost_reasoning
     ''
-    >>> needs_for(base_url="http://localhost:8000/v1", model="k3", overrides={"tool_limit": 64}).tool_limit
+    >>> profile_for(base_url="http://localhost:8000/v1", model="k3", overrides={"tool_limit": 64}).tool_limit
     64
     """
     if not isinstance(model, str):

@@ -95,7 +95,7 @@ class DeclaredTools:
     def beside(self, text: str) -> NamedArguments | None:
         """`{"name": "get_weather", "city": "Paris"}` -> the two, if that tool is declared and takes no `name` itself.
 
-        >>> declared = Declared([Tool("get_weather", None, {"properties": {"city": {}}})])
+        >>> declared = DeclaredTools([Tool("get_weather", None, {"properties": {"city": {}}})])
         >>> declared.beside('{"name": "get_weather", "city": 1}')
         NamedArguments(name='get_weather', arguments='{"city": 1}')
         """

@@ -57,9 +57,9 @@ def adapt_request(
 ) -> AdaptedRequest:
     """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
 
-    >>> from moonshim.engine.hosts.detect import needs_for
+    >>> from moonshim.engine.hosts.detect import profile_for
     >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"), Text(""))),))
-    >>> made = condition(asked, needs_for(host="kimi-coding", model="k3"), KimiOptions())
+    >>> made = adapt_request(asked, profile_for(host="kimi-coding", model="k3"), KimiOptions())
     >>> made.request.messages[0].parts, made.changes[0].rule
     ((Text(text='hi'),), 'empty_text')
     """

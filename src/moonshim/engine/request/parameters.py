@@ -36,8 +36,8 @@ def condition_parameters(request: Request, profile: HostProfile, options: KimiOp
     dialect itself asks for is added.
 
     >>> from moonshim.engine.values.conversation import Sampling
-    >>> from moonshim.engine.hosts.detect import needs_for
-    >>> row = needs_for(host="moonshot", model="kimi-k2.7-code")
+    >>> from moonshim.engine.hosts.detect import profile_for
+    >>> row = profile_for(host="moonshot", model="kimi-k2.7-code")
     >>> asked = Request(model="kimi-k2.7-code", cache_key="c", sampling=Sampling(temperature=0.0))
     >>> fitted, changes = condition_parameters(asked, row, KimiOptions())
     >>> fitted.sampling.temperature, changes[0].detail

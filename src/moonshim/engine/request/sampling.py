@@ -29,8 +29,8 @@ _HUGE: Final = 10**15
 def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) -> tuple[Sampling, list[Change]]:
     """The sampling that is sent, and each change. Of a model that is not a Kimi only the limit of tokens is kept.
 
-    >>> from moonshim.engine.hosts.detect import needs_for
-    >>> row = needs_for(host="moonshot", model="kimi-k3")
+    >>> from moonshim.engine.hosts.detect import profile_for
+    >>> row = profile_for(host="moonshot", model="kimi-k3")
     >>> fit_sampling(Sampling(temperature=0.2, top_p=0.95), row, thinking=True)[0] == Sampling(top_p=0.95)
     True
     """

@@ -44,8 +44,8 @@ class RequestedThinking(Struct, frozen=True):
 def thinks(request: Request, profile: HostProfile) -> bool:
     """Whether the model will think, before and after the request was conditioned for its host.
 
-    >>> from moonshim.engine.hosts.detect import needs_for
-    >>> row = needs_for(host="moonshot", model="kimi-k2.6")
+    >>> from moonshim.engine.hosts.detect import profile_for
+    >>> row = profile_for(host="moonshot", model="kimi-k2.6")
     >>> thinks(Request(model="kimi-k2.6"), row), thinks(Request(model="", thinking=Thinking(enabled=False)), row)
     (True, False)
     """

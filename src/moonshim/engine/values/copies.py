@@ -15,7 +15,7 @@ def deep_copy(value: T) -> T:
     It does not recurse, so that no depth of nesting can break it.
 
     >>> a = {"x": [1, {"y": 2}]}
-    >>> b = copied(a)
+    >>> b = deep_copy(a)
     >>> b["x"][1]["y"] = 3
     >>> a
     {'x': [1, {'y': 2}]}

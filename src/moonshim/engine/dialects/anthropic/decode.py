@@ -349,7 +349,8 @@ def decode_response(body: Json) -> list[UpstreamEvent]:
 
     >>> said = decode_response({"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"})
     >>> said[1:]
-    [Spoke(channel='text', text='Hi'), Paused(), Ended(reason='stop', raw='end_turn', stop_sequence=None), Over()]
+    [TextDelta(channel='text', text='Hi'), BlockEnded(),
+     FinishReported(reason='stop', raw='end_turn', stop_sequence=None), StreamEnded()]
     """
     decoder = MessagesDecoder()
     if body.get("type") == "error" or ("error" in body and "content" not in body):

@@ -43,9 +43,9 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
     >>> body = {"model": "kimi-k3", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "system": "Hm."}
-    >>> request, _ = parse_request(body, Sealer())
-    >>> [message.speaker for message in request.messages], request.places
-    (['system', 'human'], ('system', 'messages[0]'))
+    >>> request, _ = parse_request(body, Signer())
+    >>> [message.role for message in request.messages], request.locations
+    (['system', 'user'], ('system', 'messages[0]'))
     >>> render_request(request)[0] == body
     True
     """

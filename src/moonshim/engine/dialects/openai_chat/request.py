@@ -30,9 +30,9 @@ _KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIEL
 def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
-    >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Sealer())
-    >>> request.model, request.messages[0].speaker
-    ('kimi-k3', 'human')
+    >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Signer())
+    >>> request.model, request.messages[0].role
+    ('kimi-k3', 'user')
     """
     if not isinstance(body, dict):
         raise InvalidInput(f"a request must be an object, not {type(body).__name__}")

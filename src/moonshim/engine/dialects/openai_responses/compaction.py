@@ -22,8 +22,8 @@ _INTRODUCED: Final = "This is a summary of what was said and done in this conver
 def write_compaction(summary: str, signer: Signer, id: str) -> Json:
     """The item that stands for what was summed up.
 
-    >>> item = write_compaction("They fixed the bug.", Sealer(b"secret"), "cmp_1")
-    >>> read_compaction(item, Sealer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
+    >>> item = write_compaction("They fixed the bug.", Signer(b"secret"), "cmp_1")
+    >>> read_compaction(item, Signer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
     ['They', 'fixed', 'the', 'bug.']
     """
     return {"id": id, "type": "compaction", "encrypted_content": signer.sign(SignedPayload(text=summary), "summary")}

@@ -178,7 +178,7 @@ class ResponsesEncoder:
 def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
     """The whole response that these events tell: what the last payload of a stream has.
 
-    >>> encode_response([Finished("stop")], Reply(model="kimi-k3"))["status"]
+    >>> encode_response([Finished("stop")], ResponseContext(model="kimi-k3"))["status"]
     'completed'
     """
     encoder, last = ResponsesEncoder(reply), Json()

@@ -88,9 +88,9 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     What is only referred to has to be there, unless it was only thought: `InvalidInput` names it.
 
     >>> from moonshim.engine.dialects.openai_responses.request import parse_request
-    >>> from moonshim.engine.signing import Sealer
-    >>> request, _ = parse_request({"model": "m", "input": "hi", "truncation": "auto"}, Sealer())
-    >>> [change.place for change in left_behind(request)[1]]
+    >>> from moonshim.engine.signing import Signer
+    >>> request, _ = parse_request({"model": "m", "input": "hi", "truncation": "auto"}, Signer())
+    >>> [change.place for change in drop_unsupported(request)[1]]
     ['truncation']
     """
     changes, messages = list[Change](), list[Message]()

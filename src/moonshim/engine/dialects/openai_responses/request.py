@@ -52,9 +52,9 @@ _BARE: Final[Json] = {DIALECT: ResponsesMessageExtras(bare=True)}
 def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     """The request that a body makes; `InvalidInput` names the field that cannot be understood.
 
-    >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Sealer())
-    >>> [(message.speaker, place) for message, place in zip(request.messages, request.places)]
-    [('system', 'instructions'), ('human', 'input')]
+    >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Signer())
+    >>> [(message.role, place) for message, place in zip(request.messages, request.locations)]
+    [('system', 'instructions'), ('user', 'input')]
     """
     if not isinstance(body, dict):
         raise InvalidInput(f"a request must be an object, not {type(body).__name__}")

@@ -44,7 +44,7 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
     its identifiers are not given out again.
 
     >>> parse_messages([{"role": "user", "content": "hi"}])
-    [Message(speaker='human', parts=(Text(text='hi'),), extras={})]
+    [Message(role='user', parts=(Text(text='hi'),), extras={})]
     """
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")

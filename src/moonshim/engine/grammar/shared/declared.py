@@ -23,7 +23,7 @@ class DeclaredNames:
     def prefix_length(self, text: str) -> int:
         """How many characters of the text are the beginning of a name.
 
-        >>> Known(["ls", "lsof"]).prefix_length("lsb")
+        >>> DeclaredNames(["ls", "lsof"]).prefix_length("lsb")
         2
         """
         size = len(text)

@@ -27,7 +27,7 @@ class JsonArguments:
     >>> arguments.read('{"dir": "/tmp"} and', 0, out), arguments.done
     (15, True)
     >>> out
-    [CallGrew(text='{"dir": "/tmp"}'), CallEnded(closed=True)]
+    [CallDelta(text='{"dir": "/tmp"}'), CallEnded(closed=True)]
     """
 
     __slots__ = ("_fenced", "_in_value", "_markers", "_paused", "_scanner", "_strays", "_words", "done")

@@ -54,7 +54,7 @@ class NamedObject:
     >>> reader.read('{"name": "ls", "arguments": {"dir": "/tm', 0, out)
     40
     >>> out
-    [CallBegan(channel='text', header='', name='ls', opened=True), CallGrew(text='{"dir": "/tm')]
+    [CallStarted(channel='text', header='', name='ls', opened=True), CallDelta(text='{"dir": "/tm')]
     """
 
     __slots__ = (

@@ -54,7 +54,7 @@ class PythonArguments:
     >>> arguments.read("a=(1, 2.5), b='it', c={'k': None})", 0, out), arguments.done
     (34, True)
     >>> out
-    [CallGrew(text='{"a": [1, 2.5], "b": "it", "c": {"k": null}}'), CallEnded(closed=True)]
+    [CallDelta(text='{"a": [1, 2.5], "b": "it", "c": {"k": null}}'), CallEnded(closed=True)]
     """
 
     __slots__ = (

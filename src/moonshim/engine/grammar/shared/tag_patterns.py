@@ -118,9 +118,9 @@ class TagMatch(Struct, frozen=True, gc=False):
 class TagSet:
     """Finds the first of these tags. With `final` nothing follows the text, so that a tag need not wait.
 
-    >>> tags = TagSet([Tag("call", row(literal("<f="), chars("a-z"), literal(">")))])
+    >>> tags = TagSet([TagPattern("call", row(literal("<f="), chars("a-z"), literal(">")))])
     >>> tags.find("a <b> <f=go>", 0), tags.find("a <f=g", 0), tags.find("a <f=1", 0)
-    (Seen(kind='call', start=6, end=12, values=('go',)), Seen(kind='more', start=2, end=6, values=()), None)
+    (TagMatch(kind='call', start=6, end=12, values=('go',)), TagMatch(kind='more', start=2, end=6, values=()), None)
     """
 
     __slots__ = ("_final", "_kinds", "_kinds_final", "_match", "_starts")

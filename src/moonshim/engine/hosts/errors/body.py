@@ -61,7 +61,7 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     """What is told; never raises, and the message is never empty. `secrets` are masked in the message.
 
     >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
-    Told(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
+    ErrorDetails(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
     >>> read_body(b"<html><head><title>502 Bad Gateway</title></head></html>", 502).message
     'the host answered 502 with a web page: 502 Bad Gateway'
     """
@@ -81,9 +81,9 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
 def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
     """The text without the keys in it: those that look like one, and `secrets`, whatever they look like.
 
-    >>> masked("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
+    >>> mask_secrets("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
     'Incorrect API key provided: sk-… Bearer …'
-    >>> masked("nobody is called hunter2", ["hunter2"])
+    >>> mask_secrets("nobody is called hunter2", ["hunter2"])
     'nobody is called …'
     """
     text = _without(text, secrets)
@@ -105,7 +105,7 @@ def mask_bytes(data: bytes, secrets: Collection[str]) -> bytes:
     A secret that could be a word of the protocol (`failed`) is replaced only where a host writes freely.
 
     >>> data = b'{"type":"response.failed","error":"who is failed, or hunter2?"}'
-    >>> print(masked_bytes(data, ["hunter2", "failed"]).decode())
+    >>> print(mask_bytes(data, ["hunter2", "failed"]).decode())
     {"type":"response.failed","error":"who is …, or …?"}
     """
     for spelling in spellings(secrets):

@@ -129,7 +129,7 @@ def mask_problem(problem: Problem, secrets: Collection[str]) -> Problem:
     """The same problem, and none of these secrets in its words.
 
     >>> problem = Problem(status=401, kind="authentication", message="who is hunter2?")
-    >>> without(problem, ["hunter2"]).message
+    >>> mask_problem(problem, ["hunter2"]).message
     'who is …?'
     """
     if not secrets:
