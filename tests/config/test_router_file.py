@@ -118,8 +118,8 @@ def test_a_chain_of_its_own_transformers_only_is_no_chain(config: Config) -> Non
 def test_what_its_transformers_ask_for_is_asked_for_in_our_way(config: Config) -> None:
     first = config.providers[0]
     assert first.headers == {"HTTP-Referer": "https://example.com", "X-Title": "mine"}
-    assert first.cells_for("moonshotai/kimi-k2") == {"default_max_tokens": 16384, "output_limit": 16384}
-    assert first.cells_for("moonshotai/kimi-k2-thinking") == {}
+    assert first.overrides_for("moonshotai/kimi-k2") == {"default_max_tokens": 16384, "output_limit": 16384}
+    assert first.overrides_for("moonshotai/kimi-k2-thinking") == {}
     assert first.body_for("moonshotai/kimi-k2") == {"provider": {"only": ["x"]}}
 
 

@@ -107,8 +107,8 @@ def test_cells_are_set_for_a_provider_and_for_a_model() -> None:
         """
     ).providers
     assert provider.models == ("a", "b", "c")
-    assert provider.cells_for("a") == {"tool_limit": 64, "context_window": 1000}
-    assert provider.cells_for("b") == {"tool_limit": 3, "context_window": 1000, "media": ["image"]}
+    assert provider.overrides_for("a") == {"tool_limit": 64, "context_window": 1000}
+    assert provider.overrides_for("b") == {"tool_limit": 3, "context_window": 1000, "media": ["image"]}
 
 
 def test_timeouts_hold_for_all_unless_a_provider_has_its_own() -> None:

@@ -83,7 +83,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
                 raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
         if not isinstance(self.timeouts, Timeouts):
             raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
-        self.profile  # noqa: B018 - found now, so that a wrong host or cell is told at once
+        self.profile  # noqa: B018 - found now, so that a wrong host or field is reported at once
 
     def __repr__(self) -> str:
         return f"Destination({self.shown!r}, model={self.model!r})"
@@ -98,16 +98,16 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def profile(self) -> HostProfile:
         """The row of the host table, with what follows from the format."""
-        return self._profile(self._format_cells) if self._format_cells else self._row
+        return self._profile(self._format_overrides) if self._format_overrides else self._row
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The cells of the row that are otherwise here.
+        """The fields of the host profile that are overridden here.
 
         The dialect is among them always: a request with overrides is made right for its host whoever that is, and
         ours is in no dialect yet.
         """
-        return {"dialect": self.profile.dialect} | self._format_cells | self.cells
+        return {"dialect": self.profile.dialect} | self._format_overrides | self.cells
 
     def _profile(self, cells: dict[str, Any]) -> HostProfile:
         return profile_for(
@@ -137,7 +137,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
         return self.format in TEXT_FORMATS
 
     @cached_property
-    def _format_cells(self) -> dict[str, Any]:
+    def _format_overrides(self) -> dict[str, Any]:
         """What follows for the row from a format that somebody chose; one that was found says what the row says.
 
         How calls in the text look is a matter of the model's family: a Kimi writes Kimi's markers, whatever format is

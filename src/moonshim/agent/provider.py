@@ -115,7 +115,7 @@ class Provider:
     ) -> None:
         """Wrong arguments raise `InvalidInput`; nothing is asked yet.
 
-        `options` are what to mend (None: everything, for a Kimi); `cells` are cells of the host's row that are
+        `options` are what to mend (None: everything, for a Kimi); `cells` are fields of the host's profile that are
         otherwise here (docs/hosts.md), `transformers` the chain of docs/transformers.md. `extra_body` is merged deeply
         into every request, and wins over what would be sent. `upstream` is whoever asks
         hosts already: it is not closed with this. Before a host is asked again, `sleep` waits for as long as it

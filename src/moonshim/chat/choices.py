@@ -86,7 +86,7 @@ class Choices:
             host=host.host,
             options=chain.options,
             transformers=chain.transformers,
-            cells=host.cells_for(target.model),
+            cells=host.overrides_for(target.model),
             extra_body=host.body_for(target.model),
             headers=host.headers,
             timeouts=host.timeouts,

@@ -177,9 +177,9 @@ def _of_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
         ("chain", _chain(provider.transformers)),
     ]
     rows += [(f"chain of {name}", _chain(chain)) for name, chain in provider.model_transformers.items()]
-    if provider.cells:
-        rows.append(("cells", ", ".join(provider.cells)))
-    rows += [(f"cells of {name}", ", ".join(cells)) for name, cells in provider.model_cells.items()]
+    if provider.overrides:
+        rows.append(("cells", ", ".join(provider.overrides)))
+    rows += [(f"cells of {name}", ", ".join(cells)) for name, cells in provider.model_overrides.items()]
     if provider.body:
         rows.append(("body", ", ".join(provider.body)))
     rows += [(f"body of {name}", ", ".join(fields)) for name, fields in provider.model_bodies.items()]

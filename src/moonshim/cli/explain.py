@@ -86,7 +86,7 @@ def main(argv: Sequence[str]) -> int:
             host=given.host or (logged.host if given.base_url is None else None),
             base_url=given.base_url,
             model=given.model or logged.model,
-            overrides=_cells(given.set),
+            overrides=_parse_overrides(given.set),
         )
     except InvalidOption as error:
         parser.error(str(error))
@@ -153,18 +153,18 @@ def _read(name: str) -> tuple[Any, StreamHeader | None]:
     return header.request, header
 
 
-def _cells(settings: list[str]) -> dict[str, Any]:
+def _parse_overrides(settings: list[str]) -> dict[str, Any]:
     """`CELL=VALUE`, where a value is JSON, or else a word."""
-    cells: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for setting in settings:
         cell, equals, value = setting.partition("=")
         if not equals:
             raise InvalidOption(f"--set takes CELL=VALUE, not {setting!r}", field=cell)
         try:
-            cells[cell] = json.loads(value)
+            overrides[cell] = json.loads(value)
         except ValueError:
-            cells[cell] = value
-    return cells
+            overrides[cell] = value
+    return overrides
 
 
 def _as_json(prepared: Prepared, dialect: str) -> str:

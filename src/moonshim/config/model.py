@@ -89,10 +89,10 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     dialect: Literal["openai_chat", "anthropic"] = "openai_chat"
     host: str | None = None
     """A row of the host table; None: found from the address."""
-    cells: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     """Cells of its row that are otherwise here."""
-    model_cells: dict[str, dict[str, Any]] = {}
-    """Cells that are otherwise for single models. `cells_for` has both."""
+    model_overrides: dict[str, dict[str, Any]] = {}
+    """Overrides for single models. `overrides_for` has both."""
     body: dict[str, Any] = {}
     """Fields that are merged into every request, and win over what the client sent."""
     model_bodies: dict[str, dict[str, Any]] = {}
@@ -114,10 +114,10 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     key_sources: tuple[KeySource, ...] = ()
     """Where `keys` are from, and where none was found."""
 
-    def cells_for(self, model: str) -> dict[str, Any]:
-        """The cells that are otherwise here for this model: its own before those of the provider."""
-        own = self.model_cells.get(model)
-        return self.cells | own if own else self.cells
+    def overrides_for(self, model: str) -> dict[str, Any]:
+        """The fields of the host profile that are overridden for this model: its own before those of the provider."""
+        own = self.model_overrides.get(model)
+        return self.overrides | own if own else self.overrides
 
     def body_for(self, model: str) -> dict[str, Any]:
         """The fields merged into requests for this model: its own win over those of the provider."""

@@ -365,7 +365,7 @@ class _Check:
             host=provider.host,
             base_url=provider.api_base_url,
             options=chain.options,
-            overrides=provider.cells_for(self._model) or None,
+            overrides=provider.overrides_for(self._model) or None,
             transformers=chain.transformers,
             extra_body=provider.body_for(self._model),
         )

@@ -78,7 +78,7 @@ class Prepared(Struct, frozen=True):
     plan: Plan
     """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
     profile: HostProfile
-    """The row of the host table that was applied."""
+    """The host profile that was applied."""
 
     @property
     def needs(self) -> HostProfile:
@@ -224,7 +224,7 @@ def prepare_request(
     """Make a request right for its host and model. The body that was passed stays as it is.
 
     `dialect` is the client's, `upstream` the host's. The host is named, or found from
-    `base_url`; `overrides` sets cells of its row. `model` is what the host calls the model,
+    `base_url`; `overrides` sets fields of its profile. `model` is what the host calls the model,
     where the client calls it something else. `secret` keys what we mint (signatures,
     encrypted content); `recalled` is reasoning that the client has lost, by the index of its
     message (see docs/requests.md); `transformers` change the request before anything else,

@@ -200,7 +200,7 @@ def _prepare_for(
         base_url=provider.api_base_url,
         model=target.model,
         options=chain.options,
-        overrides=learned | provider.cells_for(target.model) or None,
+        overrides=learned | provider.overrides_for(target.model) or None,
         recalled=recalled,
         transformers=chain.transformers,
         extra_body=provider.body_for(target.model),

@@ -59,7 +59,7 @@ def _sizes(target: Target) -> tuple[int | None, int | None]:
             base_url=provider.api_base_url,
             model=target.model,
             upstream=provider.dialect,
-            overrides=provider.cells_for(target.model) or None,
+            overrides=provider.overrides_for(target.model) or None,
         )
     except InvalidInput:
         return None, None

@@ -7,7 +7,7 @@ answer is mended, streamed or whole. The base URL of the client decides which ho
 
     host          the name of the host, where the base URL does not tell (docs/hosts.md)
     options       what is mended, instead of everything; then whatever the model is called
-    overrides     cells of the host's row
+    overrides     fields of the host's profile
     transformers  what else changes requests and answers (docs/transformers.md)
     memory        what is remembered, to be shared among clients; or with another size
 

@@ -158,7 +158,7 @@ class ClientState:
         return ClientExchange(self, body, parsed, prepared, space, secrets, target_key, prepare)
 
     def _merge_overrides(self, learned: dict[str, Any]) -> Mapping[str, Any] | None:
-        """The cells of a row that are otherwise here, as somebody said, or as the host has shown."""
+        """Overrides of the host profile: those configured, and those learned from the host."""
         return learned | dict(self.overrides or {}) if learned else self.overrides
 
     def correct(self, exchange: ClientExchange, problem: Problem) -> Prepared | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moonshim.engine.hosts.detect import family_of, generation_of, host_of, profile_for
 from moonshim.engine.hosts.profile import HostProfile
-from moonshim.engine.hosts.table import DIALECTS, GENERATIONS, HOSTS, ROWS
+from moonshim.engine.hosts.table import DIALECTS, GENERATIONS, HOSTS, RULES
 from moonshim.errors import InvalidInput, InvalidOption
 from tests.support.looped import looped
 
@@ -126,7 +126,7 @@ def test_every_row_has_every_cell_in_its_type(host: str, generation: str, dialec
 
 def test_rows_set_only_cells_that_exist() -> None:
     names = set(HostProfile.__struct_fields__)
-    assert [sorted(row.cells.keys() - names) for row in ROWS if row.cells.keys() - names] == []
+    assert [sorted(row.fields.keys() - names) for row in RULES if row.fields.keys() - names] == []
 
 
 def test_a_named_host_counts_more_than_the_url() -> None:

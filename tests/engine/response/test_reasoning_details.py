@@ -120,9 +120,13 @@ def posted(url: str, messages: list[Any], *, stream: bool) -> dict[str, Any]:
 def test_a_host_gets_its_entries_back_whoever_streams(client_streams: bool, host_streams: str) -> None:
     async def test() -> None:
         async with Simulator(behaviour="kimi-coding", model=Thinker()) as server:
-            cells = {"streaming": host_streams}
+            overrides = {"streaming": host_streams}
             host = ProviderConfig(
-                name="kimi", api_base_url=f"{server.url}/coding/v1", host="kimi-coding", models=("k3",), cells=cells
+                name="kimi",
+                api_base_url=f"{server.url}/coding/v1",
+                host="kimi-coding",
+                models=("k3",),
+                overrides=overrides,
             )
             async with running(Config(providers=(host,))) as gateway:
                 said = await asyncio.to_thread(posted, gateway.url, [QUESTION], stream=client_streams)

@@ -1,4 +1,4 @@
-"""The models of a provider, and the cells of the host table that it sets -> names and checked cells."""
+"""The models of a provider, and the profile fields that it overrides -> names and checked overrides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.extra_body import check_extra_body
 from moonshim.errors import InvalidInput
 
-__all__ = ["cell_names", "read_body", "read_cells", "read_models"]
+__all__ = ["override_names", "read_body", "read_models", "read_overrides"]
 
 _ROW_CELLS: Final = frozenset({"host", "dialect"})
 """Cells that are keys of the provider itself."""
@@ -21,8 +21,8 @@ Fields: TypeAlias = dict[str, Any]
 
 
 def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, Fields], dict[str, Fields]]:
-    """The names, the cells that single models have, and the fields that are merged into their requests."""
-    cells: dict[str, Fields] = {}
+    """The names, the overrides of single models, and the fields that are merged into their requests."""
+    overrides: dict[str, Fields] = {}
     bodies: dict[str, Fields] = {}
     for place, one in enumerate(table.elements("models")):
         path = (*table.at("models"), place)
@@ -30,11 +30,11 @@ def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, Fields], dict[
         if not isinstance(name, str) or not name.strip():
             if not isinstance(one, Table):
                 table.problems.add(path, "this must be the name of a model, or a table with its `id`")
-        elif name in cells:
+        elif name in overrides:
             table.problems.add(path, f"`{name}` is there twice")
         else:
-            cells[name], bodies[name] = own, body
-    return tuple(cells), _without_empty(cells), _without_empty(bodies)
+            overrides[name], bodies[name] = own, body
+    return tuple(overrides), _without_empty(overrides), _without_empty(bodies)
 
 
 def _without_empty(by_model: dict[str, Fields]) -> dict[str, Fields]:
@@ -42,11 +42,11 @@ def _without_empty(by_model: dict[str, Fields]) -> dict[str, Fields]:
 
 
 def _read_model(table: Table) -> tuple[str | None, Fields, Fields]:
-    name, cells, body = table.text("id", also=("name",)), read_cells(table), read_body(table)
+    name, overrides, body = table.text("id", also=("name",)), read_overrides(table), read_body(table)
     if "id" not in table and "name" not in table:
         table.problems.add(table.path, "a model needs an `id`")
-    table.close(more=cell_names())
-    return name, cells, body
+    table.close(more=override_names())
+    return name, overrides, body
 
 
 def read_body(table: Table) -> Fields:
@@ -63,12 +63,12 @@ def read_body(table: Table) -> Fields:
     return dict(body)
 
 
-def read_cells(table: Table) -> dict[str, Any]:
-    """The cells that a table sets, by their names or under `cells`."""
-    given = {name: (table.any_value(name), table.at(name)) for name in cell_names() if name in table}
+def read_overrides(table: Table) -> dict[str, Any]:
+    """The cells that a table sets, by their names or under `overrides`."""
+    given = {name: (table.any_value(name), table.at(name)) for name in override_names() if name in table}
     if (inner := table.table("cells")) is not None:
         given |= {name: (inner.any_value(name), inner.at(name)) for name in inner}
-    cells: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for name, (value, path) in given.items():
         if name in _ROW_CELLS:
             table.problems.add(path, f"`{name}` is a key of the provider, not a cell")
@@ -78,11 +78,11 @@ def read_cells(table: Table) -> dict[str, Any]:
         except InvalidInput as error:
             table.problems.add(path, str(error))
         else:
-            cells[name] = value
-    return cells
+            overrides[name] = value
+    return overrides
 
 
 @cache
-def cell_names() -> tuple[str, ...]:
-    """The cells of the host table that a provider can set."""
+def override_names() -> tuple[str, ...]:
+    """The profile fields that a provider can override."""
     return tuple(name for name in HostProfile.__struct_fields__ if name not in _ROW_CELLS)

@@ -1,4 +1,4 @@
-"""One table of `[[providers]]` -> a `ProviderConfig`, with every key, address, model, header and cell checked."""
+"""One table of `[[providers]]` -> a `ProviderConfig`, with every key, address, model, header and override checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from moonshim.config.endpoints import dialect_of
 from moonshim.config.model import ProviderConfig, Timeouts, TransformerUse
-from moonshim.config.tables.models import cell_names, read_body, read_cells, read_models
+from moonshim.config.tables.models import override_names, read_body, read_models, read_overrides
 from moonshim.config.tables.provider_keys import read_keys
 from moonshim.config.tables.table import Table, existing_file
 from moonshim.config.tables.transformers import Chains, read_chains
@@ -50,7 +50,7 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     name = _name(table)
     address = _address(table)
     keys, sources = read_keys(table, defaults.folder)
-    models, model_cells, model_bodies = read_models(table)
+    models, model_overrides, model_bodies = read_models(table)
     host = table.choice("host", HOSTS)
     dialect = table.choice("dialect", get_args(UpstreamDialect))
     headers = _headers(table)
@@ -65,9 +65,9 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
             lenient=defaults.lenient,
             javascript=defaults.javascript,
         )
-    cells = chains.cells | read_cells(table)
-    for model, theirs in chains.model_cells.items():
-        model_cells[model] = theirs | model_cells.get(model, {})
+    overrides = chains.overrides | read_overrides(table)
+    for model, theirs in chains.model_overrides.items():
+        model_overrides[model] = theirs | model_overrides.get(model, {})
     body = deep_merge(chains.body, read_body(table))
     for model, theirs in chains.model_bodies.items():
         model_bodies[model] = deep_merge(theirs, model_bodies.get(model, {}))
@@ -77,7 +77,7 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     proxy = _proxy(table) or defaults.proxy
     if defaults.lenient:
         _leave(table, "auth", "id", "enabled", "type", "tokenizer")
-    table.close(more=cell_names())
+    table.close(more=override_names())
     if name is None or address is None:
         return None
     if dialect is None:
@@ -90,8 +90,8 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
         models=models,
         dialect=cast(UpstreamDialect, dialect),
         host=host,
-        cells=cells,
-        model_cells=model_cells,
+        overrides=overrides,
+        model_overrides=model_overrides,
         body=body,
         model_bodies=model_bodies,
         headers=chains.headers | headers,

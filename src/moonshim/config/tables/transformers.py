@@ -71,8 +71,8 @@ class Chains(Struct):
 
     shared: tuple[TransformerUse, ...] | None = None
     by_model: dict[str, tuple[TransformerUse, ...]] = field(default_factory=dict)
-    cells: dict[str, Any] = field(default_factory=dict)
-    model_cells: dict[str, dict[str, Any]] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    model_overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
     model_bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def read_chains(
     chains = Chains()
     if "use" in table:
         uses = reader.uses(table.any_value("use"), table.at("use"))
-        chains.cells = _limits(uses)
+        chains.overrides = _limits(uses)
         chains.headers = _headers(uses)
         chains.body = reader.body(uses)
         if any(use.name.lower() == "anthropic" for use, _ in uses):
@@ -115,7 +115,7 @@ def read_chains(
         inner.knows("use")
         inner.close()
         if limits := _limits(uses):
-            chains.model_cells[model] = limits
+            chains.model_overrides[model] = limits
         if body := reader.body(uses):
             chains.model_bodies[model] = body
         if select_uses := reader.select_uses(uses):
@@ -279,16 +279,16 @@ def _load(uses: tuple[TransformerUse, ...]) -> Chain:
 
 
 def _limits(uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
-    """The cells that claude-code-router's `maxtoken` and `maxcompletiontokens` stand for."""
-    cells: dict[str, Any] = {}
+    """The profile fields that claude-code-router's `maxtoken` and `maxcompletiontokens` stand for."""
+    overrides: dict[str, Any] = {}
     for use, _ in uses:
         kind = use.name.lower()
         limit = use.options.get("max_completion_tokens", use.options.get("max_tokens"))
         if kind in ("maxtoken", "maxcompletiontokens") and isinstance(limit, int) and limit > 0:
-            cells |= {"default_max_tokens": limit, "output_limit": limit}
+            overrides |= {"default_max_tokens": limit, "output_limit": limit}
         if kind == "maxcompletiontokens":
-            cells["max_tokens_field"] = "max_completion_tokens"
-    return cells
+            overrides["max_tokens_field"] = "max_completion_tokens"
+    return overrides
 
 
 def _headers(uses: list[tuple[TransformerUse, Path]]) -> dict[str, str]:

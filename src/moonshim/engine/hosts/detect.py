@@ -1,4 +1,4 @@
-"""A base URL and a model's name -> the row of the table that holds for them."""
+"""A base URL and a model name -> the profile of that host and model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.profile import Generation, HostProfile, UpstreamDialect
-from moonshim.engine.hosts.table import HOSTS, ROWS
+from moonshim.engine.hosts.table import HOSTS, RULES
 from moonshim.engine.wire.json_fields import shortened
 from moonshim.errors import InvalidInput, InvalidOption
 
@@ -156,10 +156,10 @@ def profile_for(
 
 @lru_cache(512)
 def _profile(
-    model: str, host: str | None, base_url: str | None, upstream: str, cells_given: tuple[tuple[str, Any], ...]
+    model: str, host: str | None, base_url: str | None, upstream: str, overrides: tuple[tuple[str, Any], ...]
 ) -> HostProfile:
     """Found once for each model of a host: going through the table costs as much as all that follows from it."""
-    given = dict(cells_given)
+    given = dict(overrides)
     chosen = _one_of(given.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
     spoken = _one_of(given.get("dialect", upstream), get_args(UpstreamDialect), "upstream")
     if spoken == "anthropic":
@@ -168,54 +168,54 @@ def _profile(
         spoken = "anthropic"
     generation = given.get("generation", generation_of(model))
     name = model.lower()
-    cells: dict[str, Any] = {}
-    for row in ROWS:
+    fields: dict[str, Any] = {}
+    for rule in RULES:
         if (
-            chosen in row.hosts
-            and generation in row.generations
-            and spoken in row.dialects
-            and any(part in name for part in row.models)
+            chosen in rule.hosts
+            and generation in rule.generations
+            and spoken in rule.dialects
+            and any(part in name for part in rule.models)
         ):
-            cells |= row.cells
+            fields |= rule.fields
     fixed = {"host": chosen, "generation": generation, "dialect": spoken}
-    return HostProfile(**(cells | given | fixed))
+    return HostProfile(**(fields | given | fixed))
 
 
 def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The overrides as the values that the cells take."""
+    """The overrides, converted to the types of their fields."""
     if not overrides and (overrides is None or isinstance(overrides, Mapping)):
         return {}
     if not isinstance(overrides, Mapping):
         raise InvalidOption(f"overrides must be an object, not {type(overrides).__name__}", field="overrides")
     kinds = _kinds()
     given: dict[str, Any] = {}
-    for cell, value in overrides.items():
-        if cell not in kinds:
-            hint = _nearest(str(cell), kinds) or f"the cells are {', '.join(kinds)}"
-            raise InvalidOption(f"the host table has no cell {cell!r}; {hint}", field=str(cell))
+    for field, value in overrides.items():
+        if field not in kinds:
+            hint = _nearest(str(field), kinds) or f"the cells are {', '.join(kinds)}"
+            raise InvalidOption(f"the host table has no cell {field!r}; {hint}", field=str(field))
         try:
-            given[cell] = msgspec.convert(msgspec.to_builtins(value), kinds[cell])
+            given[field] = msgspec.convert(msgspec.to_builtins(value), kinds[field])
         except (msgspec.ValidationError, TypeError) as error:
-            near = _nearest(value, _literal_values(kinds[cell])) if isinstance(value, str) else ""
+            near = _nearest(value, _literal_values(kinds[field])) if isinstance(value, str) else ""
             hint = f"; {near}" if near else ""
-            raise InvalidOption(f"{cell} cannot be {shortened(value)}: {error}{hint}", field=cell) from None
-        if cell in _PATTERNS and given[cell] is not None:
-            _check_pattern(cell, given[cell])
+            raise InvalidOption(f"{field} cannot be {shortened(value)}: {error}{hint}", field=field) from None
+        if field in _PATTERNS and given[field] is not None:
+            _check_pattern(field, given[field])
     return given
 
 
-def _check_pattern(cell: str, pattern: str) -> None:
+def _check_pattern(field: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidOption(
-            f"{cell} cannot be {shortened(pattern)}, which is no regular expression: {error}", field=cell
+            f"{field} cannot be {shortened(pattern)}, which is no regular expression: {error}", field=field
         ) from None
 
 
 @cache
 def _kinds() -> dict[str, Any]:
-    """The annotation of each cell."""
+    """The annotation of each field."""
     return {field.name: field.type for field in msgspec.structs.fields(HostProfile)}
 
 

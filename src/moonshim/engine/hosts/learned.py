@@ -1,4 +1,4 @@
-"""What a host has shown of itself -> cells that count more than those of its row: how it reads reasoning."""
+"""What a host has shown of itself -> profile fields that override the host table: how it reads reasoning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cells of the table: everything that has to be known of one host and one model generation, with its meaning."""
+"""The fields of a host profile: everything that has to be known of a host and a model generation, with its meaning."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Fixed(Struct, frozen=True):
 
 
 class HostProfile(Struct, frozen=True, kw_only=True):
-    """One row of the table. `needs_for` makes it; every cell can be overridden by its name."""
+    """The profile of one host and model generation. `profile_for` makes it; every field can be overridden by name."""
 
     host: str
     """The name of the host."""

@@ -1,8 +1,8 @@
 """The facts about hosts and generations, as rows that are laid over each other: data only.
 
-A row says for which hosts, generations and dialects its cells hold; where several rows have the same cell, the
-last one counts. General rows come first. A fact stands in one row. "KIMI n" names the section of the collected
-facts that a row was taken from; "unverified" means that nobody has shown it yet (docs/hosts.md lists those).
+A rule says for which hosts, generations and dialects its fields hold; where several rules have the same field, the
+last one counts. General rules come first. A fact stands in one rule. "KIMI n" names the section of the collected
+facts that a rule was taken from; "unverified" means that nobody has shown it yet (docs/hosts.md lists those).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from moonshim.engine.hosts.profile import Fixed, Generation, UpstreamDialect
 
-__all__ = ["DIALECTS", "GENERATIONS", "HOSTS", "ROWS", "Row"]
+__all__ = ["DIALECTS", "GENERATIONS", "HOSTS", "RULES", "HostRule"]
 
 HOSTS: Final = (
     "moonshot",
@@ -69,10 +69,10 @@ _FIREWORKS_EFFORTS: Final = {word: word for word in ("none", "low", "medium", "h
 }
 
 
-class Row(Struct, frozen=True):
+class HostRule(Struct, frozen=True):
     """Cells, and where they hold."""
 
-    cells: dict[str, Any]
+    fields: dict[str, Any]
     hosts: tuple[str, ...] = HOSTS
     generations: tuple[Generation, ...] = GENERATIONS
     dialects: tuple[UpstreamDialect, ...] = DIALECTS
@@ -129,12 +129,12 @@ _DEFAULTS: Final[dict[str, Any]] = {
 _GENERATION_ROWS: Final = (
     # OpenAI's `allowed_tools` is not among the choices of any host of Kimi (KIMI 3). vLLM and its like refuse a
     # limit of output tokens that leaves no room for the prompt.
-    Row({"allowed_tools": False, "clips_output": False}, generations=_KIMI),
+    HostRule({"allowed_tools": False, "clips_output": False}, generations=_KIMI),
     # KIMI 3: "must not contain streaming index". Anthropic's own tools are known to its models alone.
-    Row({"indexed_details": False, "typed_tools": False}, generations=_KIMI),
+    HostRule({"indexed_details": False, "typed_tools": False}, generations=_KIMI),
     # KIMI 1a, 2: the template writes history ids into the prompt and the model imitates them, so they must be
     # those that it was trained on. Names with a dot, or an odd first character, are not read back (KIMI 1a, 3).
-    Row(
+    HostRule(
         {
             "id_policy": "k2",
             "history_ids": "k2",
@@ -147,27 +147,27 @@ _GENERATION_ROWS: Final = (
         },
         generations=_K2,
     ),
-    Row({"context_window": 131_072}, generations=("k2",), models=("0711",)),  # unverified
+    HostRule({"context_window": 131_072}, generations=("k2",), models=("0711",)),  # unverified
     # K2-0711 and 0905 do not think. KIMI 1a: the template of K2 knows no reasoning.
-    Row(
+    HostRule(
         {"thinking": None, "thinking_default": "off", "keeps_reasoning": "none", "reasoning_in": None},
         generations=("k2",),
     ),
     # KIMI 1a: reasoning is rendered only behind the last assistant message without calls. It is sent with every
     # message that has calls all the same: what is sent must not depend on what comes later.
-    Row({"thinking": None, "can_disable": False}, generations=("k2-thinking",)),
-    Row(
+    HostRule({"thinking": None, "can_disable": False}, generations=("k2-thinking",)),
+    HostRule(
         {"thinking_default": "on", "keeps_reasoning": "calls", "keep_all": False},
         generations=_THINKING_K2,
     ),
     # KIMI 1a: K2.6 has preserve_thinking, in K2.7 it is always on.
-    Row({"keeps_reasoning": "all", "keep_all": True}, generations=("k2.6", "k2.7")),
+    HostRule({"keeps_reasoning": "all", "keep_all": True}, generations=("k2.6", "k2.7")),
     # KIMI 3: "open-source hosts: chat_template_kwargs".
-    Row({"thinking": "template_kwargs"}, generations=(*_NEW_K2, *_K3)),
-    Row({"can_disable": False, "always_keeps": True}, generations=("k2.7",)),  # KIMI 1a, 3
-    Row({"media": frozenset({"image"})}, generations=(*_NEW_K2, *_K3)),
+    HostRule({"thinking": "template_kwargs"}, generations=(*_NEW_K2, *_K3)),
+    HostRule({"can_disable": False, "always_keeps": True}, generations=("k2.7",)),  # KIMI 1a, 3
+    HostRule({"media": frozenset({"image"})}, generations=(*_NEW_K2, *_K3)),
     # KIMI 1b: ids never reach the prompt of K3, and reasoning of all turns does.
-    Row(
+    HostRule(
         {
             "id_policy": "unique",
             "history_ids": "unique",
@@ -182,20 +182,22 @@ _GENERATION_ROWS: Final = (
         },
         generations=_K3,
     ),
-    Row({"context_window": 262_144, "output_limit": 262_144}, generations=_K3, models=("256k",)),
+    HostRule({"context_window": 262_144, "output_limit": 262_144}, generations=_K3, models=("256k",)),
     # Another family of models may go on with what a Kimi has begun. OpenAI has refused identifiers of more than 40
     # characters; and hosts of models that know no field for reasoning refuse it.
-    Row({"history_ids": "standard"}, generations=("other",)),
-    Row({"reasoning_in": None}, generations=("other",), models=_NO_REASONING),
-    Row({"reasoning_in": "echo"}, generations=("other",), models=_REASONING),
+    HostRule({"history_ids": "standard"}, generations=("other",)),
+    HostRule({"reasoning_in": None}, generations=("other",), models=_NO_REASONING),
+    HostRule({"reasoning_in": "echo"}, generations=("other",), models=_REASONING),
     # A Kimi model whose name tells no generation: the first marker decides.
-    Row({"grammar": "kimi", "history_ids": "keep", "reasoning_in": "echo"}, generations=("other",), models=("kimi",)),
-    Row({"grammar": "kimi"}, models=("kimi-for-coding", "kimi-latest")),
+    HostRule(
+        {"grammar": "kimi", "history_ids": "keep", "reasoning_in": "echo"}, generations=("other",), models=("kimi",)
+    ),
+    HostRule({"grammar": "kimi"}, models=("kimi-for-coding", "kimi-latest")),
 )
 
 _DIALECT_ROWS: Final = (
     # What the Messages protocol wants of everybody, whoever the host is. 128: the limit of Anthropic itself.
-    Row(
+    HostRule(
         {
             "history_ids": "anthropic",
             "reasoning_in": "thinking",
@@ -208,31 +210,31 @@ _DIALECT_ROWS: Final = (
         dialects=("anthropic",),
     ),
     # Claude refuses thinking without a signature, and any signature but its own, which is plain base64.
-    Row(
+    HostRule(
         {"signed_reasoning": True, "signature_pattern": r"^[A-Za-z0-9+/]+={0,2}$"},
         generations=("other",),
         dialects=("anthropic",),
         models=("claude",),
     ),
     # "must be a-z, A-Z, 0-9, with a length of 9", whatever the dialect.
-    Row({"history_ids": "mistral"}, generations=("other",), models=_MISTRAL),
+    HostRule({"history_ids": "mistral"}, generations=("other",), models=_MISTRAL),
     # The field is not optional. KIMI 3: the default of K2.5 and K2.6. For other models the dialect has a number.
-    Row({"default_max_tokens": 32_768}, generations=_KIMI, dialects=("anthropic",)),
-    Row(
+    HostRule({"default_max_tokens": 32_768}, generations=_KIMI, dialects=("anthropic",)),
+    HostRule(
         {"tool_name_pattern": r"^[a-zA-Z0-9_-]+$", "tool_name_limit": 128},
         generations=("other",),
         dialects=("anthropic",),
     ),
-    Row({"id_policy": "unique"}, generations=_KIMI, dialects=("anthropic",)),
-    Row({"reasoning_in": None}, generations=("k2",), dialects=("anthropic",)),
-    Row({"thinking": "anthropic"}, generations=_NEW_K2, dialects=("anthropic",)),
+    HostRule({"id_policy": "unique"}, generations=_KIMI, dialects=("anthropic",)),
+    HostRule({"reasoning_in": None}, generations=("k2",), dialects=("anthropic",)),
+    HostRule({"thinking": "anthropic"}, generations=_NEW_K2, dialects=("anthropic",)),
     # KIMI 4: K3 takes output_config.effort and no thinking field.
-    Row({"thinking": "output_config", "can_disable": False}, generations=_K3, dialects=("anthropic",)),
+    HostRule({"thinking": "output_config", "can_disable": False}, generations=_K3, dialects=("anthropic",)),
 )
 
 _CHECKED_ROWS: Final = (
     # KIMI 3: what Moonshot's own checks refuse.
-    Row(
+    HostRule(
         {
             "drops_empty_text": True,  # "text content is empty"
             "empty_content": "omit",  # "must not be empty"; kimi-code leaves the field out
@@ -245,19 +247,19 @@ _CHECKED_ROWS: Final = (
     ),
     # KIMI 3, 4: "malformed encrypted reasoning content: invalid base64url encoding", and an unsigned block is taken.
     # Anthropic's own signatures are plain base64.
-    Row(
+    HostRule(
         {"signature_pattern": r"^[A-Za-z0-9_-]+={0,2}$"},
         hosts=_CHECKED,
         generations=_KIMI,
         dialects=("anthropic",),
     ),
     # kimi-code sends the whole window as its limit, to every model (CLIENTS).
-    Row({"clips_output": True}, hosts=_OWN, generations=_KIMI),
+    HostRule({"clips_output": True}, hosts=_OWN, generations=_KIMI),
     # KIMI 3: K2 takes temperatures from 0 to 1, near 0 with n 1 only.
-    Row({"temperature_max": 1.0, "one_when_greedy": True}, hosts=_CHECKED, generations=("k2", "k2-thinking")),
+    HostRule({"temperature_max": 1.0, "one_when_greedy": True}, hosts=_CHECKED, generations=("k2", "k2-thinking")),
     # KIMI 3: "only 1 is allowed for this model", 0.6 with thinking off. Later tests of Moonshot seem to accept
     # more for K2.6; the strict reading holds for all. The texts for the other fields are unverified (KIMI 9).
-    Row(
+    HostRule(
         {
             "fixed_sampling": {
                 "temperature": Fixed((1.0,), (0.6,)),
@@ -271,54 +273,56 @@ _CHECKED_ROWS: Final = (
         generations=(*_NEW_K2, *_K3),
     ),
     # KIMI 3: "tool_choice 'required' is incompatible with thinking enabled".
-    Row(
+    HostRule(
         {"tool_choice_with_thinking": frozenset({"auto", "none"})},
         hosts=_CHECKED,
         generations=_THINKING_K2,
     ),
     # KIMI 3: K3 thinks and takes `required`; it ignores a choice by name without a word.
-    Row(
+    HostRule(
         {"tool_choice_with_thinking": frozenset({"auto", "none", "required"}), "named_choice": False},
         hosts=_CHECKED,
         generations=_K3,
     ),
     # KIMI 3: "thinking is enabled but reasoning_content is missing"; an empty string is accepted. K3 does not
     # enforce it on the platform (KIMI 9 has doubts).
-    Row({"lost_reasoning": ""}, hosts=_OWN, generations=_THINKING_K2),
+    HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=_THINKING_K2),
     # KIMI 4: a thinking block always comes first, an empty one without a signature will do.
-    Row({"lost_reasoning": ""}, hosts=_OWN, generations=_K3, dialects=("anthropic",)),
+    HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=_K3, dialects=("anthropic",)),
     # KIMI 9: a report of July 2026 has it enforced for K3 on /coding.
-    Row({"lost_reasoning": ""}, hosts=("kimi-coding",), generations=_K3),
+    HostRule({"lost_reasoning": ""}, hosts=("kimi-coding",), generations=_K3),
     # An unknown host may be a reseller that hands the request to Moonshot. Elsewhere an empty string does no harm:
     # the templates write an empty thought for it all the same (KIMI 1a, 1b). OpenCode Go takes it, and refuses
     # placeholders that have words (oh-my-pi#1483).
-    Row({"lost_reasoning": ""}, hosts=("generic",), generations=(*_THINKING_K2, *_K3)),
+    HostRule({"lost_reasoning": ""}, hosts=("generic",), generations=(*_THINKING_K2, *_K3)),
     # An empty string may be taken for none on the way to Moonshot (unverified); a blank is not.
-    Row({"lost_reasoning": " "}, hosts=("openrouter",), generations=_THINKING_K2),
+    HostRule({"lost_reasoning": " "}, hosts=("openrouter",), generations=_THINKING_K2),
 )
 
 _OWN_ROWS: Final = (
     # KIMI 2: Moonshot renames the ids of the history itself, but refuses one that repeats (K2.x).
-    Row({"id_policy": "unique"}, hosts=_OWN, generations=_KIMI),
-    Row({"history_ids": "unique"}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),
-    Row(
+    HostRule({"id_policy": "unique"}, hosts=_OWN, generations=_KIMI),
+    HostRule({"history_ids": "unique"}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),
+    HostRule(
         {"reasoning_in": "reasoning_content"}, hosts=_OWN, generations=(*_THINKING_K2, *_K3), dialects=("openai_chat",)
     ),
-    Row({"thinking": "thinking_object"}, hosts=_OWN, generations=_NEW_K2, dialects=("openai_chat",)),
+    HostRule({"thinking": "thinking_object"}, hosts=_OWN, generations=_NEW_K2, dialects=("openai_chat",)),
     # KIMI 3: K3 documents top-level reasoning_effort; off, none and disabled are refused by Kimi Code.
-    Row(
+    HostRule(
         {"thinking": "reasoning_effort", "can_disable": False},
         hosts=_OWN,
         generations=_K3,
         dialects=("openai_chat",),
     ),
-    Row({"takes_cache_key": True}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),  # KIMI 3
-    Row({"dynamic_tools": True}, hosts=_OWN, generations=_K3, dialects=("openai_chat",)),  # KIMI 3
-    Row({"media": frozenset({"image", "video"})}, hosts=_OWN, generations=(*_NEW_K2, *_K3), dialects=("openai_chat",)),
+    HostRule({"takes_cache_key": True}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),  # KIMI 3
+    HostRule({"dynamic_tools": True}, hosts=_OWN, generations=_K3, dialects=("openai_chat",)),  # KIMI 3
+    HostRule(
+        {"media": frozenset({"image", "video"})}, hosts=_OWN, generations=(*_NEW_K2, *_K3), dialects=("openai_chat",)
+    ),
     # KIMI 3: builtin_function with a name that starts with `$`. Nobody has shown it on /coding.
-    Row({"web_search": "$web_search"}, hosts=("moonshot",), generations=_KIMI, dialects=("openai_chat",)),
+    HostRule({"web_search": "$web_search"}, hosts=("moonshot",), generations=_KIMI, dialects=("openai_chat",)),
     # KIMI 3: since September 2026 K3 sends reasoning_details, summary and encrypted, and wants them back.
-    Row(
+    HostRule(
         {"reasoning_in": "echo", "reasoning_out": "reasoning_details"},
         hosts=("kimi-coding",),
         generations=_K3,
@@ -329,75 +333,75 @@ _OWN_ROWS: Final = (
 _HOST_ROWS: Final = (
     # OpenRouter knows which model takes reasoning, and gives signed thoughts to their own; the templates of vLLM and
     # SGLang leave out what they do not know.
-    Row(
+    HostRule(
         {"reasoning_in": "echo"},
         hosts=("openrouter", "vllm", "sglang"),
         generations=("other",),
         dialects=("openai_chat",),
     ),
     # KIMI 3: OpenRouter has `reasoning` and `reasoning_details`; `reasoning: {effort, enabled}` asks for it.
-    Row(
+    HostRule(
         {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details", "indexed_details": True},
         hosts=("openrouter",),
         generations=(*_THINKING_K2, *_K3),
         dialects=("openai_chat",),
     ),
-    Row(
+    HostRule(
         {"thinking": "openrouter_reasoning"},
         hosts=("openrouter",),
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
     ),
     # Moonshot, to which it may go, cannot switch K3 off.
-    Row({"can_disable": False}, hosts=("openrouter",), generations=_K3),
-    Row({"efforts": _OPENROUTER_EFFORTS}, hosts=("openrouter",), generations=_K3, dialects=("openai_chat",)),
+    HostRule({"can_disable": False}, hosts=("openrouter",), generations=_K3),
+    HostRule({"efforts": _OPENROUTER_EFFORTS}, hosts=("openrouter",), generations=_K3, dialects=("openai_chat",)),
     # Fireworks documents reasoning_effort, with `none` for no thinking (unverified for Kimi).
-    Row(
+    HostRule(
         {"thinking": "reasoning_effort", "efforts": _FIREWORKS_EFFORTS, "keep_all": False},
         hosts=("fireworks",),
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
     ),
-    Row(
+    HostRule(
         {"reasoning_in": "reasoning_content"},
         hosts=("fireworks", "siliconflow", "deepinfra", "nim", "sglang"),
         generations=(*_THINKING_K2, *_K3),
         dialects=("openai_chat",),
     ),
     # KIMI 3: Together, Groq and newer vLLM speak of `reasoning`; vLLM reads nothing else in a request.
-    Row({"reasoning_out": "reasoning"}, hosts=("together", "groq", "vllm"), dialects=("openai_chat",)),
-    Row(
+    HostRule({"reasoning_out": "reasoning"}, hosts=("together", "groq", "vllm"), dialects=("openai_chat",)),
+    HostRule(
         {"reasoning_in": "reasoning"},
         hosts=("together", "groq", "vllm"),
         generations=(*_THINKING_K2, *_K3),
         dialects=("openai_chat",),
     ),
     # SiliconFlow documents enable_thinking at the top of the body (unverified for Kimi).
-    Row(
+    HostRule(
         {"thinking": "enable_thinking", "efforts": {}, "keep_all": False},
         hosts=("siliconflow",),
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
     ),
     # Their documents know only max_tokens (unverified); all others take both names.
-    Row(
+    HostRule(
         {"max_tokens_field": "max_tokens"},
         hosts=("together", "siliconflow", "deepinfra", "nim"),
         generations=_KIMI,
         dialects=("openai_chat",),
     ),
     # Groq serves K2 only; what it takes at most is from its model page (unverified).
-    Row({"tool_limit": 128, "output_limit": 16_384}, hosts=("groq",), generations=_KIMI),
+    HostRule({"tool_limit": 128, "output_limit": 16_384}, hosts=("groq",), generations=_KIMI),
     # vLLM gives K2's own ids out over Messages (vllm#46344), and writes what comes back into the prompt like SGLang:
     # there KIMI 1a holds in both dialects. Other hosts may insist on the protocol, which forbids dots and colons.
-    Row({"history_ids": "k2_messages"}, hosts=("generic",), generations=_K2, dialects=("anthropic",)),
-    Row({"history_ids": "k2"}, hosts=("vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
+    HostRule({"history_ids": "k2_messages"}, hosts=("generic",), generations=_K2, dialects=("anthropic",)),
+    HostRule({"history_ids": "k2"}, hosts=("vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
     # KIMI 1b: its renderer knows tools declared later.
-    Row({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
+    HostRule({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
 )
 
-ROWS: Final[tuple[Row, ...]] = (
-    Row(_DEFAULTS),
+RULES: Final[tuple[HostRule, ...]] = (
+    HostRule(_DEFAULTS),
     *_GENERATION_ROWS,
     *_DIALECT_ROWS,
     *_CHECKED_ROWS,
