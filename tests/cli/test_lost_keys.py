@@ -98,7 +98,7 @@ def test_a_file_that_lost_its_keys_is_not_taken_by_a_gateway_that_runs(cut: Any,
     key = keys("new", "alice", file=file)
     with running("serve", "--config", file, cwd=tmp_path) as gateway:
         file.write_text(cut(file.read_text()))
-        (kept,) = wait_until(lambda: events(gateway, "configuration_kept"), "the file is refused")
+        (kept,) = wait_until(lambda: events(gateway, "configuration_rejected"), "the file is refused")
         assert kept["level"] == "error"
         assert "restart `moonshim serve`" in kept["problem"]
         assert (ask(gateway), ask(gateway, key)) == (401, 200)
@@ -118,13 +118,13 @@ def test_a_worker_that_is_started_again_opens_no_door(file: Path, tmp_path: Path
     store = f"sqlite:{tmp_path}/state"
     with running("serve", "--config", file, "--workers", "2", cwd=tmp_path, MOONSHIM_STORE=store) as gateway:
         file.write_text(CUTS["without either"](file.read_text()))
-        wait_until(lambda: len(events(gateway, "configuration_kept")) == 2, "both refuse the file")
+        wait_until(lambda: len(events(gateway, "configuration_rejected")) == 2, "both refuse the file")
         table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
         pairs = [tuple(map(int, line.split())) for line in table.splitlines()]
         for child, parent in pairs:
             if parent == gateway.process.pid:
                 os.kill(child, signal.SIGKILL)
-        wait_until(lambda: len(events(gateway, "configuration_kept")) == 4, "both were started again")
+        wait_until(lambda: len(events(gateway, "configuration_rejected")) == 4, "both were started again")
         assert wait_until(lambda: _answer(gateway), "one of them answers") == 401
         assert gateway.stop() == 0
 

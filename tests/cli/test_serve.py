@@ -220,7 +220,7 @@ class TestServing:
         with running("--config", path, cwd=tmp_path) as gateway:
             assert "providers: first" in gateway.line
             path.write_text("no [toml")
-            wait_until(lambda: "configuration_kept" in gateway.told, "the broken file is told")
+            wait_until(lambda: "configuration_rejected" in gateway.told, "the broken file is told")
             assert "first" in gateway.get("/ready")[1]
             path.write_text(CONFIG.format(name="second"))
             wait_until(lambda: "second" in gateway.get("/ready")[1], "the new file is used")
@@ -271,6 +271,6 @@ def test_the_page_for_operators_names_every_option_and_every_event() -> None:
     assert set(re.findall(r"^\| `(--[a-z-]+)", table, re.MULTILINE)) == options - {"--help"}
     folders = [ROOT / "src" / "moonshim" / name for name in ("gateway", "serving")]
     source = "".join(path.read_text() for folder in folders for path in folder.glob("*.py"))
-    events = set(re.findall(r"logs\.event\(\s*\"(\w+)\"", source)) - {"worker_serves", "cannot_serve"}
+    events = set(re.findall(r"logs\.event\(\s*\"(\w+)\"", source)) - {"worker_ready", "startup_failed"}
     told = page.partition("Other events:")[2].partition("\n## ")[0]
     assert events <= set(re.findall(r"`(\w+)`", told))

@@ -214,7 +214,7 @@ class TestSimulating:
     def test_an_address_that_others_reach_is_served_with_a_warning(self, tmp_path: Path) -> None:
         with running("simulate", "--host", "0.0.0.0", cwd=tmp_path) as host:
             assert host.stop() == 0
-            assert [line["event"] for line in host.logged if line["level"] == "warning"] == ["reachable_from_outside"]
+            assert [line["event"] for line in host.logged if line["level"] == "warning"] == ["public_address"]
 
     def test_nobody_waits_for_an_answer_when_it_ends(self, tmp_path: Path) -> None:
         with (

@@ -100,7 +100,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
     for (request, _), entry in zip(logs.items(), json.loads(done.told)["files"], strict=True):
         line = made[request]
         if entry["error"] or entry["rules"] != line.get("repairs", {}):
-            wrong[line["asked_model"], line["dialect"]] = (line.get("repairs", {}), entry["rules"], entry["error"])
+            wrong[line["requested_model"], line["dialect"]] = (line.get("repairs", {}), entry["rules"], entry["error"])
     assert not wrong
 
 

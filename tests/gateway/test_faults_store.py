@@ -41,7 +41,7 @@ def redis(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redi
 
 def lost(one: Scene, what: str) -> float:
     """How often the metric says that the store could not do this."""
-    name = b'moonshim_store_failures_total{what="%b"} ' % what.encode()
+    name = b'moonshim_store_failures_total{operation="%b"} ' % what.encode()
     text: bytes = one.gateway.state.metrics.render()
     return float(text.partition(name)[2].partition(b"\n")[0] or 0)
 

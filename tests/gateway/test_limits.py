@@ -58,7 +58,7 @@ class Gateway:
     async def spends(self, key: GatewayKey, tokens: int) -> None:
         record = RequestRecord(request_id="r", path="/", dialect="anthropic")
         await self.limiter.spend(key, tokens, record=record)
-        assert not record.lost
+        assert not record.store_failures
 
     async def ends(self, key: GatewayKey, record: RequestRecord) -> None:
         await self.limiter.release(key, record.request_id, record=record)
@@ -266,7 +266,7 @@ def test_when_the_store_is_away_requests_go_on_and_say_what_they_lost() -> None:
             await gateway.limiter.renew(limited, "r", record=record)
             await gateway.limiter.release(limited, "r", record=record)
             await gateway.limiter.spend(limited, 5, record=record)
-            assert record.lost == ["limits"]
+            assert record.store_failures == ["limits"]
 
     asyncio.run(test())
 
@@ -278,7 +278,7 @@ def test_a_key_without_limits_asks_the_store_for_nothing() -> None:
         await gateway.limiter.renew(key(), "r", record=record)
         await gateway.limiter.spend(key(), 5, record=record)
         await gateway.ends(key(), record)
-        assert record.lost == []
+        assert record.store_failures == []
 
     asyncio.run(test())
 

@@ -31,7 +31,7 @@ def finished(**changes: Any) -> RequestRecord:
         "path": "/v1/messages",
         "dialect": "anthropic",
         "client": "claude-code",
-        "asked_model": "claude-opus",
+        "requested_model": "claude-opus",
         "provider": "fireworks",
         "model": "kimi-k2p6",
         "streamed": True,
@@ -110,7 +110,7 @@ class TestForPeople:
             ({"repairs": {}, "cached_tokens": None}, "12k/830 tok"),
             ({"repairs": {}, "outcome": "client_gone", "status": 499}, "cache 91% · client gone"),
             ({"repairs": {}, "attempts": 3}, "cache 91% · 3 attempts"),
-            ({"repairs": {}, "lost": ["recall", "remember"]}, "store down: recall remember"),
+            ({"repairs": {}, "store_failures": ["recall", "remember"]}, "store down: recall remember"),
             ({"repairs": {}, "error": "overloaded: engine busy"}, "cache 91% · overloaded: engine busy"),
         ],
     )
@@ -119,7 +119,12 @@ class TestForPeople:
 
     def test_a_request_that_reached_no_host_names_the_model_that_was_asked_for(self) -> None:
         record = finished(
-            provider=None, model=None, asked_model="kimi-k9", status=404, outcome="refused", error="not_found: no such"
+            provider=None,
+            model=None,
+            requested_model="kimi-k9",
+            status=404,
+            outcome="refused",
+            error="not_found: no such",
         )
         shown = human_line({"event": "request"} | fields_of(record), colour=False)
         assert shown.startswith("claude-code → kimi-k9 404 ")
@@ -150,14 +155,14 @@ class TestForPrograms:
             "client": "claude-code",
             "path": "/v1/messages",
             "dialect": "anthropic",
-            "asked_model": "claude-opus",
+            "requested_model": "claude-opus",
             "provider": "fireworks",
             "model": "kimi-k2p6",
-            "streamed": True,
+            "stream": True,
             "status": 200,
             "outcome": "ok",
             "attempts": 1,
-            "first_token_seconds": 0.8,
+            "first_byte_seconds": 0.8,
             "seconds": 3.2,
             "input_tokens": 12_000,
             "output_tokens": 830,
@@ -220,7 +225,7 @@ class TestForPrograms:
     def test_no_secret_is_written_wherever_it_stands(self, tmp_path: Path) -> None:
         key = "sk-abcdefgh0123456789"
         with in_a_pipe(tmp_path):
-            logs.log_request(finished(error=f"401: {key} is wrong", client=key, asked_model=f"Bearer {key}"))
+            logs.log_request(finished(error=f"401: {key} is wrong", client=key, requested_model=f"Bearer {key}"))
             logs.event("odd", text=f'api_key=abcdefgh12345678"{key}"', nested={"list": [key]})
             logging.getLogger("x").warning("key %s", key)
             try:
@@ -234,4 +239,4 @@ class TestForPrograms:
 
 def test_a_key_of_the_gateway_that_was_pasted_as_a_model_is_masked() -> None:
     key = "msk_" + "abcdefgh12345678" * 3
-    assert without_secrets(fields_of(finished(asked_model=key)))["asked_model"] == "msk_…"
+    assert without_secrets(fields_of(finished(requested_model=key)))["requested_model"] == "msk_…"

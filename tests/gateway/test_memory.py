@@ -104,7 +104,7 @@ async def one_round(memory_of: ReasoningMemory, tenant: str, number: int) -> lis
     asked = read_request(body(number))
     found = await memory_of.recall(tenant, asked, told)
     await memory_of.remember(tenant, asked.turns(), ROUNDS[number], told)
-    assert told.lost == []
+    assert told.store_failures == []
     return [found[index].text for index in sorted(found)]
 
 
@@ -215,7 +215,7 @@ def test_when_the_store_is_down_the_request_goes_on_and_says_what_it_lost() -> N
             told, asked = record(), read_request(body(1))
             assert await reasoning_memory.recall("local", asked, told) == {}
             await reasoning_memory.remember("local", asked.turns(), ROUNDS[1], told)
-            assert told.lost == ["recall", "remember"]
+            assert told.store_failures == ["recall", "remember"]
 
     with running_redis() as server:
         asyncio.run(run(server))

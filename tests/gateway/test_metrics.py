@@ -35,7 +35,7 @@ def finished(**changes: Any) -> RequestRecord:
         "cached_tokens": 10_920,
         "repairs": {"marker_call": 2},
         "changes": {"history_id": 3},
-        "lost": ["recall"],
+        "store_failures": ["recall"],
     }
     return RequestRecord(**(given | changes))
 
@@ -65,7 +65,7 @@ def test_numbers_that_cannot_be_are_left_out_and_the_rest_is_counted(absurd: int
 
 def test_what_cannot_be_counted_is_told_once_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     faults: list[str] = []
-    monkeypatch.setattr(logs, "fault", lambda record, error: faults.append(record.request_id))
+    monkeypatch.setattr(logs, "log_error", lambda record, error: faults.append(record.request_id))
     metrics = Metrics()
     for _ in range(2):
         metrics.begun(finished())
@@ -87,7 +87,7 @@ def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:
     assert found['moonshim_tokens_total{direction="cached",model="kimi-k2",provider="fireworks"}'] == 21_840
     assert found['moonshim_repairs_total{rule="marker_call"}'] == 4
     assert found['moonshim_changes_total{rule="history_id"}'] == 6
-    assert found['moonshim_store_failures_total{what="recall"}'] == 2
+    assert found['moonshim_store_failures_total{operation="recall"}'] == 2
     assert found["moonshim_requests_open"] == 0
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_request_is_counted_too() -> None:
     assert found['moonshim_breaker_open{provider="groq"}'] == 1
     assert found['moonshim_breaker_open{provider="moonshot"}'] == 0
     assert found['moonshim_reloads_total{result="loaded"}'] == 1
-    assert found['moonshim_reloads_total{result="kept"}'] == 1
+    assert found['moonshim_reloads_total{result="rejected"}'] == 1
     assert found["process_resident_memory_bytes"] > 0
 
 
@@ -115,7 +115,9 @@ def test_clients_cannot_make_up_labels() -> None:
     metrics.observe(finished())
     before = len(told(metrics))
     for number in range(100):
-        metrics.observe(finished(provider=None, model=None, asked_model=f"model-{number}", client=f"client-{number}"))
+        metrics.observe(
+            finished(provider=None, model=None, requested_model=f"model-{number}", client=f"client-{number}")
+        )
         metrics.observe(finished(model=f"made-up-{number}"))
     names = told(metrics)
     assert len([name for name in names if name.startswith("moonshim_requests_total")]) == 3

@@ -180,7 +180,7 @@ class TestReloading:
         asyncio.run(main())
         assert used == []
         ((name, fields),) = told
-        assert name == "configuration_kept"
+        assert name == "configuration_rejected"
         assert "leaving.py:Leaving' cannot be loaded: " in str(fields["problem"])
         assert ending.partition("(")[0].rpartition(".")[2] in str(fields["problem"])
 
@@ -193,7 +193,7 @@ class TestReloading:
 
         assert not asyncio.run(Reloader(Config(), Config, broken).reload("SIGHUP"))
         ((name, fields),) = told
-        assert (name, fields["problem"]) == ("configuration_kept", "KeyError: 'nobody thought of it'")
+        assert (name, fields["problem"]) == ("configuration_rejected", "KeyError: 'nobody thought of it'")
 
     def test_a_gateway_that_others_reach_does_not_lose_its_keys(self) -> None:
         settings = ServeSettings(host="0.0.0.0", loopback=False)

@@ -108,7 +108,7 @@ def test_a_conversation_of_calls_goes_on_from_response_to_response(with_state: R
             ("assistant", "It is empty."),
             ("user", "And b?"),
         ]
-        assert client.record.lost == []
+        assert client.record.store_failures == []
         # Another way on from the middle.
         await client.ask({"input": "And c?", "previous_response_id": first["id"]}, says="?")
         assert [content for role, content in client.said if role == "user"] == ["What is in a?", "And c?"]
@@ -257,7 +257,7 @@ def test_a_host_that_names_all_its_answers_alike_makes_no_circle() -> None:
         resolved = await state.resolve("local", {"input": "two", "previous_response_id": "resp_same"}, record())
         told = record()
         await state.keep("local", resolved, first, told)
-        assert told.lost == ["responses"]
+        assert told.store_failures == ["responses"]
         again = await state.resolve("local", {"input": "three", "previous_response_id": "resp_same"}, record())
         assert [item["content"] for item in again["input"]] == ["one", "three"]
 
@@ -568,10 +568,10 @@ def test_when_the_store_is_down_only_those_who_need_it_are_refused() -> None:
             answer = await client.ask({"input": "hi"}, says="hello")
             server.stop()
             assert (await client.ask({"input": "hi"}, says="hello"))["status"] == "completed"
-            assert client.record.lost == ["responses"]
+            assert client.record.store_failures == ["responses"]
             thought = [{"role": "user", "content": "hi"}, {"type": "item_reference", "id": "rs_x_0"}]
             await client.ask({"input": thought, "store": False}, says="hello")
-            assert client.record.lost == ["responses"]
+            assert client.record.store_failures == ["responses"]
             for asking in (
                 client.ask({"input": "x", "previous_response_id": answer["id"]}),
                 client.ask({"input": [{"type": "item_reference", "id": answer["output"][0]["id"]}]}),
@@ -593,8 +593,8 @@ def test_an_answer_that_cannot_be_kept_is_answered_and_told(monkeypatch: pytest.
     async def test(state: ResponsesState) -> None:
         client = Client(state)
         await client.ask({"input": "x" * 10_000}, says="hello")
-        assert client.record.lost == ["responses"]
+        assert client.record.store_failures == ["responses"]
         await client.ask({"input": "\ud83d"}, says="hello")
-        assert client.record.lost == ["responses"]
+        assert client.record.store_failures == ["responses"]
 
     alone(test)

@@ -41,7 +41,7 @@ def test_both_serve_and_one_that_is_killed_is_replaced(tmp_path: Path) -> None:
         after = wait_until(lambda: len(found := pids(server)) == 2 and found, "another took its place")
         assert victim not in after
         assert len(after & before) == 1
-        assert '"event":"worker_ended"' in server.told
+        assert '"event":"worker_exited"' in server.told
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         assert not any(map(is_alive, after))

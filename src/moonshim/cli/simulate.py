@@ -117,7 +117,7 @@ def _simulate(given: Any, settings: SimulatorSettings, *, outside: bool) -> int:
     try:
         sockets = bind(given.host, given.port)
         if outside:
-            logs.event("reachable_from_outside", level="warning", host=given.host, problem="anybody may ask it")
+            logs.event("public_address", level="warning", host=given.host, problem="anybody may ask it")
         port = sockets[0].getsockname()[1]
         return run(lambda: open_simulator(settings), sockets, ready=lambda: _announce(given.host, port, settings))
     finally:

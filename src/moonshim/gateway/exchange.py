@@ -87,7 +87,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
     """Answer one client. Raises `MoonshimError` for what can still be told with a status of its own."""
     snapshot, record = state.snapshot, call.record
     parsed = await call.run_work(read_request, call.body, dialect=call.dialect.name, secret=state.secret)
-    record.asked_model, record.streamed = parsed.request.model, parsed.request.stream is True
+    record.requested_model, record.streamed = parsed.request.model, parsed.request.stream is True
     targets = snapshot.router.targets(parsed.request.model, allowed=call.key.models if call.key is not None else ())
     call.client_stream.watch()
     if call.is_large:
@@ -536,8 +536,8 @@ def _response_headers(call: ClientCall) -> list[Header]:
     headers = [(b"x-moonshim-repairs", failed_target.encode())]
     if record.streamed:
         headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-    if record.lost:
-        headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.lost)).encode()))
+    if record.store_failures:
+        headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.store_failures)).encode()))
     return headers
 
 

@@ -184,8 +184,8 @@ def _always(record: RequestRecord, cors: Sequence[Header]) -> list[Header]:
 
 def _json_headers(record: RequestRecord) -> list[Header]:
     headers = [(b"content-type", b"application/json"), (b"x-moonshim-repairs", b"none")]
-    if record.lost:
-        headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.lost)).encode()))
+    if record.store_failures:
+        headers.append((b"x-moonshim-lost", ", ".join(dict.fromkeys(record.store_failures)).encode()))
     return headers
 
 

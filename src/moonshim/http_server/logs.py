@@ -88,7 +88,7 @@ def event(name: str, *, level: str = "info", **fields: Any) -> None:
 
 def log_error(error: BaseException, **fields: Any) -> None:
     """Something of ours failed: where, for whoever mends it."""
-    _log.error("log_error", **fields, exc_info=error)
+    _log.error("internal_error", **fields, exc_info=error)
 
 
 def close() -> None:

@@ -346,7 +346,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.abort()
                 return
         request_id = self._request_id()
-        logs.event("http_refused", level="warning", request_id=request_id, status=status, problem=message)
+        logs.event("http_rejected", level="warning", request_id=request_id, status=status, problem=message)
         self.transport.write(self._answer(status, message, [*headers, (b"x-request-id", request_id.encode())]))
         if self.transport.can_write_eof():
             self.transport.write_eof()

@@ -109,7 +109,7 @@ class AppServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self.server_state.tasks:
-            logs.event("cut_off", level="warning", requests=len(self.server_state.tasks))
+            logs.event("requests_aborted", level="warning", requests=len(self.server_state.tasks))
             # uvicorn would show a traceback for each of them.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             for task in list(self.server_state.tasks):
@@ -259,7 +259,7 @@ async def until_it_answers(host: str, port: int) -> None:
         await asyncio.sleep(pause)
         waited += pause
         if waited >= READY_SECONDS:
-            logs.event("does_not_answer", level="error", host=host, port=port, path="/health")
+            logs.event("not_responding", level="error", host=host, port=port, path="/health")
             waited = 0.0
         pause = min(2 * pause, 1.0)
 

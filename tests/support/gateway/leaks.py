@@ -73,7 +73,7 @@ class Scene:
     async def settles(self) -> None:
         """Nothing is left of what was asked: no connection to the host, no task, no socket, no open request."""
         await self.until(lambda: self._left() == (0, set(), 0, 0.0), "something is left behind")
-        faults = [one for one in self._told if isinstance(one, logging.LogRecord) or one["event"] == "fault"]
+        faults = [one for one in self._told if isinstance(one, logging.LogRecord) or one["event"] == "internal_error"]
         assert not faults, f"a fault of ours: {faults}"
 
     async def works(self, client: str = "openai_chat") -> None:

@@ -193,8 +193,8 @@ def _space(key: GatewayKey) -> str:
 
 
 def _record_store_failure(record: RequestRecord) -> None:
-    if _LOST not in record.lost:
-        record.lost.append(_LOST)
+    if _LOST not in record.store_failures:
+        record.store_failures.append(_LOST)
 
 
 def _headers(what: Counted, limit: int, used: Used) -> list[tuple[bytes, bytes]]:

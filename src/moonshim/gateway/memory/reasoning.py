@@ -54,7 +54,7 @@ class ReasoningMemory:
             batches = [names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]
             found = await asyncio.gather(*map(self._store.entries_many, batches))
         except StoreUnavailable:
-            record.lost.append("recall")
+            record.store_failures.append("recall")
             return {}
         entries_by_key = dict(zip(names, (entries for batch in found for entries in batch), strict=True))
         thoughts = ((turn.index, lookup(turn, entries_by_key[_store_key(space, turn.key)])) for turn in lost)
@@ -77,7 +77,7 @@ class ReasoningMemory:
                 if self._pending_writes.get(name) is done:
                     del self._pending_writes[name]
         except (MoonshimError, RecursionError):
-            record.lost.append("remember")
+            record.store_failures.append("remember")
 
 
 def _newest(lost: list[LostTurn]) -> list[LostTurn]:

@@ -45,7 +45,7 @@ class ResponsesState:
     often it names an item: its size is counted before it is made.
 
     A request that cannot do without the store is refused when the store is down; one whose
-    answer cannot be kept is answered, and `record.lost` says `responses`.
+    answer cannot be kept is answered, and `record.store_failures` says `responses`.
     """
 
     def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
@@ -72,7 +72,7 @@ class ResponsesState:
             chain = {} if previous is None else await self._chain(tenant, previous, work)
             turns = await self._with_referenced(tenant, chain, named, work)
         except StoreUnavailable:
-            record.lost.append("responses")
+            record.store_failures.append("responses")
             if previous is None and all(id.startswith("rs_") for id in named):
                 return body
             raise _store_unavailable() from None
@@ -118,7 +118,7 @@ class ResponsesState:
         except (Refused, StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
             kept = False
         if not kept:
-            record.lost.append("responses")
+            record.store_failures.append("responses")
 
     # --- what a client asks for by name ------------------------------------------------------------------------
 

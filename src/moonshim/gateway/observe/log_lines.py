@@ -29,7 +29,7 @@ WORDS: Final = {
     "undeclared_tool": "undeclared",
     "tool_delta": "deltas",
     "tool_index": "deltas",
-    "duplicate_call": "twins",
+    "duplicate_call": "duplicates",
     "call_field": "arguments",
     "value_as_string": "arguments",
     "unreadable_argument": "arguments",
@@ -69,9 +69,9 @@ WORDS: Final = {
     "input_joined": "arguments",
     "failed": "failed",
     "empty_answer": "empty",
-    "channel_by_tags": "thoughts",
-    "reasoning_conflict": "thoughts",
-    "signature_dropped": "thoughts",
+    "channel_by_tags": "reasoning",
+    "reasoning_conflict": "reasoning",
+    "signature_dropped": "reasoning",
     "usage_moved": "usage",
     "usage_repeated": "usage",
     "lone_surrogate": "characters",
@@ -80,9 +80,9 @@ WORDS: Final = {
     "cut_off_frame": "framing",
     "missing_done": "framing",
     "after_done": "framing",
-    "not_json": "unread",
-    "not_a_chunk": "unread",
-    "not_said": "unsaid",
+    "not_json": "unparsed",
+    "not_a_chunk": "unparsed",
+    "not_said": "dropped",
 }
 """What a person calls the repairs of `docs/repairs.md`: several rules share a word, so that the line stays short."""
 
@@ -102,22 +102,22 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "key": record.key,
         "path": record.path,
         "dialect": record.dialect,
-        "asked_model": record.asked_model,
+        "requested_model": record.requested_model,
         "provider": record.provider,
         "model": record.model,
-        "streamed": record.streamed,
+        "stream": record.streamed,
         "status": record.status,
         "outcome": record.outcome,
         "error": record.error,
         "attempts": record.attempts,
-        "first_token_seconds": None if record.first_byte_seconds is None else round(record.first_byte_seconds, 4),
+        "first_byte_seconds": None if record.first_byte_seconds is None else round(record.first_byte_seconds, 4),
         "seconds": round(record.seconds, 4) if record.seconds < 1 else round(record.seconds, 3),
         "input_tokens": record.input_tokens,
         "output_tokens": record.output_tokens,
         "cached_tokens": record.cached_tokens,
         "repairs": record.repairs,
         "changes": record.changes,
-        "lost": record.lost,
+        "store_failures": record.store_failures,
     }
     # A number, and a `False`, says something; an empty text, list or table does not.
     return {name: value for name, value in said.items() if value or name in _ALWAYS or isinstance(value, (int, float))}
@@ -136,7 +136,7 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
 
 def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
     status, provider = fields.get("status", 0), fields.get("provider")
-    model = fields.get("model") or fields.get("asked_model") or fields.get("path", "")
+    model = fields.get("model") or fields.get("requested_model") or fields.get("path", "")
     where = f"{provider}/{model}" if provider else str(model)
     shade = "green" if 200 <= status < 400 else "yellow" if 400 <= status < 500 else "red"
     parts = [
@@ -167,8 +167,8 @@ def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
         for rule, count in repairs.items():
             words[WORDS.get(rule, rule)] += count
         notes.append(("yellow", "mended: " + " ".join(f"{word}×{count}" for word, count in words.items())))
-    if lost := fields.get("lost"):
-        notes.append(("red", "store down: " + " ".join(lost)))
+    if failures := fields.get("store_failures"):
+        notes.append(("red", "store down: " + " ".join(failures)))
     if error := fields.get("error"):
         notes.append(("red", str(error)))
     return notes

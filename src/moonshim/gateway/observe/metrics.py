@@ -49,21 +49,27 @@ class Metrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Any:
             return prometheus.Histogram(f"moonshim_{name}", text, labels, buckets=buckets, registry=registry)
 
-        self._requests = counter(
-            "requests", "Requests that are over", "dialect", "provider", "model", "status", "outcome"
+        self._requests = counter("requests", "Finished requests", "dialect", "provider", "model", "status", "outcome")
+        self._seconds = histogram(
+            "request_seconds", "From the request to the end of the response", _DURATIONS, "dialect", "provider"
         )
-        self._seconds = histogram("request_seconds", "From request to end of answer", _DURATIONS, "dialect", "provider")
         self._first_byte = histogram(
-            "first_byte_seconds", "From request to first byte of answer", _FIRST_BYTES, "dialect", "provider"
+            "first_byte_seconds",
+            "From the request to the first byte of the response",
+            _FIRST_BYTES,
+            "dialect",
+            "provider",
         )
-        self._tokens = counter("tokens", "Tokens as hosts counted them", "provider", "model", "direction")
-        self._repairs = counter("repairs", "What was put right in answers", "rule")
-        self._changes = counter("changes", "What was sent otherwise than it came", "rule")
-        self._retries = counter("retries", "Hosts that failed before they answered", "provider")
-        self._lost = counter("store_failures", "What the store could not do", "what")
-        self._reloads = counter("reloads", "Configurations loaded again", "result")
-        self._open = gauge("requests_open", "Requests that are being answered", together="livesum")
-        self._breakers = gauge("breaker_open", "1 while a provider is left alone", "provider", together="livemax")
+        self._tokens = counter("tokens", "Tokens as counted by the hosts", "provider", "model", "direction")
+        self._repairs = counter("repairs", "Repairs of responses", "rule")
+        self._changes = counter("changes", "Changes of requests", "rule")
+        self._retries = counter("retries", "Attempts that failed before the host answered", "provider")
+        self._store_failures = counter("store_failures", "Store operations that failed", "operation")
+        self._reloads = counter("reloads", "Reloads of the configuration", "result")
+        self._open = gauge("requests_open", "Requests in progress", together="livesum")
+        self._breakers = gauge(
+            "breaker_open", "1 while the circuit breaker of a provider is open", "provider", together="livemax"
+        )
         self._open.set(0)
         self._children: dict[tuple[Any, ...], Any] = {}
         self._failed = False
@@ -87,7 +93,7 @@ class Metrics:
 
     def _count(self, record: RequestRecord) -> None:
         provider, dialect = record.provider or _NONE, record.dialect
-        model = model_family(record.model or record.asked_model)
+        model = model_family(record.model or record.requested_model)
         self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()
         for histogram, seconds in ((self._seconds, record.seconds), (self._first_byte, record.first_byte_seconds)):
             # A clock that was put back makes seconds that never were.
@@ -104,8 +110,8 @@ class Metrics:
             self._child(self._repairs, rule).inc(count)
         for rule, count in record.changes.items():
             self._child(self._changes, rule).inc(count)
-        for what in record.lost:
-            self._child(self._lost, what).inc()
+        for operation in record.store_failures:
+            self._child(self._store_failures, operation).inc()
 
     def retried(self, provider: str) -> None:
         """A host failed before anything of its answer was sent."""
@@ -115,7 +121,7 @@ class Metrics:
         self._child(self._breakers, provider).set(1 if is_open else 0)
 
     def reloaded(self, succeeded: bool) -> None:
-        self._child(self._reloads, "loaded" if succeeded else "kept").inc()
+        self._child(self._reloads, "loaded" if succeeded else "rejected").inc()
 
     def render(self) -> bytes:
         """The text that Prometheus reads."""

@@ -23,7 +23,7 @@ class RequestRecord(Struct, kw_only=True):
     """The client's name, from its User-Agent."""
     key: str | None = None
     """The name of the gateway key."""
-    asked_model: str = ""
+    requested_model: str = ""
     provider: str | None = None
     model: str | None = None
     streamed: bool = False
@@ -44,5 +44,5 @@ class RequestRecord(Struct, kw_only=True):
     """By rule, in the answer."""
     changes: dict[str, int] = field(default_factory=dict)
     """By rule, in the request."""
-    lost: list[str] = field(default_factory=list)
+    store_failures: list[str] = field(default_factory=list)
     """What the store could not do: `recall`, `remember`, `limits`, `responses`."""

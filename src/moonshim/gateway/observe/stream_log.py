@@ -284,7 +284,7 @@ class StreamLog:
             model=without_secrets(record.model),
             dialect=sent.profile.dialect,
             client_dialect=record.dialect,
-            asked_model=without_secrets(record.asked_model),
+            asked_model=without_secrets(record.requested_model),
             input_format=input_format,
             output_format=output_format,
             options=msgspec.to_builtins(sent.plan.options),

@@ -68,11 +68,11 @@ class Reloader:
                 problem = (
                     str(error) if isinstance(error, (MoonshimError, OSError)) else f"{type(error).__name__}: {error}"
                 )
-                logs.event("configuration_kept", level="error", why=why, problem=problem)
+                logs.event("configuration_rejected", level="error", trigger=why, problem=problem)
                 return False
             self._tell(True)
             kept = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._begun_with, name)]
-            logs.event("configuration_loaded", why=why, providers=[one.name for one in config.providers])
+            logs.event("configuration_loaded", trigger=why, providers=[one.name for one in config.providers])
             if kept:
                 logs.event("restart_needed", level="warning", settings=kept)
             return True

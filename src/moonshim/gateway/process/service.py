@@ -29,7 +29,9 @@ async def open_service(
     config = load()
     if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
         config = replace(config, require_keys=True)
-        logs.event("configuration_kept", level="error", why="a worker started", problem=keys_lost(config, Config()))
+        logs.event(
+            "configuration_rejected", level="error", trigger="a worker started", problem=keys_lost(config, Config())
+        )
     state = await GatewayState.open(
         config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker
     )

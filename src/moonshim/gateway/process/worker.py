@@ -33,7 +33,7 @@ def main() -> int:
             lifeline=lifeline,
         )
     except MoonshimError as error:
-        logs.event("cannot_serve", level="error", reason=str(error))
+        logs.event("startup_failed", level="error", reason=str(error))
         return 1
     finally:
         logs.close()

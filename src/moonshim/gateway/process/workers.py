@@ -139,7 +139,7 @@ class _Supervisor:
                 break
             lived = asyncio.get_running_loop().time() - began
             pause = FIRST_PAUSE if lived >= STEADY_SECONDS else pause
-            logs.event("worker_ended", level="error", worker=number, code=code, again_in_seconds=pause)
+            logs.event("worker_exited", level="error", worker=number, code=code, restart_in_seconds=pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -179,7 +179,7 @@ class _Supervisor:
         ours.setblocking(False)
         if await asyncio.get_running_loop().sock_recv(ours, 64) == READY:
             self._serving[number].set()
-            logs.event("worker_serves", level="debug", worker=number)
+            logs.event("worker_ready", level="debug", worker=number)
 
     def _forget(self, pid: int) -> None:
         """What a dead worker had open is open no longer; what it counted still counts."""
