@@ -46,7 +46,7 @@ CLIENT_GONE: Final = 499
 """As nginx counts it; nobody is there to be told."""
 
 
-class Endpoint:
+class RouteHandler:
     """One path and method. Whatever happens, the client gets an answer in its own dialect, and one line is logged."""
 
     def __init__(self, state: GatewayState, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
@@ -124,7 +124,7 @@ class Endpoint:
         except Exception as error:
             await self._send_error(client_stream, record, problem_in(error, record))
         else:
-            if isinstance(result, Raw):
+            if isinstance(result, RawResponse):
                 await client_stream.respond(result.status, result.headers, result.body)
             elif result is not None:
                 await client_stream.respond(200, _json_headers(record), encode(result))
@@ -161,7 +161,7 @@ class Endpoint:
         await client_stream.respond(problem.status, headers, encode(self._dialect.render_problem(problem)))
 
 
-class Raw:
+class RawResponse:
     """An answer that is no JSON of a dialect."""
 
     def __init__(self, body: bytes, content_type: bytes = b"application/json", status: int = 200) -> None:
@@ -256,16 +256,16 @@ async def _health(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -
     return {"status": "alive"}
 
 
-async def _ready(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
+async def _ready(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> RawResponse:
     if state.draining:
-        return Raw(b'{"status":"draining"}', status=503)
+        return RawResponse(b'{"status":"draining"}', status=503)
     if not state.snapshot.config.providers:
-        return Raw(b'{"status":"no providers"}', status=503)
-    return Raw(encode({"status": "ready", "providers": [one.name for one in state.snapshot.config.providers]}))
+        return RawResponse(b'{"status":"no providers"}', status=503)
+    return RawResponse(encode({"status": "ready", "providers": [one.name for one in state.snapshot.config.providers]}))
 
 
-async def _metrics(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
-    return Raw(state.metrics.render(), content_type=state.metrics.content_type)
+async def _metrics(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> RawResponse:
+    return RawResponse(state.metrics.render(), content_type=state.metrics.content_type)
 
 
 async def _hello(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
@@ -289,8 +289,8 @@ class _OtherMethods:
     def __init__(self, methods: Sequence[str]) -> None:
         self._methods = methods
 
-    async def __call__(self, state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> Raw:
-        answer = Raw(b"", status=204)
+    async def __call__(self, state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> RawResponse:
+        answer = RawResponse(b"", status=204)
         query = preflight_headers(state.snapshot.config, call.headers)
         if query is None:
             allowed = ", ".join(self._methods)
@@ -330,21 +330,23 @@ def routes_of(state: GatewayState) -> list[BaseRoute]:
     methods: dict[str, list[str]] = {}
     dialects: dict[str, str] = {}
     for method, path, dialect, handler in _API:
-        endpoint = Endpoint(state, dialect, handler)
+        endpoint = RouteHandler(state, dialect, handler)
         methods.setdefault(path, []).append(method)
         dialects[path] = dialect
         routes += [Route(f"{prefix}{path}", endpoint, methods=[method]) for prefix in _PREFIXES]
     for path, taken in methods.items():
         # Browsers ask without a key.
-        others = Endpoint(state, dialects[path], _OtherMethods(taken), open_to_all=True)
+        others = RouteHandler(state, dialects[path], _OtherMethods(taken), open_to_all=True)
         routes += [Route(f"{prefix}{path}", others) for prefix in _PREFIXES]
-    routes += [Route(path, Endpoint(state, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
+    routes += [Route(path, RouteHandler(state, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
     return routes
 
 
 def not_found_app(state: GatewayState) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """What answers all other paths, in the dialect of what was meant."""
-    endpoints = {name: Endpoint(state, name, _not_found) for name in ("openai_chat", "anthropic", "openai_responses")}
+    endpoints = {
+        name: RouteHandler(state, name, _not_found) for name in ("openai_chat", "anthropic", "openai_responses")
+    }
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
