@@ -87,7 +87,7 @@ def test_a_chat_whose_only_turn_failed_is_gone_on_with(host: Simulator, folders:
     to = ("--base-url", f"{host.url}/v1")
     with Talk(*to, "--model", "kimi-k2.5+unheard-of", cwd=one, **data) as talk:
         talk.says("remember the milk")
-        talk.sees("there is no fault or scenario")
+        talk.sees("unknown fault or scenario")
         talk.says("/exit")
         assert talk.ends() == 0
     with Talk(*to, "--model", "kimi-k2.5", "--resume", cwd=one, **data) as talk:
