@@ -45,7 +45,7 @@ WRITTEN: list[tuple[str, Struct, Struct]] = [
     (
         vercel_ai.DIALECT,
         vercel_ai.VercelMessageExtras(),
-        vercel_ai.VercelMessageExtras({"x": 1}, (None, vercel_ai.ContentSlot({"type": "text"}))),
+        vercel_ai.VercelMessageExtras({"x": 1}, (None, vercel_ai.UiContentSlot({"type": "text"}))),
     ),
 ]
 

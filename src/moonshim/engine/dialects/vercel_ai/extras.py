@@ -9,13 +9,13 @@ from msgspec import UNSET, Struct
 from moonshim.engine.dialects.extras import read_extras
 from moonshim.engine.values.conversation import Message
 
-__all__ = ["DIALECT", "ContentSlot", "Json", "VercelMessageExtras", "extras_of"]
+__all__ = ["DIALECT", "UiContentSlot", "Json", "VercelMessageExtras", "extras_of"]
 
 DIALECT: Final = "vercel_ai"
 Json: TypeAlias = dict[str, Any]
 
 
-class ContentSlot(Struct, frozen=True, omit_defaults=True):
+class UiContentSlot(Struct, frozen=True, omit_defaults=True):
     """An entry of a content list that its part does not say in full."""
 
     part: Json | None = None
@@ -29,7 +29,7 @@ class VercelMessageExtras(Struct, frozen=True, omit_defaults=True):
 
     fields: Json = {}
     """Fields of the message besides role and content (`providerOptions`)."""
-    content: tuple[ContentSlot | None, ...] | None = None
+    content: tuple[UiContentSlot | None, ...] | None = None
     """The content was a list: one slot for each entry, None where the part says it all."""
 
 

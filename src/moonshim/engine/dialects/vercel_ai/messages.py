@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.vercel_ai.extras import (
     DIALECT,
-    ContentSlot,
+    UiContentSlot,
     Json,
     VercelMessageExtras,
     extras_of,
@@ -60,7 +60,7 @@ def _parse_message(message: Any, position: int) -> Message:
         )
     content, parts = message.get("content"), list[Part]()
     fields = {key: deep_copy(value) for key, value in message.items() if key not in ("role", "content")}
-    slots: list[ContentSlot | None] | None = None
+    slots: list[UiContentSlot | None] | None = None
     if isinstance(content, str):
         parts.append(Text(content))
     elif isinstance(content, list):
@@ -68,10 +68,10 @@ def _parse_message(message: Any, position: int) -> Message:
         for entry in content:
             part = _parse_entry(entry)
             if part is None:
-                slots.append(ContentSlot(raw=deep_copy(entry)))
+                slots.append(UiContentSlot(raw=deep_copy(entry)))
                 continue
             parts.append(part)
-            slots.append(None if _render_part(part) == entry else ContentSlot(deep_copy(entry)))
+            slots.append(None if _render_part(part) == entry else UiContentSlot(deep_copy(entry)))
     else:
         raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
     role = _SPEAKERS[given]
@@ -228,7 +228,7 @@ def _plain_content(role: Role, parts: list[Part]) -> Any:
     return [_render_part(part) for part in parts if part != Text("")]
 
 
-def _follow(parts: list[Part], slots: Sequence[ContentSlot | None]) -> list[Any]:
+def _follow(parts: list[Part], slots: Sequence[UiContentSlot | None]) -> list[Any]:
     left, out = list(reversed(parts)), list[Any]()
     for slot in slots:
         if slot is not None and slot.raw is not UNSET:
