@@ -26,7 +26,7 @@ import sys
 import msgspec
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe import logs
-from moonshim.gateway.process.settings import ServeSettings, opening
+from moonshim.gateway.process.settings import ServeSettings, service_opener
 from moonshim.http_server.sockets import bind
 
 settings = msgspec.json.decode(sys.argv[1], type=ServeSettings)
@@ -39,7 +39,7 @@ try:
         from moonshim.http_server.server import run
         sockets = bind(settings.host, settings.port)
         ready = lambda: print(sockets[0].getsockname()[1], flush=True)
-        code = run(opening(settings), sockets, graceful_seconds=settings.graceful_seconds, ready=ready)
+        code = run(service_opener(settings), sockets, graceful_seconds=settings.graceful_seconds, ready=ready)
 except MoonshimError as error:
     print(error, file=sys.stderr)
     code = 1

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 from moonshim.engine.dialects.extras import read_extras
 from moonshim.engine.values.conversation import Message
 
-__all__ = ["DIALECT", "UiContentSlot", "Json", "VercelMessageExtras", "extras_of"]
+__all__ = ["DIALECT", "Json", "UiContentSlot", "VercelMessageExtras", "extras_of"]
 
 DIALECT: Final = "vercel_ai"
 Json: TypeAlias = dict[str, Any]

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.vercel_ai.extras import (
     DIALECT,
-    UiContentSlot,
     Json,
+    UiContentSlot,
     VercelMessageExtras,
     extras_of,
 )
