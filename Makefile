@@ -27,7 +27,7 @@ demo: ready ## see a conversation break without Moonshim and go well with it, in
 test: ready ## run the quick tests, in two minutes or so (ARGS="-k name" goes to pytest)
 	@$(BIN)/python -m scripts.run_tests $(ARGS)
 
-test-all: ready ## run every test (minutes)
+test-all: ready ## run every test, and measure what the engine's cover (minutes)
 	@$(BIN)/python -m scripts.run_tests --all $(ARGS)
 
 test-matrix: ready ## every fault, generation, client and upstream dialect, and a table of what came of it (minutes)
@@ -79,5 +79,5 @@ fuzz: ready ## look for new faults with random, many more examples (minutes)
 	@MOONSHIM_TEST_PROFILE=explore $(BIN)/python -m pytest -n auto -q -m hypothesis $(ARGS)
 
 clean: ## remove everything that the other targets made
-	rm -rf $(VENV) .venvs .clients dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .clients dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
 	find src tests bench conformance scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
