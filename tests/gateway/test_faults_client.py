@@ -116,7 +116,7 @@ def test_a_client_may_vanish_while_the_host_has_said_nothing(client: str) -> Non
 def test_a_client_may_vanish_while_a_whole_answer_comes() -> None:
     async def test() -> None:
         host = Stepping("openai_chat")
-        async with scene(host, cells={"streaming": "only"}) as one:
+        async with scene(host, overrides={"streaming": "only"}) as one:
             for count in range(1, len(host.frames), 3):
                 async with one.connected() as connection:
                     connection.send("openai_chat", body_of("openai_chat", stream=False))

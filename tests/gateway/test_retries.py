@@ -144,7 +144,7 @@ class TestOneHost:
 
         async def test() -> None:
             good = sending(answer_of("openai_chat"))
-            async with without_pauses(good, cells={"streaming": "only"}) as one:
+            async with without_pauses(good, overrides={"streaming": "only"}) as one:
                 for client in CLIENTS:
                     one.host.asked.clear()
                     one.play(failing(spoken, 1, good))
