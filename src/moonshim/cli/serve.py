@@ -173,7 +173,7 @@ def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
         config = config_from_environment(os.environ)
     except ConfigError as error:
         lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)
-        raise _CannotServe(f"the configuration cannot be used:\n{lines}") from None
+        raise _CannotServe(f"the configuration cannot be used:\n{lines}") from error
     if config is None:
         folders = "".join(
             f", {console.safe(str(folder))}/moonshim.toml or .json" for folder in user_folders(os.environ)
