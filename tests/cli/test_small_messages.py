@@ -115,5 +115,5 @@ def test_debugging_shows_where_a_command_failed(tmp_path: Path) -> None:
     assert "Traceback" not in plain.stderr
     assert debugged.stderr.startswith(plain.stderr)
     assert debugged.stderr.count("Traceback (most recent call last)") >= 1
-    assert "ConfigError" in debugged.stderr
+    assert "NoSuchConfig" in debugged.stderr
     assert debugged.returncode == plain.returncode == 2

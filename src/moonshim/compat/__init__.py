@@ -41,7 +41,7 @@ _MODULES: Final[dict[str, _Moved]] = {
     ),
     "moonshim.hosts.detect": _Moved("moonshim.engine.hosts.detect", {"needs_for": "profile_for"}),
     "moonshim.hosts.needs": _Moved("moonshim.engine.hosts.profile", {"Needs": "HostProfile"}),
-    "moonshim.hosts.table": _Moved("moonshim.engine.hosts.table"),
+    "moonshim.hosts.table": _Moved("moonshim.engine.hosts.table", {"ROWS": "RULES", "Row": "HostRule"}),
     "moonshim.plan": _Moved("moonshim.engine.plan"),
     "moonshim.prepare": _Moved("moonshim.engine.prepare", {"Asked": "ParsedRequest"}),
     "moonshim.recollection": _Moved(
