@@ -122,3 +122,14 @@ def test_a_name_of_today_warns_of_nothing() -> None:
     modules = "moonshim, moonshim.types, moonshim.agent, moonshim.simulator, moonshim.integrations"
     program = f"import {modules}; moonshim.Mender; moonshim.agent.RoundStarted"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_a_message_takes_its_role_under_the_old_words() -> None:
+    old: Any = Message
+    with pytest.warns(DeprecationWarning, match="'ai' is called 'assistant'"):
+        message = old("ai", (Text("hi"),))
+    assert message == Message("assistant", (Text("hi"),))
+    with pytest.warns(DeprecationWarning, match="role"):
+        assert message.speaker == "ai"
+    with pytest.warns(DeprecationWarning, match="role"):
+        assert old("tool").speaker == "tool"

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from moonshim.compat import FORMER_ROLES
 from moonshim.engine.dialects.registry import with_typed_extras
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.wire.json_codec import decode_object
@@ -35,7 +36,6 @@ __all__ = [
 
 VERSION: Final = 2
 _KIND: Final = "conversation"
-_OLD_ROLES: Final = {"human": "user", "ai": "assistant"}
 _OPENING: Final = b'{"moonshim":'
 
 
@@ -184,5 +184,5 @@ def _with_role(line: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(message, dict) or "speaker" not in message:
         return line
     speaker = message["speaker"]
-    role = _OLD_ROLES.get(speaker, speaker) if isinstance(speaker, str) else speaker
+    role = FORMER_ROLES.get(speaker, speaker) if isinstance(speaker, str) else speaker
     return line | {"message": {"role": role} | {key: value for key, value in message.items() if key != "speaker"}}

@@ -1,6 +1,6 @@
 """A prepared request -> the events of its answer: asked again while nothing has been said, read, mended, closed.
 
-Read `_Exchange.run` first: attempts, one after the other, of which the first that says something is told.
+Read `_Exchange.run` first: attempts, one after the other, until one of them starts a response; that one is streamed.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from warnings import warn
+from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.compat import FormerName
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES, mask_problem, read_problem
@@ -109,11 +110,7 @@ class AnswerStream:
         """What it came to so far."""
         return self._exchange.result
 
-    @property
-    def exchanged(self) -> ExchangeResult:
-        """The former name of `result`."""
-        warn("AnswerStream.exchanged is called result now", DeprecationWarning, stacklevel=2)
-        return self.result
+    exchanged: ClassVar[FormerName] = FormerName("result")
 
 
 class _Exchange:
@@ -299,7 +296,7 @@ class _Exchange:
         self._assembler.feed(event)
         if isinstance(event, (Finished, Failed)):
             self._ending = event
-            self.question.done(self.result)  # before it is told: whoever hears of the end may look
+            self.question.done(self.result)  # before the last event: its reader may look at the result
         return event
 
 

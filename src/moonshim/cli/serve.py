@@ -33,7 +33,7 @@ signals:
                    when its terminal was closed: as SIGTERM, unless it was started with nohup
 
 exit codes:
-  0  it was told to stop
+  0  stopped by a signal
   1  it could not start: the port is in use, the file of the store cannot be opened
   2  the command was not understood, or the configuration cannot be served"""
 

@@ -62,7 +62,7 @@ with that. A gateway before it, in one command:
   moonshim serve --demo
 
 exit codes:
-  0  it was told to stop (SIGTERM, SIGINT)
+  0  stopped by a signal (SIGTERM, SIGINT)
   1  it could not start: the port is in use
   2  the command was not understood, or names what there is not"""
 

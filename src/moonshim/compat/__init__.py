@@ -15,10 +15,13 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 from warnings import warn
 
-__all__ = ["find_old_module", "new_name", "renamed_arguments"]
+__all__ = ["FORMER_ROLES", "FormerName", "find_old_module", "new_name", "renamed_arguments"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+FORMER_ROLES: Final = {"human": "user", "ai": "assistant"}
+"""Of a message."""
 
 
 class _Moved(NamedTuple):
@@ -109,6 +112,23 @@ def new_name(module: str, old: str, names: Mapping[str, str]) -> str:
         return old
     warn(f"{module}.{old} is called {names[old]} now", DeprecationWarning, stacklevel=3)
     return names[old]
+
+
+class FormerName:
+    """A class attribute that leads to the one of today: `needs: ClassVar[FormerName] = FormerName("profile")`."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+        self._old = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._old = f"{owner.__name__}.{name}"
+
+    def __get__(self, value: object, owner: type) -> Any:
+        if value is None:
+            return self
+        warn(f"`{self._old}` is called `{self._new}` now", DeprecationWarning, stacklevel=2)
+        return getattr(value, self._new)
 
 
 def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

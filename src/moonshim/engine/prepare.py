@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
-from warnings import warn
+from typing import Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.compat import FormerName
 from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.engine.formats import is_kimi_model
@@ -80,11 +80,7 @@ class Prepared(Struct, frozen=True):
     profile: HostProfile
     """The host profile that was applied."""
 
-    @property
-    def needs(self) -> HostProfile:
-        """The former name of `profile`."""
-        warn("Prepared.needs is called profile now", DeprecationWarning, stacklevel=2)
-        return self.profile
+    needs: ClassVar[FormerName] = FormerName("profile")
 
 
 class ParsedRequest:

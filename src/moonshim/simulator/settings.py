@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from warnings import warn
 
 from msgspec import Struct, StructMeta
+
+from moonshim.compat import FormerName
 
 __all__ = ["ASSUMPTIONS", "ModelRow", "SimulatorSettings", "rename_nature"]
 
@@ -66,8 +68,4 @@ class SimulatorSettings(Struct, frozen=True, kw_only=True, metaclass=_AcceptsNat
     body_bytes: int = 100 * 2**20
     """A request that is larger is refused (413)."""
 
-    @property
-    def nature(self) -> str:
-        """The former name of `behaviour`."""
-        warn("`nature` is called `behaviour` now", DeprecationWarning, stacklevel=2)
-        return self.behaviour
+    nature: ClassVar[FormerName] = FormerName("behaviour")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
-from warnings import warn
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.compat import renamed_arguments
+from moonshim.compat import FormerName, renamed_arguments
 from moonshim.engine.dialects.openai_chat.continuation import Continuation, without_ending
 from moonshim.engine.dialects.openai_chat.decode import error_in
 from moonshim.engine.dialects.protocol import Dialect, Encoder
@@ -267,21 +266,9 @@ class Mender:
         """The usage in numbers that mean the same for every host."""
         return self._chunks.normalized_usage
 
-    @property
-    def counted(self) -> Usage | None:
-        """Deprecated: `normalized_usage`."""
-        warn("Mender.counted is called normalized_usage now", DeprecationWarning, stacklevel=2)
-        return self.normalized_usage
-
-    def again(self) -> None:
-        """Deprecated: `start_retry`."""
-        warn("Mender.again is called start_retry now", DeprecationWarning, stacklevel=2)
-        self.start_retry()
-
-    def whole(self, body: dict[str, Any]) -> bytes:
-        """Deprecated: `feed_body`."""
-        warn("Mender.whole is called feed_body now", DeprecationWarning, stacklevel=2)
-        return self.feed_body(body)
+    counted: ClassVar[FormerName] = FormerName("normalized_usage")
+    again: ClassVar[FormerName] = FormerName("start_retry")
+    whole: ClassVar[FormerName] = FormerName("feed_body")
 
     # -- how it ends -----------------------------------------------------------------
 

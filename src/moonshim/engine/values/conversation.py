@@ -8,11 +8,13 @@ untouched.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 from warnings import warn
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
+
+from moonshim.compat import FORMER_ROLES, FormerName
 
 __all__ = [
     "Change",
@@ -35,9 +37,6 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-
-_OLD_ROLES: Final[dict[str, Role]] = {"human": "user", "ai": "assistant"}
-"""Accepted for one release."""
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -103,15 +102,15 @@ class Message(Struct, frozen=True, omit_defaults=True):
     """By dialect: how the message was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
 
     def __post_init__(self) -> None:
-        if self.role in _OLD_ROLES:
-            warn(f"the role {self.role!r} is called {_OLD_ROLES[self.role]!r} now", DeprecationWarning, stacklevel=2)
-            force_setattr(self, "role", _OLD_ROLES[self.role])
+        if self.role in FORMER_ROLES:
+            warn(f"the role {self.role!r} is called {FORMER_ROLES[self.role]!r} now", DeprecationWarning, stacklevel=2)
+            force_setattr(self, "role", FORMER_ROLES[self.role])
 
     @property
     def speaker(self) -> str:
         """The former name of `role`, with its former values."""
         warn("Message.speaker is called role now", DeprecationWarning, stacklevel=2)
-        return {"user": "human", "assistant": "ai"}.get(self.role, self.role)
+        return next((former for former, role in FORMER_ROLES.items() if role == self.role), self.role)
 
     @property
     def is_one_text(self) -> bool:
@@ -237,17 +236,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: dict[str, Any] = {}
     """By dialect: how the request was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
 
-    @property
-    def put(self) -> dict[str, Any]:
-        """The former name of `body_overrides`."""
-        warn("Request.put is called body_overrides now", DeprecationWarning, stacklevel=2)
-        return self.body_overrides
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The former name of `locations`."""
-        warn("Request.places is called locations now", DeprecationWarning, stacklevel=2)
-        return self.locations
+    put: ClassVar[FormerName] = FormerName("body_overrides")
+    places: ClassVar[FormerName] = FormerName("locations")
 
 
 class Change(Struct, frozen=True, omit_defaults=True):

@@ -172,7 +172,7 @@ class LargeWork:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.AT_ONCE, thread_name_prefix="large-body")
-        self._garbage = _GarbageLater()
+        self._collection = _DeferredGarbageCollection()
         self._turns = asyncio.Semaphore(self.AT_ONCE)
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -195,7 +195,7 @@ class LargeWork:
             self._turns.release()
 
         running = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._garbage.without, partial(work, *args, **kwargs)
+            self._threads, self._collection.run, partial(work, *args, **kwargs)
         )
         # A thread cannot be interrupted: when the client goes away, the turn ends with the work and not before.
         running.add_done_callback(end_turn)
@@ -217,10 +217,10 @@ class LargeWork:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class _GarbageLater:
-    """No search for rings of garbage while large bodies are worked on: it would stop all threads to look at them.
+class _DeferredGarbageCollection:
+    """Turns the garbage collector off while large bodies are processed: a collection would stop all threads.
 
-    What is there afterwards is left out of later searches, too, but for one every few minutes.
+    The objects that exist afterwards are left out of later collections too, except for one every few minutes.
     """
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class _GarbageLater:
         self._was_enabled = False
         self._searched = time.monotonic()
 
-    def without(self, work: Callable[[], T]) -> T:
+    def run(self, work: Callable[[], T]) -> T:
         with self._lock:
             if not self._running:
                 self._was_enabled = gc.isenabled()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from warnings import warn
+from typing import ClassVar
 
 from msgspec import Struct
 
+from moonshim.compat import FormerName
 from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.response import IntendedResponse
 
@@ -46,17 +47,8 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     hint: str = ""
     """A suggestion for the log; hosts do not send one."""
 
-    @property
-    def meant(self) -> IntendedResponse | None:
-        """The former name of `intended`."""
-        warn("`meant` is called `intended` now", DeprecationWarning, stacklevel=2)
-        return self.intended
-
-    @property
-    def question(self) -> SimRequest | None:
-        """The former name of `request`."""
-        warn("`question` is called `request` now", DeprecationWarning, stacklevel=2)
-        return self.request
+    meant: ClassVar[FormerName] = FormerName("intended")
+    question: ClassVar[FormerName] = FormerName("request")
 
     @property
     def round(self) -> int | None:
