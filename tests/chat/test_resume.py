@@ -13,7 +13,7 @@ from moonshim.simulator import Simulator
 from tests.chat.talking import Talk, in_folder
 from tests.support.command import Done, moonshim_
 
-ANSWERED = {"speaker": "assistant", "parts": [{"type": "text", "text": "Hi."}]}
+ANSWERED = {"speaker": "ai", "parts": [{"type": "text", "text": "Hi."}]}
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_files_of_earlier_versions_are_found_by_name_and_by_the_folder_that_they
     for place, (name, more) in enumerate(openings.items()):
         lines = [
             {"moonshim": "conversation", "version": 1, **more},
-            {"message": {"speaker": "user", "parts": [{"type": "text", "text": "Hi"}]}},
+            {"message": {"speaker": "human", "parts": [{"type": "text", "text": "Hi"}]}},
             {"message": ANSWERED},
         ]
         path = kept(one) / f"{name}.jsonl"

@@ -58,8 +58,8 @@ def test_a_tool_format_that_is_not_known_here_does_not_keep_a_conversation_from_
     lines = [
         {"moonshim": "conversation", "version": 1},
         {"switched": {"model": "kimi-k2.5", "provider": "127.0.0.1", "tool_format": "klingon"}},
-        {"message": {"speaker": "user", "parts": [{"type": "text", "text": "hi"}]}},
-        {"message": {"speaker": "assistant", "parts": [{"type": "text", "text": "Hi."}]}},
+        {"message": {"speaker": "human", "parts": [{"type": "text", "text": "hi"}]}},
+        {"message": {"speaker": "ai", "parts": [{"type": "text", "text": "Hi."}]}},
     ]
     kept.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     done = moonshim_("chat", *to, "-p", "hello", cwd=tmp_path)

@@ -18,13 +18,13 @@ def tool_response(id: str, name: str) -> dict[str, Any]:
 
 
 HISTORY: list[dict[str, Any]] = [
-    {"speaker": "user", "blocks": [{"type": "text", "text": "go"}]},
+    {"speaker": "human", "blocks": [{"type": "text", "text": "go"}]},
     {
-        "speaker": "assistant",
+        "speaker": "ai",
         "blocks": [{"type": "text", "text": "ok"}, tool_call("hist_tool_a", "read"), tool_call("hist_tool_b", "glob")],
     },
     {"speaker": "tool", "blocks": [tool_response("hist_tool_b", "glob"), tool_response("hist_tool_a", "read")]},
-    {"speaker": "assistant", "blocks": [tool_call("hist_tool_c", "read")]},
+    {"speaker": "ai", "blocks": [tool_call("hist_tool_c", "read")]},
 ]
 EXPECTED = {
     "kimi": {"a": "functions.read:0", "b": "functions.glob:1", "c": "functions.read:2"},

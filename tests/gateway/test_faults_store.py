@@ -305,7 +305,7 @@ def test_a_client_that_vanishes_while_something_is_remembered_is_not_served_on(r
             async def swallowing(*given: Any) -> None:
                 connection.hang_up()
                 with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(10)
+                    await asyncio.Event().wait()
                 await remember(*given)
 
             state.reasoning_memory.remember = swallowing  # type: ignore[method-assign,assignment]
