@@ -1,4 +1,4 @@
-"""A gate -> the ASGI application, for our own server or to be mounted in somebody else's."""
+"""A `GatewayState` -> the ASGI application, for our own server or to be mounted in another application."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["build_app"]
 
 
 def build_app(state: GatewayState) -> Router:
-    """Every path that is served. A bare router: the middleware of a whole Starlette would see every chunk.
+    """Every path that is served. A bare router: the middleware of a full Starlette application would see every chunk.
 
-    Whoever mounts it opens the gate before, and closes it after.
+    The caller opens the state before, and closes it afterwards.
     """
     return Router(routes=routes_of(state), default=not_found_app(state), redirect_slashes=False)

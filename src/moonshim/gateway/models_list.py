@@ -1,4 +1,4 @@
-"""The models that are configured -> what `GET /v1/models` says, in words that clients of both makers read."""
+"""The configured models -> the response to `GET /v1/models`, readable for OpenAI's and Anthropic's clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["model_entry", "model_list"]
 
 
 def model_list(snapshot: ConfigSnapshot, allowed: Sequence[str] = ()) -> dict[str, Any]:
-    """All names that this client may ask for, with OpenAI's and Anthropic's fields: neither minds the other's."""
+    """All names that this client may use, with OpenAI's and Anthropic's fields; clients ignore the other's."""
     entries = [model_entry(snapshot, name, allowed) for name in snapshot.router.names(allowed)]
     return {
         "object": "list",
@@ -26,7 +26,7 @@ def model_list(snapshot: ConfigSnapshot, allowed: Sequence[str] = ()) -> dict[st
 
 
 def model_entry(snapshot: ConfigSnapshot, name: str, allowed: Sequence[str] = ()) -> dict[str, Any]:
-    """One of them. Raises `Refused` for a name that leads nowhere."""
+    """One of them. Raises `Refused` for an unknown name."""
     target = snapshot.router.targets(name, allowed=allowed)[0]
     entry: dict[str, Any] = {
         "id": name,
@@ -39,7 +39,7 @@ def model_entry(snapshot: ConfigSnapshot, name: str, allowed: Sequence[str] = ()
     }
     window, limit = _sizes(target)
     if window is not None:
-        # Each client looks for a name of its own: OpenRouter's, vLLM's and Anthropic's.
+        # Clients look for different names: OpenRouter's, vLLM's and Anthropic's.
         entry |= {
             "context_window": window,
             "context_length": window,

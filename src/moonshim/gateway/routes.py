@@ -1,4 +1,4 @@
-"""Paths -> what answers them: who asks is checked, the body read, and every error told in the client's own dialect."""
+"""Paths -> their handlers: the sender is checked, the body is read, and errors are sent in the client's own dialect."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ __all__ = ["routes_of"]
 
 Scope: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[[GatewayState, ClientCall, Mapping[str, str]], Awaitable[Any]]
-"""What is returned, if anything, goes to the client as JSON."""
+"""The return value, if any, goes to the client as JSON."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _ENDLESS: Final = {"left": lambda: True}
-"""What servers other than ours say of their descriptors: nothing."""
+"""For servers other than ours, which do not report their file descriptors."""
 CLIENT_GONE: Final = 499
-"""As nginx counts it; nobody is there to be told."""
+"""nginx's status for a client that disconnected; it is only logged."""
 
 
 class RouteHandler:
-    """One path and method. Whatever happens, the client gets an answer in its own dialect, and one line is logged."""
+    """One path and method. Whatever happens, the client gets a response in its own dialect, and one line is logged."""
 
     def __init__(self, state: GatewayState, dialect: str, handler: Handler, *, open_to_all: bool = False) -> None:
         self._state, self._handler, self._open = state, handler, open_to_all
@@ -114,7 +114,7 @@ class RouteHandler:
                 held=state.body_memory.reserve(tenant, snapshot.config.limits),
                 threads=state.large_work,
             )
-            # Whoever is over a limit is refused before any of the body is read.
+            # A client that is over a limit is refused before any of the body is read.
             async with state.admit_call(call) if self._counts else nullcontext():
                 if scope["method"] == "POST" and self._counts:
                     call.body = await read_json(receive, call)
@@ -155,14 +155,14 @@ class RouteHandler:
             headers.append((b"x-upstream-request-id", problem.request_id.encode()))
         await client_stream.settle()
         if client_stream.started:
-            # Its status is out: all that is left is not to pretend that this was the end.
+            # The status is already sent: all that is left is not to pretend that this was a proper end.
             await client_stream.abort()
             return
         await client_stream.respond(problem.status, headers, encode(self._dialect.render_problem(problem)))
 
 
 class RawResponse:
-    """An answer that is no JSON of a dialect."""
+    """A response that is not JSON in a dialect."""
 
     def __init__(self, body: bytes, content_type: bytes = b"application/json", status: int = 200) -> None:
         self.body, self.status = body, status
@@ -170,7 +170,7 @@ class RawResponse:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """By lower-case names; of several of one name, the values with commas between them, as HTTP means it."""
+    """By lower-case names; several values of one name are joined by commas, as HTTP defines it."""
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1"), value.decode("latin-1")
@@ -196,7 +196,7 @@ def _record_disconnect(record: RequestRecord) -> None:
     record.outcome, record.status = "client_gone", CLIENT_GONE
 
 
-# -- what the paths do -----------------------------------------------------------------------------------------
+# -- handlers ----------------------------------------------------------------------------------------------------
 
 
 async def _exchange(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
@@ -269,7 +269,7 @@ async def _metrics(state: GatewayState, call: ClientCall, _: Mapping[str, str]) 
 
 
 async def _hello(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
-    """Clients look whether somebody is there (Claude Code does), and people with a browser do."""
+    """Clients check whether the server is up (Claude Code does), and so do people with a browser."""
     return {"name": "moonshim", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
 
 
@@ -284,7 +284,7 @@ async def _not_found(state: GatewayState, call: ClientCall, _: Mapping[str, str]
 
 
 class _OtherMethods:
-    """Answers what a path is not for: browsers that ask before they send, and everybody else with a 405."""
+    """Answers other methods on a path: preflight requests of browsers, and a 405 for everything else."""
 
     def __init__(self, methods: Sequence[str]) -> None:
         self._methods = methods
@@ -314,7 +314,7 @@ _API: Final[tuple[tuple[str, str, str, Handler], ...]] = (
     ("GET", "/models/{id:path}", "openai_chat", _model),
 )
 _FREE: Final = frozenset({_models, _model, _not_found})
-"""Needs a key and no more: clients ask for these before anybody has typed a word, and they cost nothing."""
+"""These require a key but do not count: clients call them before the user has typed a word, and they cost nothing."""
 _PREFIXES: Final = ("/v1", "")
 _OWN: Final[tuple[tuple[str, Handler], ...]] = (
     ("/", _hello),
@@ -325,7 +325,7 @@ _OWN: Final[tuple[tuple[str, Handler], ...]] = (
 
 
 def routes_of(state: GatewayState) -> list[BaseRoute]:
-    """Every path that is served. The API is there with and without `/v1`, which people forget in a base URL."""
+    """All routes. The API is served with and without `/v1`, which people forget in a base URL."""
     routes: list[BaseRoute] = []
     methods: dict[str, list[str]] = {}
     dialects: dict[str, str] = {}
@@ -335,7 +335,7 @@ def routes_of(state: GatewayState) -> list[BaseRoute]:
         dialects[path] = dialect
         routes += [Route(f"{prefix}{path}", endpoint, methods=[method]) for prefix in _PREFIXES]
     for path, taken in methods.items():
-        # Browsers ask without a key.
+        # Browsers send preflight requests without a key.
         others = RouteHandler(state, dialects[path], _OtherMethods(taken), open_to_all=True)
         routes += [Route(f"{prefix}{path}", others) for prefix in _PREFIXES]
     routes += [Route(path, RouteHandler(state, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
@@ -343,7 +343,7 @@ def routes_of(state: GatewayState) -> list[BaseRoute]:
 
 
 def not_found_app(state: GatewayState) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """What answers all other paths, in the dialect of what was meant."""
+    """Answers all other paths, in the dialect that was probably meant."""
     endpoints = {
         name: RouteHandler(state, name, _not_found) for name in ("openai_chat", "anthropic", "openai_responses")
     }

@@ -1,4 +1,4 @@
-"""A configuration -> everything that requests share: routes to hosts, the store, keys, limits, what is counted."""
+"""A configuration -> everything that requests share: routes to hosts, the store, keys, limits, metrics."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ from moonshim.transformers import Chain, load_chain
 __all__ = ["ConfigSnapshot", "GatewayState"]
 
 _RENEW_SECONDS: Final = 20.0
-"""A lease of a stream lives a minute: it is renewed well before that."""
+"""A stream's lease lasts a minute: it is renewed well before that."""
 
 
 class ConfigSnapshot:
-    """What follows from one configuration. A request keeps the one it began with, whatever is loaded meanwhile."""
+    """Everything derived from one configuration. A request uses the one it started with, whatever is loaded
+    meanwhile."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.router = Router(config)
         self.keyring = KeyRing(config.keys, required=config.require_keys)
         self.learned = LearnedFields()
-        """What hosts have shown of themselves since this configuration was loaded, by provider and model."""
+        """What hosts have revealed about themselves since this configuration was loaded, by provider and model."""
         self._passes_keys = any(provider.passes_client_key for provider in config.providers)
         self._chains: dict[tuple[str, str], Chain] = {}
         # A plug-in that cannot be loaded is an error of the configuration, not of a request.
@@ -59,7 +60,7 @@ class ConfigSnapshot:
                 self.chain(Target(provider, model))
 
     def tenant(self, key: GatewayKey | None, headers: Mapping[str, str]) -> str:
-        """Whose state a request reads and writes. Where clients bring keys of their own, those tell them apart."""
+        """The tenant of a request. Where clients bring their own keys, those tell them apart."""
         if key is not None:
             return f"key:{key.name}"
         own = client_key(headers) if self._passes_keys else None
@@ -76,12 +77,12 @@ class ConfigSnapshot:
 
 
 def _log_event(level: str, name: str, fields: dict[str, Any]) -> None:
-    """What a `Log` in a chain tells."""
+    """Log an event from a `Log` transformer."""
     logs.event(name, level=level, **fields)
 
 
 class GatewayState:
-    """All that requests share, made once for a process. `snapshot` is what a reload replaces."""
+    """Everything that requests share, created once per process. `snapshot` is what a reload replaces."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class GatewayState:
         self.bound_to_loopback = bound_to_loopback
         self.stream_logs = stream_logs
         self.draining = False
-        """Nothing new should come: a balancer is told to look elsewhere."""
+        """Shutting down: load balancers are told to send new requests elsewhere."""
         self.metrics = Metrics()
         self.upstream = UpstreamClient()
         self.breakers = Breakers(config.retries)
@@ -117,16 +118,16 @@ class GatewayState:
     async def open(
         cls, config: Config, *, bound_to_loopback: bool = True, log_dir: str | None = None, worker: int = 0
     ) -> GatewayState:
-        """Connect to the store, and make the rest."""
+        """Connect to the store, and create the rest."""
         store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
         secret = await signing_secret(store, config)
         logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
         return cls(config, store, secret, bound_to_loopback=bound_to_loopback, stream_logs=logs)
 
     def reload(self, config: Config) -> None:
-        """Requests that begin from now on see this configuration; those that run keep theirs.
+        """New requests use this configuration; running ones keep theirs.
 
-        The store and the address stay what they are until a restart.
+        The store and the address do not change until a restart.
         """
         self.snapshot = ConfigSnapshot(config)
         self.breakers.settings = config.retries
@@ -139,18 +140,18 @@ class GatewayState:
             self.stream_logs.close()
 
     def clock(self) -> float:
-        """Seconds that only go forward."""
+        """Monotonic time in seconds."""
         return asyncio.get_running_loop().time()
 
     def report_breaker(self, provider: str) -> None:
-        """Count whether a provider is left alone, where that has changed."""
+        """Update the metric if a provider's breaker has opened or closed."""
         is_open = self.breakers.is_open(provider, self.clock())
         if is_open != (provider in self._left_alone):
             self._left_alone ^= {provider}
             self.metrics.breaker(provider, is_open=is_open)
 
     def report_failed_attempt(self, record: RequestRecord, attempt: Attempt, problem: Problem) -> None:
-        """A host failed before anything of its answer was sent: people want to know why the next one was asked."""
+        """Log a host that failed before any of its response was sent: it explains why the next one was called."""
         provider = attempt.target.provider.name
         self.metrics.retried(provider)
         logs.event(
@@ -164,12 +165,12 @@ class GatewayState:
         )
 
     def looks_for_markers(self, target: Target, plan: Plan) -> bool:
-        """Whether its chain leaves calls as text, and no log line has said so yet."""
+        """Whether its chain leaves calls as text, and that has not been logged yet."""
         options, noted = plan.options, target.provider.name in self._reported_markers
         return not options.manual_tool_parsing and not noted and is_kimi_model(target.model)
 
     def note_unread_markers(self, target: Target, plan: Plan, reading: ResponseStream) -> None:
-        """Once for each provider: its chain leaves calls as text, and that is rarely what people meant."""
+        """Log, once per provider, that its chain leaves calls as text, which is rarely intended."""
         if not self.looks_for_markers(target, plan):
             return
         tokens = plan.options.tool_tokens
@@ -191,7 +192,7 @@ class GatewayState:
         output_format: Form,
         secrets: tuple[str, ...],
     ) -> StreamLog | None:
-        """Where the raw answer of a host is written, if anywhere."""
+        """The log for the raw response of a host, if it is enabled."""
         logs = self.stream_logs
         return (
             None
@@ -200,13 +201,13 @@ class GatewayState:
         )
 
     def admit_call(self, call: ClientCall) -> AbstractAsyncContextManager[None]:
-        """Within the limits of its key, for as long as the request runs."""
+        """Hold the request within the limits of its key for as long as it runs."""
         return nullcontext() if call.key is None else self._within_limits(call, call.key)
 
     @asynccontextmanager
     async def _within_limits(self, call: ClientCall, key: GatewayKey) -> AsyncIterator[None]:
         record = call.record
-        # Every request has its place, streamed or not: either keeps a host busy.
+        # Every request takes a slot, streamed or not: either keeps a host busy.
         try:
             call.client_stream.always += await self.limiter.admit(key, call.request_id, record=record)
         except Refused:
@@ -220,7 +221,7 @@ class GatewayState:
         finally:
             if renewing is not None:
                 renewing.cancel()
-            # Also when the client is gone and this task is being cancelled: places must not stay taken.
+            # Also when the client has disconnected and this task is being cancelled: slots must not stay taken.
             await self.limiter.release(key, call.request_id, record=record)
             await self.limiter.spend(key, call.tokens, record=record)
 

@@ -1,7 +1,7 @@
 """How much of the gateway one tenant may occupy: bytes of request bodies in memory, and threads for large ones.
 
-Limits by key (requests, tokens, streams) are in `limits`. These are limits of the process: whatever one tenant sends,
-memory stays bounded and the event loop free for the others.
+Limits per key (requests, tokens, streams) are in `limits`. These are limits of the process: whatever one tenant sends,
+memory stays bounded and the event loop stays responsive for the others.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ T = TypeVar("T")
 
 RETRY_SECONDS: Final = 2.0
 READ_BYTES_A_SECOND: Final = 64 * 1024 * 1024
-"""How fast large bodies are read, all together: a small part of the event loop's time."""
+"""Read rate for large bodies, all together: a small part of the event loop's time."""
 REFUSALS_AT_ONCE: Final = 50
 REFUSALS_A_SECOND: Final = 50
-"""For each key."""
+"""Per key."""
 LONGEST_PAUSE: Final = 1.0
 SEARCH_SECONDS: Final = 300.0
 _FREED_AT_ONCE: Final = 500
 _DEPTH: Final = 7
 _LOOKED_AT: Final = 2000
 _SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float)
-"""What belongs to the program, or holds nothing."""
+"""Types that belong to the program itself, or contain nothing."""
 LEAST_REST: Final = 0.001
-"""Seconds: the clocks of event loops know no shorter time."""
+"""Seconds: the resolution of an event loop's clock."""
 
 
 class BodyMemory:
-    """Counts the bytes of request bodies that are held, per tenant and in total.
+    """Counts the bytes of request bodies in memory, per tenant and in total.
 
     A request that would exceed a bound waits until others have released enough. Nothing is read from its client
     meanwhile, so that TCP holds the client back. After `queue_seconds` it is refused with a 503.
 
-    A tenant's requests are counted by the length that they announce, and wait before their first byte: several that
-    had begun could otherwise wait for each other. The total counts what has arrived, so that nobody can take room from
+    A tenant's requests count with the length that they announce, and wait before their first byte: otherwise several
+    half-read ones could wait for each other. The total counts what has arrived, so that a client cannot take room from
     other tenants by announcing much and sending nothing.
     """
 
@@ -60,14 +60,14 @@ class BodyMemory:
         self._busy_until = 0.0
 
     async def rest(self, size: int) -> None:
-        """Keeps the event loop free for other requests after so many bytes of a large body were read."""
+        """Yield to other requests after this many bytes of a large body were read."""
         now = asyncio.get_running_loop().time()
         self._busy_until = max(self._busy_until, now) + size / READ_BYTES_A_SECOND
         if self._busy_until - now >= LEAST_REST:
             await asyncio.sleep(self._busy_until - now)
 
     def reserve(self, tenant: str, limits: Limits) -> Reservation:
-        """A reservation of nothing yet. Release it when the request is over."""
+        """An empty reservation. Release it when the request is over."""
         return Reservation(self, tenant, limits)
 
     def _take(self, held: Reservation, announced: int, size: int) -> bool:
@@ -119,25 +119,25 @@ class Reservation:
 
     @property
     def claim(self) -> int:
-        """What counts for its tenant."""
+        """The bytes that count for its tenant."""
         return max(self.announced, self.size)
 
     async def announce(self, size: int) -> None:
-        """So many bytes will come. Waits for its tenant's turn; raises `Refused` (503) when that does not come."""
+        """Announce this many bytes. Waits for the tenant's turn; raises `Refused` (503) if that takes too long."""
         await self._raise_to(size, self.size)
 
     async def grow(self, amount: int) -> None:
-        """Hold so many bytes more. Waits for room; raises `Refused` (503) when there is none in time."""
+        """Hold this many more bytes. Waits for room; raises `Refused` (503) if there is none in time."""
         await self._raise_to(self.announced, self.size + amount)
 
     async def rest(self, size: int) -> None:
-        """To be awaited after so many bytes of a large body were read."""
+        """Await this after reading this many bytes of a large body."""
         await self._memory.rest(size)
 
     async def _raise_to(self, announced: int, size: int) -> None:
         most = max(self.limits.key_bytes_in_flight, self.limits.body_bytes)
         if size > most:
-            raise _too_large(most)  # however long it waits, there will never be room
+            raise _too_large(most)  # waiting would not help: there will never be enough room
         if not self._memory._take(self, announced, size):
             await self._memory._wait(self, announced, size)
 
@@ -146,9 +146,9 @@ class Reservation:
 
 
 class RefusalPace:
-    """Answers a client that goes on asking over its limits later and later, up to a second.
+    """Delays the answers to a client that keeps sending requests over its limits, by up to a second.
 
-    Each refusal is cheap, but thousands of them in a second take the event loop's time from other tenants.
+    Each refusal is cheap, but thousands per second would take the event loop's time from other tenants.
     """
 
     def __init__(self) -> None:
@@ -163,9 +163,9 @@ class RefusalPace:
 
 
 class LargeWork:
-    """Runs work on large bodies in threads: a few at once, and one for each tenant.
+    """Runs work on large bodies in threads: a few at once, and one per tenant.
 
-    Python runs one thread at a time. More threads would only take the event loop's turns.
+    Python runs one thread at a time. More threads would only take turns from the event loop.
     """
 
     AT_ONCE: Final = 2
@@ -177,7 +177,7 @@ class LargeWork:
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, tenant: str, limits: Limits, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The result of `work`. Raises `Refused` (503) when its turn does not come within `queue_seconds`."""
+        """The result of `work`. Raises `Refused` (503) if its turn does not come within `queue_seconds`."""
         own = self._tenants.setdefault(tenant, asyncio.Lock())
         try:
             async with asyncio.timeout(limits.queue_seconds):
@@ -197,15 +197,16 @@ class LargeWork:
         running = asyncio.get_running_loop().run_in_executor(
             self._threads, self._collection.run, partial(work, *args, **kwargs)
         )
-        # A thread cannot be interrupted: when the client goes away, the turn ends with the work and not before.
+        # A thread cannot be interrupted: if the client disconnects, the turn still ends with the work and not before.
         running.add_done_callback(end_turn)
         try:
             return await asyncio.shield(running)
         finally:
-            del running  # an error in it would hold this frame, and all that belongs to the request
+            # An error in it would keep this frame alive, and with it everything that belongs to the request.
+            del running
 
     def free(self, contents: list[list[Any]], then: Callable[[], None]) -> None:
-        """Let go of what large containers have in them, a few at a time and in a thread."""
+        """Free the contents of large containers, a few at a time and in a thread."""
         try:
             freed = self._threads.submit(_free, contents)
         except RuntimeError:  # closed
@@ -218,9 +219,9 @@ class LargeWork:
 
 
 class _DeferredGarbageCollection:
-    """Turns the garbage collector off while large bodies are processed: a collection would stop all threads.
+    """Turns the garbage collector off while large bodies are processed, since a collection would stop all threads.
 
-    The objects that exist afterwards are left out of later collections too, except for one every few minutes.
+    The objects that exist afterwards are excluded from later collections too, except for one every few minutes.
     """
 
     def __init__(self) -> None:
@@ -254,7 +255,7 @@ class _DeferredGarbageCollection:
 
 
 def large_contents(root: Any) -> list[list[Any]]:
-    """What the large containers in a value hold. Whoever keeps these can free them in steps, instead of all at once.
+    """The contents of the large containers in a value, so that they can be freed in steps.
 
     >>> large_contents({"model": "m", "messages": ["hi"] * 3}), len(large_contents({"messages": ["hi"] * 3000})[0])
     ([], 3000)

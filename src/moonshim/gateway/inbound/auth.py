@@ -1,4 +1,4 @@
-"""The headers of a request -> the gateway key that it came with, or a refusal that says what is wrong with it."""
+"""The headers of a request -> the gateway key that it was sent with, or a refusal that says what is wrong."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from moonshim.errors import Problem, Refused
 __all__ = ["PREFIX", "KeyRing", "client_key", "digest_of", "is_digest", "new_key"]
 
 PREFIX: Final = "msk_"
-"""How our keys begin, so that people and secret scanners know one when they see it."""
+"""Prefix of gateway keys, which lets people and secret scanners recognise them."""
 _KEY_BYTES: Final = 32
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key")
-"""OpenAI's clients, Anthropic's, Azure's. Claude Code may send two of them, one of which is meant for somebody else."""
+"""The headers of OpenAI's, Anthropic's and Azure's clients. Claude Code may send two of them, one meant for another
+service."""
 
 
 def new_key() -> tuple[str, str]:
-    """A fresh key, to be shown once, and its digest, to be kept.
+    """A new key, to be shown once, and its digest, to be stored.
 
     >>> key, digest = new_key()
     >>> key.startswith("msk_"), digest == digest_of(key)
@@ -35,10 +36,10 @@ def new_key() -> tuple[str, str]:
 
 
 def digest_of(key: str) -> str:
-    """What the configuration keeps of a key.
+    """The digest of a key, which is what the configuration stores.
 
-    One round of SHA-256, without salt: slow hashes protect passwords, which people choose and attackers guess. A key
-    is 256 random bits, which nobody guesses at any speed; and every request would pay for the slowness.
+    One round of SHA-256, without salt: slow hashes protect passwords, which people choose and attackers guess. A key is
+    256 random bits, which cannot be guessed at any speed, and every request would pay for a slow hash.
 
     >>> digest_of("msk_example")[:15]
     'sha256:80367261'
@@ -47,12 +48,12 @@ def digest_of(key: str) -> str:
 
 
 def is_digest(text: str) -> bool:
-    """Whether this is a digest as `digest_of` writes it, and not, say, a key that somebody pasted in its place."""
+    """Whether this is a digest as `digest_of` writes it, and not, say, a key pasted in its place."""
     return _DIGEST.fullmatch(text) is not None
 
 
 class KeyRing:
-    """Who may use the gateway. What a wrong key costs in time tells nothing about the right ones.
+    """The keys that grant access. How long a wrong key takes to reject reveals nothing about the right ones.
 
     Headers are given by their lower-case names.
     """
@@ -65,11 +66,11 @@ class KeyRing:
         self._clock = clock
 
     def __bool__(self) -> bool:
-        """Whether a key is needed: else the gateway is open to all who reach it."""
+        """Whether a key is required; if not, the gateway is open to everyone who can reach it."""
         return self._required or bool(self._keys)
 
     def identify(self, headers: Mapping[str, str]) -> GatewayKey | None:
-        """Whose request this is; None where nobody needs a key. Raises `Refused` (401)."""
+        """The key that a request was sent with; None if no key is required. Raises `Refused` (401)."""
         if not self:
             return None
         shown = [text for name in _KEY_HEADERS if (text := _header_value(headers, name)) is not None]
@@ -93,7 +94,7 @@ class KeyRing:
     def _find(self, text: str) -> GatewayKey | None:
         digest = digest_of(text).encode()
         found = None
-        # To the end, whichever it is: how long the search takes must not tell where it found something.
+        # Compare all keys, even after a match: timing must not reveal the position of a match.
         for known, key in self._keys:
             if compare_digest(known, digest):
                 found = key
@@ -101,7 +102,7 @@ class KeyRing:
 
 
 def client_key(headers: Mapping[str, str]) -> str | None:
-    """The key that a client sent, whoever it is for. To be passed on only where a provider says so.
+    """The key that a client sent, whatever service it is for. Forward it only where a provider is configured that way.
 
     >>> client_key({"authorization": "Bearer sk-mine"}), client_key({"authorization": "Basic dXNlcg=="})
     ('sk-mine', None)

@@ -1,4 +1,4 @@
-"""A request body -> decompressed, and decoded as JSON; bounded in bytes and in time before anything is stored."""
+"""A request body -> decompressed and decoded JSON; bounded in bytes and in time before anything is stored."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["BodyGone", "decode_object_or_refuse", "read_body", "read_json"]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _PACKING: Final = 64 * 1024
-"""How much larger compression may make what cannot be compressed."""
+"""Factor by which compression can enlarge incompressible data."""
 _PIECE: Final = 64 * 1024
-"""Bytes of a body that are held in one string, at least."""
+"""Minimum size in bytes of the strings that a body is held in."""
 _DECODER: Final = msgspec.json.Decoder()
 _TYPES: Final = {
     list: "a list",
@@ -43,7 +43,7 @@ _TYPES: Final = {
 
 
 class BodyGone(Exception):
-    """The client went away before its body was here. There is nobody to answer."""
+    """The client disconnected before its body was complete: there is no one to answer."""
 
 
 async def read_json(receive: Receive, call: ClientCall) -> dict[str, Any]:
@@ -57,14 +57,14 @@ async def read_json(receive: Receive, call: ClientCall) -> dict[str, Any]:
 async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
     """A request's body, decompressed, in pieces.
 
-    However it is compressed, at most `limits.body_bytes` and one piece from the network are held. Every byte is
-    reserved before it is kept.
+    However it is compressed, at most `limits.body_bytes` plus one piece from the network are held. Every byte is
+    reserved before it is stored.
     """
     limits, headers = call.held.limits, call.headers
     decompressor = _decompressor_for(headers)
     length = _length(headers)
     if length > limits.body_bytes:
-        raise _too_large(limits)  # before any of it was read
+        raise _too_large(limits)  # before reading any of it
     await call.held.announce(length)
     try:
         async with asyncio.timeout(limits.body_seconds):
@@ -87,7 +87,7 @@ async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
 
 
 async def _read_pieces(receive: Receive, held: Reservation, most: int) -> list[bytes]:
-    """Many pieces, and not one string: growing, scanning or freeing that would keep all other requests waiting."""
+    """Many pieces rather than one string: growing, scanning or freeing one string would block all other requests."""
     pieces: list[bytes] = []
     last = bytearray()
     """Small pieces, which would take more memory than they have bytes."""
@@ -127,7 +127,7 @@ def _decompress(decompressor: Decompressor, pieces: list[bytes], room: int) -> l
 
 def _decompressor_for(headers: Mapping[str, str]) -> Decompressor | None:
     if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
-        # What the server undoes is `chunked`; anything else below it would be read as if it were the body.
+        # The server undoes `chunked`; any other transfer coding would be read as if it were the body.
         raise _refusal(400, "the only Transfer-Encoding that is read is chunked")
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding in ("", "identity"):
@@ -147,7 +147,7 @@ def _length(headers: Mapping[str, str]) -> int:
 
 
 def decode_object_or_refuse(data: bytes) -> dict[str, Any]:
-    """The JSON object that this text is; `Refused` (400) says where it is none.
+    """Decode a JSON object; `Refused` (400) says where the error is.
 
     >>> decode_object_or_refuse(b'{"model": "kimi-k2.5"}')
     {'model': 'kimi-k2.5'}
@@ -167,7 +167,7 @@ def decode_object_or_refuse(data: bytes) -> dict[str, Any]:
 
 
 def _decode_large(pieces: list[bytes], max_values: int) -> dict[str, Any]:
-    """The same for a large text, without stopping the other threads. Takes the pieces out of the list."""
+    """The same for a large body, without blocking the other threads. Takes the pieces out of the list."""
     pieces[0] = pieces[0].removeprefix(BYTE_ORDER_MARK)
     try:
         value = parse_large_json(pieces, max_values)
@@ -187,7 +187,7 @@ def _decode_large(pieces: list[bytes], max_values: int) -> dict[str, Any]:
 
 
 def _with_halves(data: bytes, error: Exception) -> Any:
-    """Half a character (`"\\ud83d"` alone), which clients make when they cut text, is no error: the engine mends it."""
+    """Accept lone surrogates (`"\\ud83d"`), which clients produce when they cut text: the engine repairs them."""
     if b"\\ud" in data or b"\\uD" in data:
         try:
             return json.loads(data, parse_constant=_invalid_json)
@@ -199,7 +199,7 @@ def _with_halves(data: bytes, error: Exception) -> Any:
 
 
 def _invalid_json(constant: str) -> NoReturn:
-    raise ValueError(constant)  # NaN and Infinity, which only Python takes for JSON
+    raise ValueError(constant)  # NaN and Infinity, which only Python accepts as JSON
 
 
 def _reason(data: bytes, error: Exception) -> str:
@@ -207,7 +207,7 @@ def _reason(data: bytes, error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         try:
             data.decode()
-        except UnicodeDecodeError as wrong:  # the first one counts from the beginning of its string
+        except UnicodeDecodeError as wrong:  # the first one counts from the start of its string
             return f"it is not UTF-8 (byte {wrong.start})"
     return f"it ends in the middle (byte {len(data)})" if "truncated" in reason else reason
 

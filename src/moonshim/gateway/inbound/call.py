@@ -1,4 +1,4 @@
-"""One request of a client, as far as the routes have read it: what an exchange works on."""
+"""One client request, as far as the routes have read it: the input of an exchange."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["LARGE_BYTES", "ClientCall"]
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 256 * 1024
-"""Above this, work on a body takes so long that other requests would notice: a thread does it."""
+"""Above this size, work on a body would delay other requests noticeably, so a thread does it."""
 
 
 class ClientCall:
-    """Who asks, what, in which dialect, and the way back. One object for each request."""
+    """One client request: its sender, its body, its dialect, and the stream back to the client."""
 
     __slots__ = (
         "_contents",
@@ -60,28 +60,28 @@ class ClientCall:
         self.body: dict[str, Any] = {}
         self.key = key
         self.query = query
-        """What stands behind the `?`."""
+        """The query string."""
         self.record = record
         self.client_stream = client_stream
         self.tenant = tenant
-        """Whose state this request reads and writes: nobody sees another's."""
+        """The tenant whose state this request reads and writes: tenants never see each other's."""
         self.held = held
-        """The bytes that its body, and what that refers to, hold in memory."""
+        """The memory that its body, and the items that it references, take up."""
         self.threads = threads
         self._contents: list[list[Any]] = []
-        """What the results of work on a large body consist of."""
+        """The contents of results of work on a large body."""
         self.tokens = 0
-        """What the answer counts for its key."""
+        """What the response is charged to its key."""
         self.keeps_response = False
-        """The whole answer is to be kept, for clients that go on from it (Responses)."""
+        """The whole response is to be stored, for clients that continue from it (Responses)."""
 
     @property
     def is_large(self) -> bool:
-        """Whether work on its body would keep other requests waiting."""
+        """Whether work on its body would delay other requests."""
         return self.held.size > LARGE_BYTES
 
     async def run_work(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The result of work on the body: at once when that is small, in a thread when it is large."""
+        """Run work on the body: directly when it is small, in a thread when it is large."""
         return await self.in_thread(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
     async def encode_json(self, value: Any) -> bytes:
@@ -89,7 +89,7 @@ class ClientCall:
         return await self.in_thread(encode_large_json, value) if self.is_large else encode(value)
 
     async def grow(self, size: int) -> None:
-        """So many bytes more belong to this request: what it refers to in the store."""
+        """Reserve this many more bytes, for items that the request references in the store."""
         await self.held.grow(size)
 
     async def in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -100,12 +100,12 @@ class ClientCall:
             result = work(*args, **kwargs)
         except MoonshimError as error:
             error.__context__ = None
-            raise error.with_traceback(None)  # noqa: B904  (its frames hold what the work has made so far)
+            raise error.with_traceback(None)  # noqa: B904  (its frames hold everything that the work has made so far)
         self._contents += large_contents(result)
         return result
 
     def release(self) -> None:
-        """The request is over: let go of what it holds, of a large one in steps."""
+        """Release what the request holds; a large body is freed in steps."""
         self.body = {}
         if self._contents:
             self.threads.free(self._contents, then=self.held.release)

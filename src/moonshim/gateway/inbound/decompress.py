@@ -1,8 +1,8 @@
-"""A packed body, piece by piece -> what is in it, and never more of that than there is room for.
+"""A compressed body, piece by piece -> its content, and never more of that than there is room for.
 
-A kilobyte can unpack to a gigabyte, so that the bound is on what comes out, and no more than that is ever made.
-gzip and deflate are always read; zstd with Python 3.14 or the package `zstandard`; br with the package `brotli`, from
-the version on that can stop in the middle.
+A kilobyte can expand to a gigabyte, so the limit applies to the output, and no more than that is ever produced. gzip
+and deflate are always supported; zstd with Python 3.14 or the package `zstandard`; br with the package `brotli`, from
+the version that can stop in the middle.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import Any, Final, Protocol, TypeAlias
 __all__ = ["DecompressError", "Decompressor", "LimitExceeded", "decompressor_for", "readable_codings"]
 
 _WINDOW_LOG: Final = 23
-"""zstd: 8 MiB, which is what RFC 9659 allows on the web; a frame may ask its reader for more memory than it fills."""
+"""zstd: 8 MiB, which is what RFC 9659 allows on the web; a frame may request more memory than it fills."""
 _ZSTD_SLICE: Final = 64
-"""`zstandard` cannot stop in the middle. Of so few bytes it makes 2 MiB at most: four of them are 128 KiB at best."""
+"""`zstandard` cannot stop in the middle. This few bytes expand to 2 MiB at most: four of them are 128 KiB at best."""
 
 
 class DecompressError(Exception):
-    """What came cannot be decompressed; the message says why."""
+    """The data cannot be decompressed; the message says why."""
 
 
 class LimitExceeded(Exception):
-    """More came out than there was room for."""
+    """The output is larger than the room there was for it."""
 
 
 class Decompressor(Protocol):
-    """One body. `LimitExceeded`: a piece makes more than `room` bytes; `DecompressError`: it is damaged."""
+    """Decompresses one body. `LimitExceeded`: a piece expands to more than `room` bytes; `DecompressError`: it is
+    damaged."""
 
     def feed(self, data: bytes, room: int) -> bytes: ...
 
@@ -43,7 +44,7 @@ class _Zlib:
 
     def feed(self, data: bytes, room: int) -> bytes:
         if self._reader is None:
-            # Every zlib stream begins with a byte that ends in 8, and no encoder begins bare deflate with one.
+            # Every zlib stream starts with a byte whose low half is 8, and no encoder starts bare deflate with one.
             self._reader = zlib.decompressobj(zlib.MAX_WBITS if data[:1] and data[0] & 15 == 8 else -zlib.MAX_WBITS)
         try:
             out = self._reader.decompress(data, room + 1)
@@ -165,11 +166,11 @@ _UNPACKERS: Final[dict[str, _Make]] = {
 
 
 def decompressor_for(coding: str) -> Decompressor | None:
-    """What reads a `Content-Encoding`; None when nothing here does."""
+    """A decompressor for a `Content-Encoding`; None if it is not supported."""
     make = _UNPACKERS.get(coding)
     return None if make is None else make()
 
 
 def readable_codings() -> list[str]:
-    """What can be read in this process, for people who have to be told."""
+    """The content codings that this process supports, for error messages."""
     return [coding for coding, make in _UNPACKERS.items() if not coding.startswith("x-") and make() is not None]

@@ -1,9 +1,9 @@
 """A large request body -> its JSON value, and back, in steps that let other threads run.
 
 A C parser holds Python's global lock until it is done, and every other request waits: half a second for 60 MiB of small
-messages. It also builds all of them before anybody can count them. Here the body is decoded window by window, and the C
-parser of the standard library reads the values that fit into a window. Containers that do not fit are opened, and
-their content is read the same way; strings that do not fit are read in parts.
+messages. It also builds all of them before they can be counted. Here the body is decoded window by window, and the C
+parser of the standard library reads the values that fit into a window. Containers that do not fit are opened, and their
+content is read the same way; strings that do not fit are read in parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WINDOW: Final = 32 * 1024
 """Bytes that are decoded, and characters that the C parser reads, at a time: a fraction of a millisecond."""
 _STEP: Final = 256 * 1024
 _MANY: Final = 16
-"""Values in a list or object that are encoded at a time."""
+"""Number of values in a list or object that are encoded at a time."""
 _LONGEST_NUMBER: Final = 100_000
 _LONGEST_ESCAPE: Final = 12
 """Characters: two surrogates."""
@@ -42,21 +42,21 @@ _PART: Final = re.compile(
     r"|[dD][89abAB][0-9a-fA-F]{2}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?=.{6})))))*+",
     re.DOTALL,
 )
-"""What can be read of a string whose end is not here yet: no part of an escape, and of two surrogates both or none."""
+"""The readable part of a string whose end has not arrived: no partial escape, and of two surrogates both or none."""
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _BAD_STRING: Final = "invalid character in a string"
 _NO_END: Final = "expected `,` or the end of a list or object"
 
 
 class TooManyValues(Exception):
-    """The text has more values than the limit."""
+    """The document has more values than the limit."""
 
 
 def parse_large_json(pieces: list[bytes], max_values: int) -> Any:
     """Parse JSON that came in pieces; takes them out of the list, so that each can be freed once it is read.
 
-    Raises `ValueError` with the position of a mistake, `RecursionError`, or `TooManyValues`. No value goes uncounted;
-    an empty list or object may count as two.
+    Raises `ValueError` with the position of an error, `RecursionError`, or `TooManyValues`. Every value is counted; an
+    empty list or object may count as two.
 
     >>> parse_large_json([b' {"a": [1, 2.5, "x\\\\n", {}], ', b'"b": null} '], 100)
     {'a': [1, 2.5, 'x\\n', {}], 'b': None}
@@ -64,7 +64,7 @@ def parse_large_json(pieces: list[bytes], max_values: int) -> Any:
     Traceback (most recent call last):
     moonshim.gateway.inbound.large_json.TooManyValues
     """
-    # Every value but the first follows one of these. Most texts have so few that nothing needs to be counted.
+    # Every value but the first follows one of these. Most documents have so few that nothing needs to be counted.
     marks = 1
     for piece in pieces:
         steps = range(0, len(piece), _STEP)
@@ -88,24 +88,24 @@ def _windows(pieces: list[bytes]) -> Iterator[memoryview]:
 
 
 class _Parser:
-    """Parses one text with a stack of open lists and objects."""
+    """Parses one document with a stack of open lists and objects."""
 
     def __init__(self, pieces: list[bytes], max_values: int | None) -> None:
         self._windows = _windows(pieces)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._left = max_values
         self._text = ""
-        """What is decoded and not yet dropped."""
+        """Decoded characters that have not been dropped yet."""
         self._at = 0
         self._base = 0
-        """Where this text begins in the whole."""
+        """Position of the buffer in the whole document."""
         self._bytes = 0
         self._ended = False
 
     def parse(self) -> Any:
         match_next = _NEXT.match
         around: list[tuple[Any, str | None]] = []
-        """The containers around the current one, each with the key under which the next one stands in it."""
+        """The containers around the current one, each with the key under which the next one is stored."""
         current: Any = None
         key: str | None = None
         while True:
@@ -116,7 +116,7 @@ class _Parser:
                     raise RecursionError
                 current, key = value, self._key() if isinstance(value, dict) else None
                 continue
-            while True:  # the value is complete and goes into the container that is open
+            while True:  # the value is complete: add it to the open container
                 if current is None:
                     if self._peek():
                         self._fail("trailing characters")
@@ -159,7 +159,7 @@ class _Parser:
         return not self._ended
 
     def _peek(self) -> str:
-        """The next character that is no space; nothing at the end."""
+        """The next character that is not white space; empty at the end."""
         while True:
             self._at = _SKIP.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches everywhere
             if self._at < len(self._text):
@@ -192,7 +192,7 @@ class _Parser:
         return True
 
     def _open(self) -> tuple[Any, bool]:
-        """Read the beginning of a value that is larger than the window, or find out that there is none."""
+        """Read the start of a value that is larger than the window, or fail if there is none."""
         self._count(1)
         while len(self._text) - self._at < _LONGEST_NUMBER:
             found = _TOKEN.match(self._text, self._at)
@@ -217,7 +217,7 @@ class _Parser:
                 raise TooManyValues
 
     def _closes(self, container: Any) -> bool:
-        """Whether a container that was just opened ends at once."""
+        """Whether a container that was just opened is empty."""
         if self._peek() != ("}" if isinstance(container, dict) else "]"):
             return False
         self._at += 1
@@ -262,7 +262,7 @@ def encode_large_json(value: Any, encode: Callable[[Any], bytes] = encode) -> by
     >>> encode_large_json({"a": [{"b": 1}] * 20, "c": {}}) == encode({"a": [{"b": 1}] * 20, "c": {}})
     True
     """
-    out = BytesIO()  # hands over what it holds without a copy
+    out = BytesIO()  # returns its buffer without a copy
     for part in _encode_pieces(value, encode):
         out.write(part)
     return out.getvalue()
@@ -298,7 +298,7 @@ def _encode_pieces(value: Any, encode: Callable[[Any], bytes]) -> Iterator[bytes
 
 
 def _is_wide(value: Any) -> bool:
-    """Whether it has many values, or one of those has."""
+    """Whether the value, or one of its members, has many values."""
     if not isinstance(value, dict | list):
         return False
     if len(value) > _MANY:

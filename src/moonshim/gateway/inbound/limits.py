@@ -1,10 +1,11 @@
 """A key and its limits -> a request admitted or refused; counted in the store, so that several gateways count as one.
 
-Requests and tokens are counted in minutes by the clock. What was used in the last sixty seconds is taken as all of
-this minute and the part of the last one that is still within sixty seconds: two numbers instead of a list of times, and
-nobody gets twice the limit around the turn of a minute.
+Requests and tokens are counted per calendar minute. The use in the last sixty seconds is estimated as all of this
+minute plus the part of the previous minute that is within sixty seconds. That takes two numbers instead of a list of
+times, and a client cannot get twice the limit around the turn of a minute.
 
-When the store is away nothing is counted and nobody is refused: a gateway that cannot count should still answer.
+While the store is unavailable, nothing is counted and no request is refused: a gateway that cannot count should still
+answer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Counted: TypeAlias = Literal["requests", "tokens"]
 
 MINUTE: Final = 60.0
 LEASE_SECONDS: Final = 60.0
-"""How long a place is taken that nobody renews: its gateway may have died. Renew it three times as often."""
+"""Seconds until a slot that is not renewed expires: its gateway may have died. Renew it three times as often."""
 _LOST: Final = "limits"
 
 
@@ -40,17 +41,17 @@ class Used(Struct, frozen=True):
     """How much of a limit is used at one moment."""
 
     before: int
-    """In the last whole minute by the clock."""
+    """In the previous calendar minute."""
     now: int
-    """In this one."""
+    """In the current one."""
     elapsed: float
-    """How much of this one is over, in seconds."""
+    """Seconds of the current minute that have passed."""
 
     def total(self) -> float:
         return self.before * (1 - self.elapsed / MINUTE) + self.now
 
     def seconds_until(self, fewer_than: int) -> float:
-        """Until less than this is used, if nothing is added: a client that waits so long is served.
+        """Seconds until less than this is used, if nothing is added: a client that waits that long is served.
 
         >>> Used(before=0, now=10, elapsed=20.0).seconds_until(10)   # all of it moves out of sight in the next minute
         46.0
@@ -64,26 +65,26 @@ class Used(Struct, frozen=True):
 
 
 def _seconds_until_faded(count: int, room: int) -> float:
-    """When in a minute so many of the minute before count for no more than `room`."""
+    """Seconds into a minute until `count` uses of the minute before weigh no more than `room`."""
     return MINUTE * (1 - max(0, room) / count) if count > room else 0.0
 
 
 class Limiter:
-    """Keeps every key within its limits. What is refused counts for nothing, so that asking again is never punished."""
+    """Keeps every key within its limits. Refused requests do not count, so retrying is never penalised."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
-        """`clock` is one that all gateways share: the wall clock."""
+        """`clock` must be shared by all gateways: the wall clock."""
         self._store = store
         self._clock = clock
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
         self._streams: dict[int, str] = {}
-        """By the identity of a request's record: how the store knows its place."""
+        """By the identity of a request's record: the name of its slot in the store."""
         self._last_minutes: dict[tuple[Counted, str], tuple[int, int]] = {}
-        """How much each key used in the last minute, which no longer changes: asked of the store once."""
+        """Each key's use in the previous minute, which no longer changes: read from the store once."""
 
     async def admit(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> list[tuple[bytes, bytes]]:
-        """Count a request. Returns headers that tell how much is left; raises `Refused` (429) when nothing is."""
+        """Count a request. Returns headers with the remaining quota; raises `Refused` (429) if there is none."""
         try:
             return await self._admit(key, request_id, record)
         except StoreUnavailable:
@@ -103,10 +104,10 @@ class Limiter:
                 used = await self._count("requests", key, -1)
                 raise _refusal(key, "requests", key.requests_per_minute, used)
             headers += _headers("requests", key.requests_per_minute, used)
-        # A place is taken last: whoever is refused before holds none. A whole answer takes one as well: its host works
-        # as long for it as for a stream.
+        # The slot is taken last, so that a request refused earlier holds none. A non-streaming response takes one as
+        # well: its host works as long for it as for a stream.
         if key.concurrent_streams is not None:
-            # Not by the request's id alone: clients may choose it, and one for all of them would be one place.
+            # Not by the request's id alone: clients may choose it, and requests with the same id would share one slot.
             holder = self._streams[id(record)] = f"{request_id}.{self._process}.{next(self._numbers)}"
             if not await self._store.lease(_streams(key), holder, key.concurrent_streams, LEASE_SECONDS):
                 del self._streams[id(record)]
@@ -116,7 +117,7 @@ class Limiter:
         return headers
 
     async def spend(self, key: GatewayKey, tokens: int, *, record: RequestRecord) -> None:
-        """Count the tokens of an answer. They are known when it is over, so that one answer may go over the limit."""
+        """Count the tokens of a response. They are known when it is over, so one response may exceed the limit."""
         if key.tokens_per_minute is not None and tokens > 0:
             try:
                 await self._count("tokens", key, tokens)
@@ -124,7 +125,7 @@ class Limiter:
                 _record_store_failure(record)
 
     async def renew(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> None:
-        """An answer is still running. One that lost its place meanwhile is not cut off."""
+        """Renew the slot of a running response. One that has lost its slot meanwhile is not cut off."""
         holder = self._streams.get(id(record))
         if holder is not None and key.concurrent_streams is not None:
             try:
@@ -133,7 +134,7 @@ class Limiter:
                 _record_store_failure(record)
 
     async def release(self, key: GatewayKey, request_id: str, *, record: RequestRecord) -> None:
-        """A request is over. Harmless where it held no place, and when it is said twice."""
+        """Release the slot of a finished request. Harmless if it held none, and when called twice."""
         holder = self._streams.pop(id(record), None)
         if holder is not None:
             try:
@@ -153,9 +154,9 @@ class Limiter:
 
 
 def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: bool) -> int:
-    """What an answer is charged: as its host counted, and by our estimate what that did not say.
+    """The tokens that a response is charged: as counted by its host, with our estimate for missing counts.
 
-    `whole`: the answer came to its end. Of one that did not, what its host had counted until then is not all.
+    `whole`: the response came to its end. For an incomplete one, the host's counts up to that point are not all.
 
     >>> asked, said = Request(model="kimi-k2.5"), Message("assistant", (Text("The quick brown fox jumps."),))
     >>> empty = Message("assistant", ())
@@ -198,7 +199,7 @@ def _record_store_failure(record: RequestRecord) -> None:
 
 
 def _headers(what: Counted, limit: int, used: Used) -> list[tuple[bytes, bytes]]:
-    """As OpenAI tells it; `reset` is when nothing is used any more."""
+    """The headers that OpenAI sends; `reset` is the time until nothing is used any more."""
     left = max(0, int(limit - used.total()))
     told = {"limit": str(limit), "remaining": str(left), "reset": _duration(used.seconds_until(1))}
     return [(f"x-ratelimit-{word}-{what}".encode(), value.encode()) for word, value in told.items()]
@@ -214,7 +215,7 @@ def _duration(seconds: float) -> str:
 
 
 def _refusal(key: GatewayKey, what: Counted, limit: int, used: Used) -> Refused:
-    # In whole seconds, as the header tells it, and rounded up: who comes back then must not be refused again.
+    # Whole seconds, as in the header, and rounded up: a client that comes back then must not be refused again.
     wait = max(1, ceil(used.seconds_until(limit)))
     return Refused(
         Problem(
@@ -235,7 +236,8 @@ def _too_many_streams(key: GatewayKey) -> Refused:
             message=f"the key {key.name!r} may have {key.concurrent_streams} answers under way at once, and has; "
             "try again when one of them is over",
             code="concurrent_streams",
-            # Nobody knows when an answer ends: soon enough to ask, seldom enough to be no burden.
+            # The end of a response cannot be predicted: this is soon enough to retry, and rare enough not to be a
+            # burden.
             retry_after=2.0,
         )
     )

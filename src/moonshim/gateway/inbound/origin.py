@@ -1,17 +1,17 @@
-"""The headers of a request -> a refusal, when it comes from a web page that nobody allowed.
+"""The headers of a request -> a refusal, if it comes from a web page that is not allowed.
 
 A gateway on a developer's machine holds keys that cost money, and every page in that developer's browser can send
-requests to it. Three things give such a page away:
+requests to it. Three headers give such a page away:
 
 - `Host` is the name that the browser connected to. A page at evil.example can have that name resolve to 127.0.0.1
   (DNS rebinding) and is then of the same origin as the gateway; but it cannot make the browser say `Host: localhost`.
-- `Origin` is the page itself. Browsers send it with every POST, and no page can change it.
-- `Sec-Fetch-Site` is sent even where `Origin` is not, with an image or a script that a page asks for.
+- `Origin` is the page itself. Browsers send it with every POST, and pages cannot change it.
+- `Sec-Fetch-Site` is sent even where `Origin` is not, with an image or a script that a page requests.
 
-A reverse proxy on the same machine makes everybody look like this machine, unless it says whom it forwards for: without
-keys such requests are refused.
+A reverse proxy on the same machine makes every client look local, unless it says for whom it forwards a request:
+without keys such requests are refused.
 
-Programs that are no browsers send neither of the last two, and are not bothered.
+Programs other than browsers send neither of the last two, and are not affected.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from moonshim.errors import Problem, ProblemKind, Refused
 __all__ = ["check_origin", "cors_headers", "preflight_headers"]
 
 Headers: TypeAlias = Mapping[str, str]
-"""By lower-case names; several of one name have commas between them."""
+"""Headers by lower-case name; several values of one name are joined by commas."""
 GuardHeaders: TypeAlias = list[tuple[bytes, bytes]]
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::([0-9]{0,5}))?", re.ASCII)
 _PORTS: Final = {"http": "80", "https": "443"}
 _USUAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""How this machine calls itself: seen at once."""
+"""Names for this machine, accepted without parsing."""
 _ANY: Final = "*"
 _STRANGERS: Final = frozenset({"cross-site", "same-site"})
-"""What `Sec-Fetch-Site` says of other pages. Another port of localhost is `same-site`, and somebody else's program."""
+"""Values of `Sec-Fetch-Site` for other pages. Another port of localhost counts as `same-site`, but is another
+program."""
 _FORWARDED: Final = re.compile(
     r"(?:.+-)?(?:forward(?:ed|er)?(?:for)?|proxied|via)(?:-.+)?"
     r"|.+-(?:ip|ipv4|ipv6|addr|address)"
@@ -46,10 +47,10 @@ _FORWARDED: Final = re.compile(
     r"|cf-(?:ray|visitor|ipcountry|worker|access-.+)|x-original-(?:host|url|uri|method)|cdn-loop",
     re.ASCII,
 )
-"""Headers that a proxy adds to say for whom it asks, written with `-`: what they all have in common (`forwarded` or
-`via` in the name, an address at its end), and the prefixes of load balancers and networks."""
+"""Headers in which a proxy says for whom it forwards: their common parts (`forwarded` or `via` in the name, an address
+at the end), and the prefixes of load balancers and networks."""
 _FORM_TYPES: Final = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
-"""What a page may send anywhere without asking first (a "simple" request). No client that speaks JSON means these."""
+"""What a page may send anywhere without a preflight (a "simple" request). JSON clients never use these."""
 _TOKENS: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(?:\s*,\s*[a-z0-9!#$%&'*+.^_`|~-]+)*", re.ASCII | re.IGNORECASE)
 _EXPOSED: Final = (
     b"x-request-id, x-upstream-request-id, request-id, retry-after, x-moonshim-repairs, x-moonshim-lost, "
@@ -59,20 +60,20 @@ _EXPOSED: Final = (
 
 
 class _Authority(Struct, frozen=True):
-    """A name and a port, as `Host` and `Origin` have them."""
+    """A name and a port, as in `Host` and `Origin`."""
 
     name: str
     port: str
-    """Empty: the usual one."""
+    """Empty: the default port."""
 
     def with_default_port(self, scheme: str) -> _Authority:
-        """With the usual port of a scheme spelled out."""
+        """With the scheme's default port spelled out."""
         return self if self.port else _Authority(self.name, _PORTS.get(scheme, ""))
 
 
 def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -> None:
-    """Raises `Refused` when this request was sent by, or through, a web page that is not listed, or through a proxy
-    without keys."""
+    """Raise `Refused` if the request was sent by a web page that is not listed, or through a proxy while there are no
+    keys."""
     if not config.needs_keys and not config.open_without_keys:
         _check_not_forwarded(headers)
     host = _parse_authority(headers.get("host", ""))
@@ -107,7 +108,7 @@ def _check_not_forwarded(headers: Headers) -> None:
 
 
 def cors_headers(config: Config, headers: Headers) -> GuardHeaders:
-    """What every answer to a listed page carries, errors too: without it the browser keeps them from the page."""
+    """Headers for every response to a listed page, errors included: without them the browser hides it from the page."""
     origin = headers.get("origin")
     if origin is None or not _is_listed(origin, config):
         return []
@@ -119,10 +120,10 @@ def cors_headers(config: Config, headers: Headers) -> GuardHeaders:
 
 
 def preflight_headers(config: Config, headers: Headers) -> GuardHeaders | None:
-    """The answer (204, no body) to a browser that asks before it sends (OPTIONS); None when it does not ask.
+    """The headers of the response (204, no body) to a preflight request (OPTIONS); None if it is not one.
 
-    It comes after `check_origin` and before the check of keys, since browsers ask without them. Raises `Refused` for
-    pages that are not listed.
+    Comes after `check_origin` and before the check of keys, since browsers send preflights without them. Raises
+    `Refused` for pages that are not listed.
     """
     method, origin = headers.get("access-control-request-method"), headers.get("origin")
     if method is None or origin is None:
@@ -151,7 +152,7 @@ def _parse_authority(text: str) -> _Authority | None:
 
 
 def _origin(text: str) -> tuple[str, _Authority] | None:
-    """Scheme and place of an origin; None for `null`, and for whatever is none."""
+    """Scheme and authority of an origin; None for `null` and for anything invalid."""
     scheme, _, rest = text.strip().lower().partition("://")
     place = _parse_authority(rest.removesuffix("/"))
     return None if place is None else (scheme, place.with_default_port(scheme))
@@ -159,15 +160,15 @@ def _origin(text: str) -> tuple[str, _Authority] | None:
 
 def _is_listed(origin: str, config: Config) -> bool:
     if _ANY in config.allowed_origins and config.needs_keys:
-        return True  # only with keys: otherwise every page in the world could spend them
+        return True  # only with keys: otherwise every page in the world could spend the provider's keys
     asking = _origin(origin)
     return asking is not None and any(_origin(listed) == asking for listed in config.allowed_origins)
 
 
 def _is_same(origin: str, host: _Authority | None, config: Config) -> bool:
-    """Whether the page is one of ours: it was loaded from the very host that it now calls.
+    """Whether the page is our own: loaded from the very host that it now calls.
 
-    Without keys that is believed only of hosts that no stranger's DNS can be behind.
+    Without keys, this is trusted only for hosts that an attacker's DNS cannot point here.
     """
     asking = _origin(origin)
     if asking is None or host is None or asking[0] not in _PORTS or host.with_default_port(asking[0]) != asking[1]:

@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["client_name"]
 
-# The first that is found counts: agents name the package that they are built on too.
+# The first match counts: agents also name the package that they are built on.
 _NAMES: Final = (
     ("claude-cli", "claude-code"),
     ("claude-code", "claude-code"),
@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.-]{1,40}", re.ASCII)
 
 
 def client_name(user_agent: str | None) -> str:
-    """A short name without a version; the first word of an agent that nobody here knows.
+    """A short name without a version; for unknown agents, the first word.
 
     >>> client_name("claude-cli/2.1.325 (external, cli)"), client_name("OpenAI/Python 3.3.0"), client_name(None)
     ('claude-code', 'openai-python', 'unknown')

@@ -1,1 +1,1 @@
-"""What outlives a request: reasoning that clients drop, and stored Responses."""
+"""State that outlives a request: reasoning that clients drop, and stored Responses."""

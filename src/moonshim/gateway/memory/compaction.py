@@ -1,8 +1,8 @@
 """A call to shorten a conversation (`POST /v1/responses/compact`) -> a request for a summary, and a short conversation.
 
-As in OpenAI's API, what the user said stays word for word, and one item stands for all
-else. OpenAI's is encrypted by OpenAI; ours holds a summary that the model itself was asked
-for, sealed, and is read back wherever it comes in (`dialects/openai_responses/compaction`).
+As in OpenAI's API, the user's messages stay word for word, and one item replaces everything else. OpenAI encrypts that
+item; ours holds a summary written by the model, signed, and is read back wherever it is sent in again
+(`dialects/openai_responses/compaction`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _CARRIED: Final = (
     "service_tier",
     "user",
 )
-"""What the summary is asked with: all that the host's prompt cache knows the conversation by, and who asks."""
+"""Fields that the summary request copies: everything that the host's prompt cache depends on, and the caller's
+identity."""
 _ASKED: Final = (
     "Stop here. This conversation has grown too long and is going to be shortened: the messages of the user stay, and"
     " everything else will be replaced by what you write now. Write a summary from which you could go on without having"
@@ -46,7 +47,7 @@ _ASKED: Final = (
 
 
 def summary_request(body: Json) -> Json:
-    """The request for a summary of all that a body says. It begins as the conversation did, for the prompt cache.
+    """The request for a summary of the conversation. It starts with the same messages, so that the prompt cache is hit.
 
     >>> request = summary_request({"model": "k3", "input": "hi", "text": {"format": {"type": "json_object"}}})
     >>> list(request), [item["role"] for item in request["input"]]
@@ -60,7 +61,7 @@ def summary_request(body: Json) -> Json:
 
 
 def compaction_response(body: Json, response: Json, signer: Signer) -> Json:
-    """What the client is answered, from the model's summary; an answer without one is an error of the host."""
+    """The client's response, made from the model's summary; a reply without one is an upstream error."""
     summary = _text(response)
     if not summary or response.get("status") != "completed":
         raise Refused(
@@ -96,13 +97,13 @@ def _with_new_id(item: Json, id: str) -> Json:
 
 
 def _text(response: Json) -> str:
-    """All that was said, without what was thought."""
+    """The text of the reply, without its reasoning."""
     said = [item["content"] for item in response.get("output", ()) if item.get("type") == "message"]
     return "\n\n".join(part["text"] for parts in said for part in parts if part.get("text")).strip()
 
 
 async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
-    """Answer a call whose body is resolved: one request to the model, and what it says, sealed."""
+    """Answer a call whose body is resolved: one request to the model, and its summary, signed."""
     body = call.body
     call.body, client = summary_request(body), call.client_stream
     call.client_stream = answer = _Kept(client)
@@ -116,7 +117,7 @@ async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
 
 
 class _Kept(ClientStream):
-    """Takes an answer instead of its client, who can still go away meanwhile."""
+    """Collects a response in place of the client, who may disconnect meanwhile."""
 
     def __init__(self, client: ClientStream) -> None:
         super().__init__(client._receive, self._take)

@@ -1,4 +1,4 @@
-"""Turns whose reasoning a client has dropped -> that reasoning, from where it was filed when it was thought."""
+"""Turns whose reasoning a client has dropped -> that reasoning, from the store."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from moonshim.store import Store, StoreUnavailable
 __all__ = ["ReasoningMemory", "key_space"]
 
 _MOST: Final = 1000
-"""How many lost turns of one conversation are asked for at most, the newest."""
+"""Maximum number of turns in one conversation to look up, newest first."""
 _STEP: Final = 200
-"""The oldest are given up so many at a time: each time the host's prompt cache starts anew."""
+"""The oldest turns are given up in batches of this size, since each time the host's prompt cache has to start over."""
 _AT_ONCE: Final = 200
 
 
 def key_space(tenant: str) -> str:
-    """What stands for a tenant in the keys of the store: of one length, so that no name can reach into another's."""
+    """A tenant's prefix in the store's keys. Its length is fixed, so that no tenant's name can reach into another's
+    keys."""
     return blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 class ReasoningMemory:
-    """Files the reasoning of answers, and finds it again. A store that fails costs the reasoning, never the request.
+    """Stores the reasoning of responses and looks it up again. A failing store costs the reasoning, never the request.
 
-    What is being filed in this process is waited for when it is asked for: a client may send
-    its next request before the last one is filed.
+    A lookup waits for entries that this process is still writing, because a client may send its next request before the
+    last one is stored.
     """
 
     def __init__(self, store: Store, ttl: float) -> None:
@@ -40,7 +41,7 @@ class ReasoningMemory:
         self._pending_writes: dict[str, asyncio.Future[None]] = {}
 
     async def recall(self, tenant: str, parsed: ParsedRequest, record: RequestRecord) -> dict[int, Reasoning]:
-        """The reasoning that the turns of this request have lost, by the index of their message."""
+        """The reasoning that the messages of this request have lost, by message index."""
         lost = _newest(parsed.lost_turns())
         if not lost:
             return {}
@@ -63,7 +64,7 @@ class ReasoningMemory:
     async def remember(
         self, tenant: str, parsed: Request | ConversationIndex, message: Message, record: RequestRecord
     ) -> None:
-        """File what was thought in the answer to a request, both as the client knows them. Never raises."""
+        """Store the reasoning of a response to a request, both as the client sees them. Never raises."""
         try:
             entry = cache_entry(parsed, message)
             if entry is None:

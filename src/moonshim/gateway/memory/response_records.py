@@ -1,8 +1,8 @@
-"""Responses that were answered <-> the store: each with its own items and a link to the one before it.
+"""Responses <-> the store: each with its own items and a link to the previous response.
 
-A conversation of a hundred responses is stored once, not a hundred times: a response keeps
-what its request added and what was answered. It also keeps the names of the nearest
-responses before it, so that a chain is read in steps of so many, not one by one.
+A conversation of a hundred responses is stored once, not a hundred times: a response's record holds what its request
+added and what was answered. It also lists the ids of the nearest previous responses, so that a chain can be read in
+batches rather than one by one.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 LONGEST_CHAIN: Final = 2000
 LARGEST_INPUT: Final = 64 * 1024 * 1024
-"""Bytes: what the largest request may have, unless somebody says otherwise."""
+"""Bytes: as much as the default limit for request bodies."""
 _LARGEST: Final = 32 * 1024 * 1024
 MOST_ITEMS: Final = 200_000
-"""In a whole chain: small items cost far more memory than bytes."""
+"""Items in a whole chain: small items take far more memory than bytes."""
 _MOST_VALUES: Final = 2_000_000
-"""JSON values in one response: an item that was sent with three is kept with its type, identifier and status."""
+"""JSON values in one response: an item that was sent with three is stored with its type, id and status as well."""
 LINKS: Final = 64
-"""How many of the responses before it a response names."""
+"""How many previous responses a record lists."""
 _ID: Final = re.compile(r"resp_[a-zA-Z0-9_-]{1,250}")
 _ITEM: Final = re.compile(r"[a-z]+_([a-zA-Z0-9_-]{1,250})_i?[0-9]{1,9}")
 
@@ -56,26 +56,26 @@ class StoredTurn(Struct, frozen=True, array_like=True):
     input: list[dict[str, Any]]
     output: list[dict[str, Any]]
     before: list[str]
-    """The responses that it goes on from, nearest first, as many as are told."""
+    """Ids of the previous responses, nearest first, as many as are listed."""
 
     def items(self) -> Iterable[dict[str, Any]]:
-        """All that can be referred to."""
+        """All items that can be referenced."""
         return self.input + self.output
 
 
 class ChainBroken(Exception):
-    """A response that others go on from is not there: deleted, over, or never kept."""
+    """A previous response is missing: deleted, expired, or never stored."""
 
 
 class ChainTooLong(Exception):
-    """More responses, or more bytes, than one request may have."""
+    """The chain has more responses, or more bytes, than one request may have."""
 
 
 _TURN: Final = msgspec.json.Decoder(StoredTurn)
 
 
 def response_of(item_id: str) -> str | None:
-    """The response that an item belongs to, by the identifier that we gave it.
+    """The response that an item belongs to, derived from the id that the gateway gave it.
 
     >>> response_of("rs_chatcmpl-1_a_0"), response_of("msg_7f_i3"), response_of("something")
     ('resp_chatcmpl-1_a', 'resp_7f', None)
@@ -85,13 +85,13 @@ def response_of(item_id: str) -> str | None:
 
 
 class BodyWork(Protocol):
-    """Where the work on what a request refers to is done, within the limits of the request."""
+    """Runs the work on referenced items within the limits of the request."""
 
     async def grow(self, size: int) -> None:
-        """Reserve memory for so many bytes more."""
+        """Reserve memory for this many more bytes."""
 
     async def run_work(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """The result of work that takes as long as the request is large."""
+        """Run work whose duration grows with the size of the request."""
 
 
 class _Here:
@@ -108,16 +108,16 @@ HERE: Final[BodyWork] = _Here()
 
 
 class StoredResponses:
-    """The responses of all tenants, each to be read by its own alone. Raises `StoreUnavailable`.
+    """The stored responses of all tenants; each tenant sees only its own. Raises `StoreUnavailable`.
 
-    What cannot be read (another version has kept it, or nobody knows what it is) is not there.
+    A record that cannot be read (written by another version, or damaged) counts as missing.
     """
 
     def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
         self._store = store
         self._ttl = ttl
         self._limit = limit
-        """How many bytes may be read for one request."""
+        """Maximum bytes to read for one request."""
 
     async def put(
         self,
@@ -128,7 +128,8 @@ class StoredResponses:
         rests_on: Sequence[str] = (),
         work: BodyWork = HERE,
     ) -> bool:
-        """Keep a response, and those that it rests on for as long. False: it is too large, or has no own name."""
+        """Store a response, and keep the ones before it alive for as long. False: it is too large, or has no id of its
+        own."""
         if _ID.fullmatch(id) is None or id in rests_on:
             return False
         space = key_space(tenant)
@@ -144,7 +145,7 @@ class StoredResponses:
         return True
 
     async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> tuple[StoredTurn, dict[str, Any]] | None:
-        """A response: its own items, and everything else that was said of it."""
+        """A response: its own items, and the rest of its record."""
         if _ID.fullmatch(id) is None:
             return None
         space = key_space(tenant)
@@ -154,7 +155,7 @@ class StoredResponses:
         return None if turn is None or about is None else (turn, about)
 
     async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, StoredTurn]:
-        """Those of some responses that are there."""
+        """The records of these responses, as far as they exist."""
         names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
         turns, size = dict[str, StoredTurn](), 0
         if len(names) > LONGEST_CHAIN:
@@ -172,7 +173,7 @@ class StoredResponses:
         return turns
 
     async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, StoredTurn]:
-        """A response and all that it goes on from, the newest first."""
+        """A response and all that precede it, newest first."""
         space, chain, size, items = key_space(tenant), dict[str, StoredTurn](), 0, 0
         asked = [id] if _ID.fullmatch(id) is not None else []
         if not asked:
@@ -210,7 +211,7 @@ def _turn(said: bytes | None) -> StoredTurn | None:
     try:
         if said is None or len(said) <= LARGE_BYTES:
             return None if said is None else _TURN.decode(said)
-        # The lists are what this program wrote; checking all of them again would take the time that this saves.
+        # This program wrote these lists: validating them again would cost the time that this saves.
         return StoredTurn(*parse_large_json([said], _MOST_VALUES))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
         return None

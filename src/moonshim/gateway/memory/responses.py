@@ -1,4 +1,4 @@
-"""What a Responses client refers to -> what was said, and answers -> what can be referred to later."""
+"""References in a Responses request -> the items they refer to, and responses -> stored items for later references."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Order: TypeAlias = Literal["asc", "desc"]
 
 _REFERENCE: Final = "item_reference"
 _PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
-"""What the identifiers of items begin with; the others with `item`."""
+"""Id prefixes by item type; all other types use `item`."""
 _MOST_LISTED: Final = 100
 
 
 class ResponsesState:
-    """What was answered, as long as it is kept. No tenant meets what is another's.
+    """Stores responses for as long as they may be referenced. Tenants never see each other's.
 
-    No request becomes larger than `limit` bytes by what it goes on from and refers to, however
-    often it names an item: its size is counted before it is made.
+    No request grows beyond `limit` bytes through the history it continues and the items it references, however often it
+    names one: the size is computed before the body is built.
 
-    A request that cannot do without the store is refused when the store is down; one whose
-    answer cannot be kept is answered, and `record.store_failures` says `responses`.
+    A request that needs the store is refused while the store is down. A response that cannot be stored is still sent,
+    and `record.store_failures` lists `responses`.
     """
 
     def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
@@ -55,10 +55,10 @@ class ResponsesState:
     # --- a request ---------------------------------------------------------------------------------------------
 
     async def resolve(self, tenant: str, body: Json, record: RequestRecord, work: BodyWork = HERE) -> Json:
-        """The body that says everything itself: the items before it, and those that it only names.
+        """The body with its history and all referenced items in place.
 
-        `instructions` of earlier requests are not carried over, as in OpenAI's API.
-        References to thoughts that nobody knows stay; they are left out later, and told.
+        As in OpenAI's API, `instructions` of earlier requests are not carried over. References to unknown reasoning
+        items stay; they are dropped and reported later.
         """
         body = {key: value for key, value in body.items() if key != CONTINUES}
         previous, named = body.get("previous_response_id"), await work.run_work(_references, body.get("input"))
@@ -99,14 +99,14 @@ class ResponsesState:
     async def _with_referenced(
         self, tenant: str, chain: dict[str, StoredTurn], named: Iterable[str], work: BodyWork
     ) -> dict[str, StoredTurn]:
-        """The chain, and the responses that items are named from: by the request, or by those before it."""
+        """The chain, and the responses outside it that the request, or an earlier one, takes items from."""
         more = await work.run_work(_outside_chain, chain, named)
         return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
 
-    # --- an answer ---------------------------------------------------------------------------------------------
+    # --- a response ---------------------------------------------------------------------------------------------
 
     async def keep(self, tenant: str, body: Json, response: Json, record: RequestRecord, work: BodyWork = HERE) -> None:
-        """Keep the answer to a body that was resolved, unless its client wants nothing kept."""
+        """Store the response to a resolved body, unless the client asked not to."""
         id, output = response.get("id"), response.get("output")
         if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
             return
@@ -120,10 +120,10 @@ class ResponsesState:
         if not kept:
             record.store_failures.append("responses")
 
-    # --- what a client asks for by name ------------------------------------------------------------------------
+    # --- requests by response id --------------------------------------------------------------------------------
 
     async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> Json:
-        """The response object as it was answered."""
+        """The response object as it was sent."""
         turn, about = await self._find(tenant, id, work)
         return {**about, "output": turn.output}
 
@@ -146,9 +146,9 @@ class ResponsesState:
         after: str | None = None,
         work: BodyWork = HERE,
     ) -> Json:
-        """The items that a response was made from, those of the responses before it too, a page at a time.
+        """The items that a response was made from, including those of previous responses, one page at a time.
 
-        What was referred to again and again is listed once.
+        An item that was referenced several times is listed once.
         """
         if not 1 <= limit <= _MOST_LISTED:
             raise _refusal(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
@@ -158,7 +158,7 @@ class ResponsesState:
             turns = await self._with_referenced(tenant, {id: turn, **chain}, (), work)
         except StoreUnavailable:
             raise _store_unavailable() from None
-        except (ChainBroken, ChainTooLong):  # then what is known
+        except (ChainBroken, ChainTooLong):  # list what is still available
             chain, turns = {}, {id: turn}
         items = await work.run_work(_list_items, turn, chain, turns)
         if order == "desc":
@@ -186,7 +186,7 @@ class ResponsesState:
 
 
 def _outside_chain(chain: Mapping[str, StoredTurn], named: Iterable[str]) -> list[str]:
-    """The responses outside a chain that items are named from."""
+    """Ids of responses outside a chain that items are referenced from."""
     wanted = {response_of(id) for turn in chain.values() for id in _references(turn.input)}
     wanted |= {response_of(id) for id in named}
     return [id for id in wanted if id is not None and id not in chain]
@@ -199,12 +199,12 @@ def _turn(body: Json, id: str, output: list[Json]) -> StoredTurn:
     items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
     own = [] if not isinstance(items, list) else items[len(items) - beside.get("own", len(items)) :]
     for place, named in beside.get("references", {}).items():
-        own[int(place)] = {"type": _REFERENCE, "id": named}  # what is kept once is enough
+        own[int(place)] = {"type": _REFERENCE, "id": named}  # stored with an earlier response already
     return StoredTurn(_with_ids(own, id), output, beside.get("chain", [])[:LINKS])
 
 
 def _resolve_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, StoredTurn], limit: int) -> Json:
-    """The body with everything that it refers to in it."""
+    """The body with all references resolved."""
     known = _items_by_id(turns)
     _check_references(_references(body.get("input")), known)
     before, given = _chain_items(chain), body.get("input")
@@ -226,14 +226,14 @@ def _resolve_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, Sto
 
 
 def _referenced_id(item: Any) -> str | None:
-    """The item that a reference stands for; None for what is no reference."""
+    """The id of the item that a reference points to; None if this is not a reference."""
     if not isinstance(item, dict) or not isinstance(id := item.get("id"), str):
         return None
     return id if item.get("type") == _REFERENCE or (item.get("type") is None and "role" not in item) else None
 
 
 def _places(items: Any) -> list[tuple[int, str]]:
-    """Where references stand, and to what."""
+    """Positions of references, and the ids that they point to."""
     named = enumerate(map(_referenced_id, items if isinstance(items, list) else ()))
     return [(place, id) for place, id in named if id is not None]
 
@@ -252,7 +252,7 @@ def _items_by_id(turns: Mapping[str, StoredTurn]) -> dict[str, Json]:
 
 
 def _check_references(named: Iterable[str], known: Mapping[str, Json]) -> None:
-    """An item that is said or called, and that nobody knows, is a 404."""
+    """A reference to an unknown message or call is a 404."""
     for id in named:
         if id not in known and not id.startswith("rs_"):
             raise _refusal(
@@ -264,7 +264,7 @@ def _check_references(named: Iterable[str], known: Mapping[str, Json]) -> None:
 
 
 def _chain_items(chain: Mapping[str, StoredTurn]) -> list[Json]:
-    """All that was said in a chain (the newest first), in the order in which it was said, as it is kept."""
+    """All items of a chain (newest response first) in chronological order, as stored."""
     return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *said_items(turn.output))]
 
 
@@ -274,7 +274,7 @@ def _resolve_items(items: list[Json], known: Mapping[str, Json]) -> list[Json]:
 
 
 def _fits(items: Iterable[Any], known: Mapping[str, Json], limit: int) -> bool:
-    """Whether items have at most so many bytes once their references are resolved; an item is measured once."""
+    """Whether items fit into this many bytes once their references are resolved; each item is measured once."""
     sizes, size = dict[str, int](), 0
     for item in items:
         id = _referenced_id(item)
@@ -301,7 +301,7 @@ def _list_items(turn: StoredTurn, chain: Mapping[str, StoredTurn], turns: Mappin
 
 
 def _each_once(items: Sequence[Json]) -> list[Json]:
-    """A page goes on behind an identifier, so each may stand in a list only once."""
+    """Pages continue after an id, so an id may appear only once in a list."""
     listed, seen = list[Json](), set[str]()
     for item in items:
         id = item.get("id")
@@ -314,7 +314,7 @@ def _each_once(items: Sequence[Json]) -> list[Json]:
 
 
 def _as_listed(item: Json) -> Json:
-    """As clients read it: text that was sent as a string is listed as a part, whatever it was sent as."""
+    """The item as clients expect it: text sent as a string is listed as a part."""
     text = item.get("content")
     if not isinstance(text, str) or item.get("type", "message") != "message":
         return item
@@ -324,7 +324,7 @@ def _as_listed(item: Json) -> Json:
 
 
 def _with_ids(items: list[Any], response_id: str) -> list[Any]:
-    """Items by which they can be referred to: those without an identifier get one that says where they are kept."""
+    """Give an id to items without one, so that they can be referenced; it says where they are stored."""
     tail = response_id.removeprefix("resp_")
     return [
         {"type": "message", **item, "id": f"{_PREFIXES.get(item.get('type', 'message'), 'item')}_{tail}_i{place}"}

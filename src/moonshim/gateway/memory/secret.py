@@ -1,4 +1,4 @@
-"""A configuration and a store -> the secret for what we mint: what clients hand back to us unread."""
+"""A configuration and a store -> the secret that signs the opaque values which clients send back to us."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BYTES: Final = 32
 
 
 async def signing_secret(store: Store, config: Config) -> bytes:
-    """The configured secret; else the one in the store, which is made there once for all gateways that share it.
+    """The configured secret; otherwise the one in the store, created once for all gateways that share it.
 
-    When the store cannot be reached, one for this process alone: what it mints, no other
-    process and no later one can read, and they say so in their changes.
+    If the store cannot be reached, a secret for this process alone: other processes, and later ones, cannot read what
+    it signs, and report that as a change.
     """
     if config.secret is not None:
         return config.secret.reveal().encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The raw bytes of a host's answer -> the same bytes for a log, with the keys that the host repeats masked."""
+"""The raw bytes of a host's response -> the same bytes for a log, with any echoed keys masked."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from moonshim.engine.hosts.errors.secret_spellings import spellings
 __all__ = ["EchoMasker"]
 
 MOST_HELD: Final = 64 * 1024
-"""Bytes that may wait for the rest of a line, or of a key. Beyond that only keys in one piece are found."""
+"""Bytes held back while waiting for the rest of a line or of a key. Beyond this, only keys in one piece are found."""
 
 Span: TypeAlias = tuple[int, int]
 
 
 class EchoMasker:
-    """Masks keys however the host spells them and wherever they are cut: between reads, or between events.
+    """Masks keys in any encoding, even when they are split across reads or across events.
 
-    A mask has the length of what it replaces. Without secrets every byte passes at once; otherwise a line passes when
-    it is complete, and as soon as no field in it ends with what could be the beginning of a key.
+    A mask has the length of the key it replaces. Without secrets, bytes pass through at once; otherwise a line is
+    released when it is complete and no field in it ends with a possible prefix of a key.
     """
 
     def __init__(self, secrets: Collection[str]) -> None:
@@ -34,14 +34,14 @@ class EchoMasker:
         self._first = re.compile(b"|".join(re.escape(bytes([byte])) for byte in self._by_first))
         self._held = bytearray()
         self._searched = 0
-        """How much of what is held was searched for keys in one piece."""
+        """How much of the held bytes has been searched for keys in one piece."""
         self._read = 0
-        """How much of it was read as lines."""
+        """How much of the held bytes has been read as lines."""
         self._open: dict[bytes, tuple[bytes, list[Span]]] = {}
-        """By the name of a field: the end of its text that could be the beginning of a key, and where that is."""
+        """By field name: the end of its text that could be a prefix of a key, and its position."""
 
     def feed(self, data: bytes, *, last: bool = False) -> bytes:
-        """More came; what can be written of it by now."""
+        """Add bytes; return those that can be written now."""
         if not self._all:
             return data
         self._held += data
@@ -70,7 +70,7 @@ class EchoMasker:
         self._read = max(end, self._read)
 
     def _partial_key_length(self, text: bytes | bytearray) -> int:
-        """How many bytes at its end could be the beginning of a key."""
+        """Length of the longest suffix that could be a prefix of a key."""
         for found in self._first.finditer(text, max(0, len(text) - self._longest + 1)):
             rest = bytes(text[found.start() :])
             for key in self._by_first[rest[0]]:
@@ -99,7 +99,7 @@ class EchoMasker:
 
 
 def _part(spans: list[Span], start: int, stop: int) -> list[Span]:
-    """The places of a part of the text that these spans make together.
+    """Map a slice of the text that these spans form together back to positions in the source.
 
     >>> _part([(10, 13), (20, 25)], 2, 5)
     [(12, 13), (20, 22)]

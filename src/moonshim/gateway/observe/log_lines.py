@@ -1,4 +1,4 @@
-"""A finished request of the gateway -> the fields of its log line, and these -> the line that a person reads."""
+"""A finished request -> the fields of its log line, and these -> a line for people to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moonshim.http_server.log_lines import format_seconds, painter, safe
 __all__ = ["REQUEST", "WORDS", "fields_of", "human_line"]
 
 REQUEST: Final = "request"
-"""The name of the event that a finished request is."""
+"""Event name of the line that reports a finished request."""
 
 WORDS: Final = {
     "marker_call": "markers",
@@ -84,13 +84,13 @@ WORDS: Final = {
     "not_a_chunk": "unparsed",
     "not_said": "dropped",
 }
-"""What a person calls the repairs of `docs/repairs.md`: several rules share a word, so that the line stays short."""
+"""Short labels for the repairs in `docs/repairs.md`. Several rules share a label, which keeps the line short."""
 
 _ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
 
 
 def fields_of(record: RequestRecord) -> dict[str, Any]:
-    """What the log says of a request; what is not known is not there.
+    """The log fields of a request, without those whose value is unknown.
 
     >>> record = RequestRecord(request_id="r1", path="/v1/messages", dialect="anthropic", status=200, seconds=3.21875)
     >>> fields_of(record)["seconds"], "model" in fields_of(record)
@@ -119,12 +119,12 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "changes": record.changes,
         "store_failures": record.store_failures,
     }
-    # A number, and a `False`, says something; an empty text, list or table does not.
+    # Zero and `False` are information; an empty string, list or object is not.
     return {name: value for name, value in said.items() if value or name in _ALWAYS or isinstance(value, (int, float))}
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
-    """One line for a person: a request in the form that the README shows, everything else as everywhere.
+    """One line for people: requests in the form that the README shows, other events in the usual form.
 
     >>> human_line({"event": "request", "client": "curl", "model": "k3", "status": 200, "seconds": 1.5}, colour=False)
     'curl → k3 200 1.5s'
@@ -156,7 +156,7 @@ def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
 
 
 def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was out of the ordinary, each with its colour."""
+    """Anything out of the ordinary, each note with its colour."""
     notes: list[tuple[str, str]] = []
     if fields.get("attempts", 0) > 1:
         notes.append(("yellow", f"{fields['attempts']} attempts"))

@@ -1,4 +1,4 @@
-"""What happens in the gateway -> the log that every server of ours has, and a line for each request that is over."""
+"""Events in the gateway -> the log that all our servers share, with one line per finished request."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LOUDNESS: Final = {
 
 
 def configure(level: str = "info", stream: IO[str] | None = None, *, worker: int | None = None) -> None:
-    """From now on everything that is logged in this process goes to `stream` (standard error)."""
+    """Send all log output of this process to `stream` (standard error)."""
     logs.configure(level, stream, worker=worker, human=human_line)
 
 
 def log_request(record: RequestRecord) -> None:
-    """A request is over."""
+    """Log a finished request."""
     logs.event(REQUEST, level=_LOUDNESS.get(record.outcome, "info"), **fields_of(record))
 
 
 def bind_request(record: RequestRecord) -> None:
-    """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
+    """Attach the request's id to everything that this task, and the tasks it starts, log from now on."""
     logs.bind_request(record.request_id)
 
 
 def log_error(record: RequestRecord, error: BaseException) -> None:
-    """Something of ours failed: where, for whoever mends it. The request's own line follows."""
+    """Log an internal error with its traceback. The request's own line follows."""
     logs.log_error(error, request_id=record.request_id, path=record.path)

@@ -1,4 +1,4 @@
-"""Finished requests and what happens between them -> numbers that Prometheus reads at /metrics."""
+"""Finished requests and gateway events -> numbers that Prometheus scrapes at /metrics."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["Metrics", "model_family"]
 _DURATIONS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST_BYTES: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60, 120, 600)
 _PROBES: Final = frozenset({"/", "/health", "/ready", "/metrics"})
-"""Asked for by machines, every few seconds: not what anybody wants counted as requests."""
+"""Polled by machines every few seconds: not counted as requests."""
 _NONE: Final = "none"
 _MOST: Final = 2**53
-"""What is more than this no float adds up, and nobody has counted."""
+"""Larger values are implausible, and would make a float counter lose precision."""
 
 
 class Metrics:
-    """Counts what the gateway does. `render` tells of all workers, whichever of them is asked.
+    """Counts what the gateway does. `render` covers all workers, whichever of them serves the scrape.
 
-    With several workers each writes to a file of its own in PROMETHEUS_MULTIPROC_DIR, which the
-    supervisor names, and `render` adds them up: what a worker counted before it died still counts,
-    what it had open does not. Labels have few values each: what a client makes up is never one.
+    With several workers, each writes to its own file in PROMETHEUS_MULTIPROC_DIR, which the supervisor sets, and
+    `render` sums them up: a dead worker's counters still count, its gauges do not. Label values come from small fixed
+    sets, never from client input.
     """
 
     content_type: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self) -> None:
-        # Loaded here, not above: it chooses between memory and files by the environment when it is imported.
+        # Imported here, not above: at import time the library chooses between memory and files by the environment.
         import prometheus_client as prometheus
 
         self._registry = registry = prometheus.CollectorRegistry()
@@ -75,18 +75,18 @@ class Metrics:
         self._failed = False
 
     def begun(self, record: RequestRecord) -> None:
-        """A request has come; `observe` is told when it is over."""
+        """Count a request that has just arrived; `observe` ends it."""
         if record.path not in _PROBES:
             self._open.inc()
 
     def observe(self, record: RequestRecord) -> None:
-        """A request is over. Never raises: what cannot be counted is left out."""
+        """Count a finished request. Never raises: values that cannot be counted are skipped."""
         if record.path in _PROBES:
             return
         self._open.dec()
         try:
             self._count(record)
-        except Exception as error:  # the answer is out, and its line in the log still to come
+        except Exception as error:  # the response is out, but its log line is still to come
             if not self._failed:
                 self._failed = True
                 logs.log_error(record, error)
@@ -96,7 +96,7 @@ class Metrics:
         model = model_family(record.model or record.requested_model)
         self._child(self._requests, dialect, provider, model, str(record.status), record.outcome).inc()
         for histogram, seconds in ((self._seconds, record.seconds), (self._first_byte, record.first_byte_seconds)):
-            # A clock that was put back makes seconds that never were.
+            # A clock that was set back would give negative durations.
             if seconds is not None and math.isfinite(seconds):
                 self._child(histogram, dialect, provider).observe(max(0.0, seconds))
         for direction, tokens in (
@@ -114,7 +114,7 @@ class Metrics:
             self._child(self._store_failures, operation).inc()
 
     def retried(self, provider: str) -> None:
-        """A host failed before anything of its answer was sent."""
+        """Count a host that failed before any of its response was sent."""
         self._child(self._retries, provider).inc()
 
     def breaker(self, provider: str, *, is_open: bool) -> None:
@@ -124,7 +124,7 @@ class Metrics:
         self._child(self._reloads, "loaded" if succeeded else "rejected").inc()
 
     def render(self) -> bytes:
-        """The text that Prometheus reads."""
+        """The text exposition format for Prometheus."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -144,7 +144,7 @@ class Metrics:
 
 
 def model_family(model: str) -> str:
-    """A word for the model that nobody can make up.
+    """A label value for the model, from a fixed set that clients cannot extend.
 
     >>> [model_family(name) for name in ("moonshotai/Kimi-K2.5", "k3", "kimi-latest", "gpt-9", "")]
     ['kimi-k2', 'kimi-k3', 'kimi', 'other', 'none']

@@ -1,8 +1,8 @@
-"""What is known of a stream that was logged <-> the first line of its file, which SSE readers take for a comment.
+"""Metadata of a logged stream <-> the first line of its file, which SSE readers take for a comment.
 
     : moonshim {"outcome":{"word":"ok","bytes":4711,"whole":true}      ,"request_id":"…",…,"request":{…}}
 
-The outcome has a place of fixed width: it is known when everything else is long written.
+The outcome has a field of fixed width, because it is known only after everything else was written.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Json: TypeAlias = dict[str, Any]
 
 OPENING: Final = b": moonshim "
 OUTCOME_AT: Final = len(OPENING) + len(b'{"outcome":')
-"""Where the outcome is written, in bytes from the start of the file."""
+"""Byte offset of the outcome in the file."""
 OUTCOME_BYTES: Final = 120
 REQUEST_LIMIT: Final = 4 * 1024 * 1024
-"""How long a request may be in the header; of a longer one its tools are kept, and if need be not even these."""
+"""Maximum size of the request in the header. Of a longer one only its tools are stored, if these fit."""
 
 
 class StreamOutcome(msgspec.Struct, frozen=True):
-    """How it ended."""
+    """How a stream ended."""
 
     word: str = "unfinished"
-    """As in the log of requests; `unfinished` is what a file says whose gateway died."""
+    """As in the request log; `unfinished` if the gateway died before the end."""
     bytes: int = 0
     whole: bool = True
-    """False: not all that came was written, since the disk was full or too slow, or it was too much."""
+    """False: some bytes are missing because the disk was full or too slow, or the stream was too large."""
 
 
 class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay has to know: who was asked what."""
+    """What a replay needs to know: which model was asked, how, and with what request."""
 
     outcome: StreamOutcome = StreamOutcome()
     request_id: str = ""
@@ -51,27 +51,27 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     model: str | None = None
     dialect: str = "openai_chat"
-    """The host's."""
+    """Dialect of the host."""
     client_dialect: str | None = None
-    """What the client speaks; None in logs of older versions, as everything below."""
+    """Dialect of the client; None in logs of older versions, as is every field below."""
     asked_model: str | None = None
-    """The model's name in the client's request, which the answer repeats."""
+    """The model's name in the client's request, which the response repeats."""
     input_format: Form | None = None
-    """What the host's answer was read as."""
+    """Format in which the host's response was read."""
     output_format: Form | None = None
-    """What the client was sent."""
+    """Format in which the client was answered."""
     options: Json | None = None
-    """How the answer was mended: the effective `KimiOptions`."""
+    """The effective `KimiOptions` for the response."""
     grammar: str | None = None
     changes: tuple[Change, ...] | None = None
-    """What was changed in the client's request, and why."""
+    """Changes made to the client's request, and why."""
     request: Json | None = None
-    """The body that was sent to the host, without secrets."""
+    """The body sent to the host, without secrets."""
     request_whole: bool = True
 
 
 def render_header(header: StreamHeader) -> bytes:
-    """The line, with its end; and an empty one behind it, so that the first event begins on its own."""
+    """The header line, followed by an empty line so that the first event stands on its own."""
     request, whole = _encode_bounded(header.request)
     said = msgspec.structs.asdict(header) | {"request": msgspec.Raw(request), "request_whole": whole}
     del said["outcome"]
@@ -80,13 +80,13 @@ def render_header(header: StreamHeader) -> bytes:
 
 
 def render_outcome(outcome: StreamOutcome) -> bytes:
-    """Always of the same length: what is said, and blanks."""
+    """The outcome, padded to a fixed length."""
     short = msgspec.structs.replace(outcome, word=outcome.word[:40])
     return msgspec.json.encode(short).ljust(OUTCOME_BYTES)
 
 
 def read_header(line: bytes) -> StreamHeader | None:
-    """The header, if this is the first line of a log.
+    """Parse the header, if this is the first line of a log.
 
     >>> read_header(render_header(StreamHeader(model="kimi-k2.5"))).model
     'kimi-k2.5'
@@ -102,12 +102,12 @@ def read_header(line: bytes) -> StreamHeader | None:
 
 
 def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOptions | None = None) -> Plan:
-    """How the gateway mended this answer: for its host and its client, with its options, unless others are given.
+    """The repair plan that the gateway used for this response, or the same with other options.
 
-    Plug-ins are not in a log, so what they did to the answer is not repeated.
+    Plug-ins are not part of a log, so their changes to the response are not repeated.
     """
     asked = read_request(header.request, dialect=header.dialect, default_model=header.model)
-    # What was sent is in the host's dialect; the answer goes to a client that may speak another.
+    # The logged request is in the host's dialect; the client may use another.
     asked.dialect = header.client_dialect or header.dialect
     if header.asked_model:
         asked.request = msgspec.structs.replace(asked.request, model=header.asked_model)
@@ -125,7 +125,7 @@ def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOpti
 
 
 def _encode_bounded(request: Json | None) -> tuple[bytes, bool]:
-    """The request as JSON, and whether all of it is there."""
+    """The request as JSON, and whether it is complete."""
     if request is None:
         return b"null", True
     whole = encode(request)

@@ -1,7 +1,7 @@
-"""The raw bytes of hosts' answers -> one file for each stream, which `moonshim mend` reads as it is.
+"""The raw bytes of hosts' responses -> one file per stream, which `moonshim mend` can read.
 
-A thread of its own writes: a chunk costs the loop an append to a queue. Nothing that goes
-wrong with the disk reaches a request; it is told once, and the file says that it is not whole.
+Writing happens in a separate thread: a chunk costs the event loop one append to a queue. Disk problems never reach a
+request; they are logged once, and the file is marked incomplete.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOLDER_BYTES: Final = 1024 * MEBIBYTE
 FOLDER_FILES: Final = 5000
 FILE_BYTES: Final = 64 * MEBIBYTE
 HELD_BYTES: Final = 64 * MEBIBYTE
-"""What may wait for the disk, of all streams together."""
+"""Maximum bytes waiting for the disk, of all streams together."""
 PIECE: Final = 256 * 1024
 FLUSH_SECONDS: Final = 0.5
 LAST_SECONDS: Final = 5.0
@@ -46,7 +46,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9-]+")
 
 
 class Sent(Protocol):
-    """What was sent to a host, as far as it matters here: a `Prepared`."""
+    """The parts of a `Prepared` that are logged."""
 
     @property
     def body(self) -> dict[str, Any]: ...
@@ -62,7 +62,7 @@ class Sent(Protocol):
 
 
 class StreamLogs:
-    """A folder of logs, only for its owner's eyes, that never holds more than it may: the oldest go first."""
+    """A folder of logs, readable by its owner only, with a maximum size: the oldest files are deleted first."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StreamLogs:
         self._closing = False
         self._thread: threading.Thread | None = None
         self.came = self.gone = 0
-        """Bytes that were handed over, and those that were written or given up: the rest waits."""
+        """Bytes queued, and bytes written or given up; the difference is pending."""
 
     def open(
         self,
@@ -94,9 +94,9 @@ class StreamLogs:
         output_format: Form = "sse",
         secrets: Collection[str] = (),
     ) -> StreamLog:
-        """A log for one response. `input_format`: how it is read; `output_format`: what the client is sent.
+        """Open the log for one response. `input_format`: how it is read; `output_format`: what the client is sent.
 
-        `secrets` is what the host was sent and may repeat: it is masked, and everything else is written as it came.
+        `secrets` are values that the host was sent and might echo: they are masked, all else is written unchanged.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="moonshim-stream-log", daemon=True)
@@ -110,7 +110,7 @@ class StreamLogs:
         self._wake.set()
 
     def close(self, seconds: float = LAST_SECONDS) -> None:
-        """Write what is left, but do not hang for a disk that has stopped."""
+        """Write what is pending, but do not hang on a disk that has stopped responding."""
         self._closing = True
         self._wake.set()
         if self._thread is not None:
@@ -136,11 +136,11 @@ class StreamLogs:
                 return
 
     def _flush(self, log: StreamLog, *, last: bool) -> bool:
-        """Whether that was the end of it."""
+        """Flush one stream; return whether it is finished."""
         ended = log.ended or last
         try:
             log.flush(self._folder, ended=ended)
-        except Exception as error:  # the thread must live: the other streams have nothing to do with it
+        except Exception as error:  # the thread must survive: the other streams are unaffected
             log.give_up()
             self._fail(error)
         return ended
@@ -160,21 +160,21 @@ class StreamLogs:
                     return
                 Path(path).unlink(missing_ok=True)
                 size -= length
-        except OSError as error:  # another worker may be at it too
+        except OSError as error:  # another worker may be deleting files too
             if not isinstance(error, FileNotFoundError):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Once, not for every chunk."""
+        """Log the failure once, not for every chunk."""
         if not self._failed:
             self._failed = True
             self._on_failure(f"{self._folder}: {getattr(error, 'strerror', None) or error}")
 
 
 class StreamLog:
-    """One file. What is written to it is on the disk within a second, or the file says that it is not whole.
+    """One file. Bytes are on disk within a second, or the file is marked incomplete.
 
-    While something might be the beginning of a key that the host repeats, up to 64 KiB wait for more.
+    Up to 64 KiB are held back while they might contain the beginning of an echoed key.
     """
 
     __slots__ = (
@@ -209,7 +209,7 @@ class StreamLog:
         self.ended = False
 
     def write(self, data: bytes) -> None:
-        """More came. Returns at once."""
+        """Queue more bytes. Returns at once."""
         if self._deaf:
             return
         owner = self._owner
@@ -223,7 +223,7 @@ class StreamLog:
             owner.wake()
 
     def close(self, outcome: str) -> None:
-        """That was all."""
+        """End of the stream."""
         self._deaf, self._word = True, outcome
         self.ended = True
         self._owner.wake()
@@ -247,7 +247,7 @@ class StreamLog:
             self._file = None
 
     def give_up(self) -> None:
-        """The disk does not take it."""
+        """Stop writing: the disk does not accept the data."""
         self._deaf, self._whole = True, False
         self._owner.gone += sum(map(len, self._take()))
         if self._file is not None and self.ended:
@@ -262,7 +262,7 @@ class StreamLog:
 
     def _create(self, folder: Path) -> int:
         record, sent, (input_format, output_format), began = self._header
-        request_id = without_secrets(record.request_id)  # clients choose it
+        request_id = without_secrets(record.request_id)  # clients can choose the id
         moment = datetime.fromtimestamp(began).astimezone()
         stem = f"sse_{moment:%Y-%m-%d_%H-%M-%S}_{_UNSAFE.sub('-', request_id)[:64] or 'request'}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -273,7 +273,7 @@ class StreamLog:
             try:
                 file = os.open(folder / name, flags, 0o600)
                 break
-            except FileExistsError:  # a request that is asked again has several streams
+            except FileExistsError:  # a retried request has several streams
                 number += 1
         header = StreamHeader(
             request_id=request_id,

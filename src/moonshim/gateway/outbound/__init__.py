@@ -1,1 +1,1 @@
-"""A model's name -> the providers to ask, in which order, with which key and headers."""
+"""A model's name -> the providers to call, in which order, with which key and headers."""

@@ -1,7 +1,7 @@
-"""How hosts failed so far -> whom to ask next, and after which pause. Decisions only: the clock is an argument.
+"""Past failures of hosts -> which target to try next, and after which delay. Decisions only: the clock is an argument.
 
-What a failure means is in `upstream.again`. Whoever is not asked again, or has been asked often enough, is followed by
-the next target; a request that is wrong by itself is tried nowhere else.
+What a failure means is decided in `http_client.retry`. A target that must not be retried, or was tried often enough, is
+followed by the next one; a request that is invalid in itself is not tried elsewhere.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Attempt(Struct, frozen=True):
     wait: float
     """Seconds to wait before it."""
     number: int
-    """Of all tries for this request, from 1."""
+    """Number of this try for the request, from 1."""
 
 
 class RetryBudget:
-    """Retries for all requests together: a part of them, and a few to begin with.
+    """A retry budget for all requests together: a fraction of them, plus a few to begin with.
 
-    When a host is down, every request would be asked several times, which keeps it down. Each request brings
-    `ratio` of a retry, each second a little, and what is not used is kept, up to `reserve`.
+    While a host is down, every request would be retried several times, which keeps it down. Each request adds `ratio`
+    of a retry, each second adds a little, and what is not used accumulates up to `reserve`.
     """
 
     def __init__(self, ratio: float, *, reserve: float = 10.0, each_second: float = 0.5) -> None:
@@ -47,11 +47,11 @@ class RetryBudget:
         self._seen: float | None = None
 
     def asked(self, now: float) -> None:
-        """A request came."""
+        """Count a request."""
         self._grow(now, self._ratio)
 
     def take(self, now: float) -> bool:
-        """One retry, if there is one left."""
+        """Take one retry, if there is one left."""
         self._grow(now, 0.0)
         if self._left < 1.0:
             return False
@@ -60,7 +60,7 @@ class RetryBudget:
 
     def _grow(self, now: float, more: float) -> None:
         passed = 0.0 if self._seen is None else max(0.0, now - self._seen)
-        # A ratio of none means no retries, also not slowly.
+        # A ratio of zero means no retries, not slowly growing ones.
         slowly = passed * self._each_second if self._ratio > 0 else 0.0
         self._seen = now
         self._left = min(self._reserve if self._ratio > 0 else 0.0, self._left + more + slowly)
@@ -70,35 +70,35 @@ class _Tenant(Struct):
     """What one tenant has seen of a provider."""
 
     score: int = 0
-    """Failures minus answers, from 0 to `breaker_failures`."""
+    """Failures minus successes, from 0 to `breaker_failures`."""
     closed_to: float = 0.0
-    """Until when this tenant does not ask; 0: it may."""
+    """Time until which this tenant's requests are held off; 0: they are allowed."""
     seen: float = 0.0
-    """When it asked, or failed, last."""
+    """Time of its last request or failure."""
     why: str = ""
-    """What the provider said to it last."""
+    """The provider's last error for this tenant."""
 
 
 class _Breaker(Struct):
     tenants: dict[str, _Tenant] = field(default_factory=dict)
     closed_to: float = 0.0
-    """Until when nobody asks; 0: it is open to all."""
+    """Time until which all requests are held off; 0: they are allowed."""
     latest: float = 0.0
-    """No pause, of all or of one tenant, ends later."""
+    """No pause, for all tenants or for one, ends later than this."""
     room: int = _FEW_TENANTS
-    """So many tenants are listed before those that have not asked for a while are dropped."""
+    """Number of tenants to list before inactive ones are dropped."""
 
 
 class Breakers:
-    """Leaves a provider alone that fails more than it answers.
+    """Circuit breakers: stop calling a provider that fails more often than it succeeds.
 
-    Failures are counted by tenant, since a request can be what makes a host fail. A tenant that saw
-    `breaker_failures` more failures than answers does not ask for `breaker_seconds`, and then once, to see.
-    A provider is left alone for all tenants when that many failures come from more than one of them, no more than
-    half from any, and most of those that asked within the last minute see failures.
+    Failures are counted per tenant, since a request can be what makes a host fail. For a tenant with `breaker_failures`
+    more failures than successes, the breaker opens for `breaker_seconds`, then lets one request through as a probe. It
+    opens for all tenants when that many failures come from more than one of them, no more than half from any one, and
+    most tenants that were active within the last minute see failures.
 
-    The one who is let through after a pause reports the result (`succeeded`, `failed`). If it does not, the next one
-    is let through after the same time again.
+    The probe reports its result (`succeeded`, `failed`). If it does not, the next one is let through after the same
+    time.
     """
 
     def __init__(self, settings: Retries) -> None:
@@ -106,7 +106,7 @@ class Breakers:
         self._breakers: dict[str, _Breaker] = {}
 
     def allows(self, name: str, tenant: str, now: float) -> bool:
-        """Whether this tenant may ask this provider now. After a pause, only the first request is told yes."""
+        """Whether this tenant may call this provider now. After a pause, only the first request is allowed."""
         breaker = self._breakers.setdefault(name, _Breaker())
         if now < breaker.closed_to:
             return False
@@ -118,24 +118,24 @@ class Breakers:
         return True
 
     def opens_in(self, name: str, tenant: str, now: float) -> float:
-        """Seconds until this tenant may ask it again."""
+        """Seconds until this tenant may call it again."""
         breaker = self._breakers.get(name, _Breaker())
         return max(0.0, breaker.closed_to - now, breaker.tenants.get(tenant, _Tenant()).closed_to - now)
 
     def is_open(self, name: str, now: float) -> bool:
-        """Whether it is left alone, by all tenants or by one."""
+        """Whether the breaker is open, for all tenants or for one."""
         breaker = self._breakers.get(name, _Breaker())
         return breaker.latest > now and (
             breaker.closed_to > now or any(own.closed_to > now for own in breaker.tenants.values())
         )
 
     def why(self, name: str, tenant: str) -> str:
-        """What it said when it last failed for this tenant."""
+        """The provider's error when it last failed for this tenant."""
         breaker = self._breakers.get(name, _Breaker())
         return breaker.tenants.get(tenant, _Tenant()).why
 
     def succeeded(self, name: str, tenant: str) -> None:
-        """It answered; an answer that refuses the request is one too."""
+        """The provider answered; a response that refuses the request counts too."""
         breaker = self._breakers.get(name)
         if breaker is None:
             return
@@ -159,7 +159,7 @@ class Breakers:
 
 
 def _tenant_record(breaker: _Breaker, tenant: str, now: float) -> _Tenant:
-    """The record of a tenant that asks or fails now."""
+    """The record of a tenant that is active now."""
     own = breaker.tenants.setdefault(tenant, _Tenant())
     own.seen = now
     if len(breaker.tenants) > breaker.room:
@@ -173,7 +173,7 @@ def _tenant_record(breaker: _Breaker, tenant: str, now: float) -> _Tenant:
 
 
 class Attempts:
-    """One request: whom it asks, one after the other. `next` gives None when there is nobody left."""
+    """The sequence of targets for one request. `next` returns None when there are none left."""
 
     def __init__(
         self,
@@ -188,14 +188,14 @@ class Attempts:
         self._retries, self._breakers, self._budget, self._random = retries, breakers, budget, random
         self._at = 0
         self._tries = 0
-        """How often the target at `_at` was asked."""
+        """How often the target at `_at` was tried."""
         self._number = 0
         self._wait = 0.0
         self._problems: list[Problem] = []
-        """The last of every target that failed."""
+        """The last problem of every target that failed."""
 
     def next(self, now: float) -> Attempt | None:
-        """Whom to ask, and after how long."""
+        """The next target, and how long to wait first."""
         if self._number == 0:
             self._budget.asked(now)
         while self._at < len(self._targets):
@@ -208,16 +208,16 @@ class Attempts:
         return None
 
     def succeeded(self, attempt: Attempt) -> None:
-        """It answered, and its answer is being read."""
+        """The target answered, and its response is being read."""
         self._breakers.succeeded(attempt.target.provider.name, self._tenant)
 
     def corrected(self, attempt: Attempt) -> None:
-        """It refused a request that has been put right: the same is asked again at once, beyond the usual attempts."""
+        """The target refused a request that has been corrected: retry at once, beyond the usual attempts."""
         self._breakers.succeeded(attempt.target.provider.name, self._tenant)
         self._tries, self._wait = self._tries - 1, 0.0
 
     def failed(self, attempt: Attempt, problem: Problem, now: float, *, another_key: bool = False) -> None:
-        """It did not. `another_key`: the provider has a key that was not refused, so it is asked again with that."""
+        """The target failed. `another_key`: the provider has another key that was not refused, so retry with that."""
         name = attempt.target.provider.name
         if _counts_as_failure(problem):
             self._breakers.failed(name, self._tenant, now, problem.message)
@@ -238,15 +238,15 @@ class Attempts:
 
     @property
     def problem(self) -> Problem | None:
-        """What the client is told when all have failed: the first thing that a target said of more than an account.
+        """The client's error when all targets failed: the first problem that is not merely about an account.
 
-        A fallback that lacks a key must not hide that the model itself was only busy.
+        A fallback without a key must not hide that the model itself was only busy.
         """
         telling = (problem for problem in self._problems if problem.kind not in _ABOUT_THE_ACCOUNT)
         return next(telling, self._problems[0] if self._problems else None)
 
     def unavailable(self, now: float) -> Problem:
-        """What the client is told when nobody could be asked at all."""
+        """The client's error when no target could be called at all."""
         names = dict.fromkeys(target.provider.name for target in self._targets)
         shown = ", ".join(names)
         seconds = min((self._breakers.opens_in(name, self._tenant, now) for name in names), default=0.0)
@@ -264,15 +264,15 @@ class Attempts:
         self._tries, self._wait = 0, 0.0
 
     def _may_retry(self, now: float) -> bool:
-        """Asked last, since it takes from the budget."""
+        """Check this last, since it takes from the budget."""
         return self._tries < self._retries.attempts and self._budget.take(now)
 
     def _pause(self, problem: Problem) -> float | None:
-        """Seconds until the same target is asked again; None: that would be too long."""
+        """Seconds until the same target is tried again; None: that would take too long."""
         longest = self._retries.longest_wait
         return pause_before(problem, tries=self._tries, longest=longest, random=self._random)
 
 
 def _counts_as_failure(problem: Problem) -> bool:
-    """Whether the host failed, rather than refused. Moonshot says 429 when its engine is overloaded."""
+    """Whether the host failed rather than refused. Moonshot sends 429 when its engine is overloaded."""
     return problem.kind in _ILL and not problem.permanent and (problem.status >= 500 or problem.kind == "overloaded")

@@ -1,4 +1,4 @@
-"""A conversation -> the key of a provider that it is asked with: always the same one, while that works."""
+"""A conversation -> the provider key to use for it: always the same one, while it works."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from moonshim.errors import Problem, ProblemKind
 __all__ = ["ProviderKeys"]
 
 _REST_SECONDS: Final[dict[ProblemKind, float]] = {"authentication": 300.0, "permission": 60.0, "quota": 300.0}
-"""What says that a key itself is at fault, and for how long the others are asked instead. A rate limit does not: it is
-over in seconds, and another key would begin with an empty prompt cache."""
+"""Errors that mean the key itself is at fault, and how long to use the others instead. Rate limits are not among them:
+they pass in seconds, and another key would start with an empty prompt cache."""
 
 
 class ProviderKeys:
-    """Spreads conversations over the keys of a provider, and lets keys rest that fail.
+    """Spreads conversations over the keys of a provider, and rests keys that fail.
 
-    A conversation stays with its key, since hosts keep prompt caches by account. When a key is taken away, only its
-    own conversations move. When all of them rest, they are used as if none did: the host has the last word.
+    A conversation stays with its key, since hosts keep prompt caches by account. When a key is removed, only its own
+    conversations move. When all keys rest, they are used as if none did: the host decides.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._rests: dict[bytes, float] = {}
-        """By digest of provider and key: until when it rests."""
+        """By digest of provider and key: the time until which it rests."""
 
     def key_for(self, provider: ProviderConfig, conversation: str) -> Secret | None:
-        """The key for a conversation, which is named by a hash of its beginning or the like."""
+        """The key for a conversation, which is identified by a hash of its beginning or similar."""
         keys = provider.keys
         if len(keys) < 2:
             return keys[0] if keys else None
         usable = [key for key in keys if not self._is_resting(provider, key)] or keys
-        # Rendezvous hashing: each key bids for the conversation, and the highest bid has it.
+        # Rendezvous hashing: each key bids for the conversation, and the highest bid wins.
         return max(usable, key=lambda key: _digest(conversation, key.reveal()))
 
     def failed(self, provider: ProviderConfig, key: Secret | None, problem: Problem) -> bool:
-        """Tell how a host refused; whether it is worth asking again at once, with another key."""
+        """Report how a host refused; return whether to retry at once with another key."""
         seconds = _REST_SECONDS.get(problem.kind)
         if key is None or seconds is None:
             return False

@@ -1,4 +1,4 @@
-"""The headers of a client, and a key -> the headers that a host is sent."""
+"""A client's headers, and a key -> the headers to send to a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["headers_for_host", "host_headers"]
 
 
 def headers_for_host(call: ClientCall, target: Target, key: Secret | None, *, streams: bool) -> dict[str, str]:
-    """The headers of one client's request."""
+    """The headers for one client request."""
     provider = target.provider
     if provider.passes_client_key and call.key is None and (own := client_key(call.headers)) is not None:
         key = Secret(own)
@@ -25,6 +25,6 @@ def headers_for_host(call: ClientCall, target: Target, key: Secret | None, *, st
 def host_headers(
     provider: ProviderConfig, key: Secret | None, said: Mapping[str, str], *, accept: str
 ) -> dict[str, str]:
-    """What somebody says, then what we say, then what the configuration says."""
+    """The client's headers, overridden by ours, overridden by the configuration's."""
     revealed = key.reveal() if key is not None else None
     return headers_for(provider.dialect, revealed, said, provider.headers, accept=accept)

@@ -1,4 +1,4 @@
-"""Headers of one side -> those that the other side may see: two short lists, and everything else stays behind."""
+"""Headers from one side -> those that the other side may see: two short allowlists; everything else is dropped."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from moonshim.engine.hosts.errors.body import mask_secrets
 __all__ = ["to_client", "to_host"]
 
 _TO_CLIENT: Final[dict[str, str]] = {
-    # Which request it was, for those who ask the host about it. `x-request-id` is our own.
+    # The host's id of the request, for asking the host about it. `x-request-id` is our own.
     "x-request-id": "x-upstream-request-id",
     "request-id": "request-id",
     "x-trace-id": "x-trace-id",
     "msh-request-id": "msh-request-id",
     "cf-ray": "cf-ray",
-    # When to come back, and how much is left.
+    # When to retry.
     "retry-after": "retry-after",
     "retry-after-ms": "retry-after-ms",
     "x-should-retry": "x-should-retry",
-    # What it did.
+    # How the host processed the request.
     "openai-processing-ms": "openai-processing-ms",
     "openai-model": "openai-model",
     "openai-version": "openai-version",
 }
-"""Of a host, and the name under which it goes on. Never its cookies, nor what is about its own connection
-(`server`, `alt-svc`, `strict-transport-security`), its own encoding and length, or its own rules for web pages."""
+"""Host headers, and the names under which they are forwarded. Never cookies, headers about its own connection
+(`server`, `alt-svc`, `strict-transport-security`), encoding and length, or rules for web pages."""
 _LIMITS: Final = re.compile(r"(?:x-|anthropic-)?ratelimit-[a-z0-9-]{1,60}", re.ASCII)
 
 _TO_HOST: Final[dict[str, frozenset[str]]] = {
-    # Kimi's coding endpoint looks at the agent, and refuses those that it does not know.
+    # Kimi's coding endpoint checks the agent, and refuses those that it does not know.
     "openai_chat": frozenset({"user-agent", "traceparent", "tracestate"}),
     "anthropic": frozenset({"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta"}),
 }
-"""Of a client, by the dialect of the host. Never its key, its cookies, where it is (`x-forwarded-for`) or what runs it
-(`x-stainless-os`)."""
+"""Client headers, by the dialect of the host. Never its key, its cookies, its address (`x-forwarded-for`) or its
+platform (`x-stainless-os`)."""
 
 _PLAIN: Final = re.compile(r"[\x20-\x7e]{1,2048}", re.ASCII)
-"""A value that may stand in a header. One that may not would break the answer, or begin another header."""
+"""A valid header value. An invalid one would break the response, or inject another header."""
 _MOST: Final = 40
 
 
 def to_client(headers: Mapping[str, str], secrets: Collection[str] = ()) -> list[tuple[bytes, bytes]]:
-    """What a client sees of a host's headers, given by their lower-case names. One that holds a key is left out.
+    """The host headers to send to a client, from lower-case names. A header that contains a key is dropped.
 
     >>> to_client({"set-cookie": "a=b", "x-request-id": "r1", "x-ratelimit-remaining-tokens": "12"})
     [(b'x-upstream-request-id', b'r1'), (b'x-ratelimit-remaining-tokens', b'12')]
@@ -60,7 +60,7 @@ def to_client(headers: Mapping[str, str], secrets: Collection[str] = ()) -> list
 
 
 def to_host(headers: Mapping[str, str], dialect: str) -> dict[str, str]:
-    """What a host that speaks this dialect sees of a client's headers, given by their lower-case names.
+    """The client headers to send to a host of this dialect, from lower-case names.
 
     >>> to_host({"user-agent": "curl/8", "cookie": "a=b", "anthropic-beta": "x"}, "openai_chat")
     {'user-agent': 'curl/8'}

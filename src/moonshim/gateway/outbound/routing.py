@@ -1,4 +1,4 @@
-"""The name of a model, as a client writes it -> the models at providers that it stands for, first to ask first."""
+"""A model's name, as a client writes it -> the models at providers that it stands for, in the order to try them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from moonshim.errors import Problem, Refused
 __all__ = ["Router"]
 
 _LONGEST_NAME: Final = 512
-"""A longer name is nobody's: it is neither searched for nor compared."""
+"""A longer name is unknown: it is neither searched for nor compared."""
 _SHOWN: Final = 80
 _ANY: Final = "*"
-"""In the place of a model that an alias stands for: the name that was asked for."""
+"""In an alias's target: replaced by the requested name."""
 _SUGGESTED: Final = 5
 _FAULT: Final = "+"
-"""Behind a model of the simulator: the name of a fault."""
+"""Separates a simulator model from the name of a fault."""
 
 
 class _Found(NamedTuple):
-    """What a name leads to. `name`: how it is spelt in the configuration, which is what keys are granted."""
+    """What a name resolves to. `name`: its spelling in the configuration, which is what keys are granted."""
 
     name: str
     targets: list[Target]
 
 
 class Router:
-    """Finds what a name stands for. The first of these that fits counts:
+    """Resolves model names. The first match counts:
 
     1. an alias of exactly this name
-    2. `provider/model` or `provider,model`; a provider without a list of models takes any
-    3. a model of this name: at every provider that lists it, in the order of the configuration, one behind the other
-    4. one of these three, with capital letters for small ones or the other way round
-    5. an alias that is a pattern (`claude-*`), the longest first, then likewise; one to `provider/*` passes the name on
+    2. `provider/model` or `provider,model`; a provider without a list of models accepts any
+    3. a model of this name: at every provider that lists it, in the order of the configuration
+    4. one of these three, ignoring case
+    5. an alias that is a pattern (`claude-*`), the longest first, then ignoring case; `provider/*` passes the name on
     """
 
     def __init__(self, config: Config) -> None:
@@ -48,7 +48,7 @@ class Router:
             for model in dict.fromkeys(provider.models):
                 self._listed.setdefault(model, []).append(Target(provider, model))
         self._models = _Words(self._listed)
-        # A target that leads nowhere was told when the configuration was read; here it is left out.
+        # A target that leads nowhere was reported when the configuration was loaded; here it is skipped.
         led_to = {alias: self._targets_of(models) for alias, models in config.aliases.items()}
         self._aliases = {alias: targets for alias, targets in led_to.items() if targets}
         self._alias_names = _Words(self._aliases)
@@ -56,11 +56,11 @@ class Router:
         self._patterns = sorted(patterns, key=lambda pattern: (-len(pattern), pattern))
 
     def targets(self, name: str, *, allowed: Sequence[str] = ()) -> list[Target]:
-        """What to ask, in turn. Raises `Refused` (404) when there is nothing, or nothing that is allowed.
+        """The targets to try, in order. Raises `Refused` (404) if there are none, or none that are allowed.
 
-        `allowed`: the names or patterns of a gateway key; none: all. A name that fits one of them is granted with all
-        that it stands for. Of any other name, only those models are asked that fit one themselves, as `model` or
-        `provider/model`: no alias leads a key to a model that it may not use.
+        `allowed`: the names or patterns of a gateway key; empty: all. A name that matches one of them is granted with
+        everything it stands for. For any other name, only those models are tried that match one themselves, as `model`
+        or `provider/model`: an alias never leads a key to a model that it may not use.
         """
         found = self._find(name)
         targets = _filter_allowed(found, allowed) if found is not None else []
@@ -69,15 +69,15 @@ class Router:
         return targets
 
     def first_target(self, name: str) -> Target | None:
-        """What is asked first for this name, whoever asks."""
+        """The first target for this name, without regard to keys."""
         found = self._find(name)
         return found.targets[0] if found is not None else None
 
     def names(self, allowed: Sequence[str] = ()) -> list[str]:
-        """What a client can choose from: aliases that are no patterns, then models by their plain names.
+        """The names to offer to a client: aliases that are not patterns, then models by their plain names.
 
-        A model that several providers have, or whose plain name is an alias, is there as `provider/model` too, so
-        that each of them can be chosen.
+        A model that several providers have, or whose plain name is an alias, is also listed as `provider/model`, so
+        that each of them can be selected.
         """
         names = [alias for alias in self._aliases if alias not in self._patterns]
         names += [model for model in self._listed if model not in self._aliases]
@@ -88,7 +88,7 @@ class Router:
             return names
         return [name for name in names if (found := self._find(name)) is not None and _filter_allowed(found, allowed)]
 
-    # -- finding -----------------------------------------------------------------------
+    # -- resolving ---------------------------------------------------------------------
 
     def _find(self, name: str) -> _Found | None:
         if not name or len(name) > _LONGEST_NAME:
@@ -111,7 +111,7 @@ class Router:
         return found
 
     def _at_provider(self, name: str, any_case: bool) -> _Found | None:
-        """`provider/model`. Names of providers may have slashes too, so every place is tried where one can end."""
+        """`provider/model`. Provider names may contain slashes too, so every slash is tried as the separator."""
         for at in (at for at, sign in enumerate(name) if sign in "/,"):
             provider = self._provider_names.find(name[:at].strip(), any_case)
             model = name[at + 1 :].strip()
@@ -130,7 +130,7 @@ class Router:
             targets += [target for target in (found.targets if found else ()) if target not in targets]
         return targets
 
-    # -- not finding -------------------------------------------------------------------
+    # -- unknown names -----------------------------------------------------------------
 
     def _unknown_model(self, name: str, allowed: Sequence[str]) -> Problem:
         shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
@@ -152,7 +152,7 @@ class Router:
         return Problem(status=404, kind="not_found", message=f"{message}.", code="model_not_found", param="model")
 
     def _nearest(self, shown: str, names: Sequence[str]) -> list[str]:
-        """The names that somebody may have meant: those that fit a pattern, or are spelt nearly so."""
+        """Likely intended names: those that match a pattern, or are spelt almost the same."""
         from difflib import get_close_matches
 
         word = shown.lower().partition(_FAULT)[0]
@@ -171,7 +171,7 @@ class Router:
 
 
 class _Words:
-    """Names, found as they are spelt or in any case; of two that differ in case only, the first."""
+    """Names, found by exact spelling or ignoring case; of two that differ in case only, the first."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = frozenset(words := list(words))
@@ -184,7 +184,7 @@ class _Words:
         return word in self._words
 
     def find(self, word: str, any_case: bool) -> str | None:
-        """How it is spelt; None: it is not one of them."""
+        """The name as spelt in the list; None if it is not in it."""
         if any_case:
             return self._lower.get(word.lower())
         return word if word in self._words else None

@@ -1,4 +1,4 @@
-"""A configuration file that changes, or SIGHUP -> the configuration in use; a broken file changes nothing."""
+"""A configuration file that changes, or SIGHUP -> the configuration in use; an invalid file changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Reloader", "watch"]
 
 POLL_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2
-"""How long a file must stay as it is: an editor may write it in pieces."""
+"""Seconds that a file must stay unchanged: an editor may write it in pieces."""
 _UNTIL_RESTART: Final = (
     "host",
     "port",
@@ -30,15 +30,15 @@ _UNTIL_RESTART: Final = (
     "remember_seconds",
     "limits",
 )
-"""What a running gateway keeps, whatever a new file says."""
+"""Settings that a running gateway does not change, whatever a new file says."""
 MISSED_SECONDS: Final = 5.0
-"""A file that is gone for so long is not being replaced: somebody took it away."""
+"""A file that is missing for longer than this was removed, not replaced."""
 
 Mark: TypeAlias = tuple[int, int, int] | None
 
 
 class Reloader:
-    """Loads a configuration and puts it to use, one at a time. What cannot be used leaves the old one, and is told."""
+    """Loads a configuration and applies it, one at a time. An unusable one is reported; the old one stays in use."""
 
     def __init__(
         self,
@@ -54,16 +54,16 @@ class Reloader:
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self, why: str) -> bool:
-        """Whether the new configuration is in use."""
+        """Reload; return whether the new configuration is in use."""
         async with self._one_at_a_time:
             try:
-                # In a thread: a key may lie in a file on a slow disk, and streams are running.
+                # In a thread: a key may be in a file on a slow disk, and streams are running.
                 config = await asyncio.to_thread(self._load)
                 if (reason := keys_lost(self._in_use, config) or self._refuse(config)) is not None:
                     raise _Unusable(reason)
                 self._use(config)
                 self._in_use = config
-            except Exception as error:  # whatever it is: the gateway serves, and somebody has to know
+            except Exception as error:  # whatever it is: the gateway keeps serving, and the operator must be informed
                 self._tell(False)
                 problem = (
                     str(error) if isinstance(error, (MoonshimError, OSError)) else f"{type(error).__name__}: {error}"
@@ -79,7 +79,8 @@ class Reloader:
 
 
 def keys_lost(before: Config, after: Config) -> str | None:
-    """Why a running gateway must not take this file: it would let in who was kept out, or its keys got lost.
+    """Why a running gateway must not apply this file: it would admit clients that were locked out, or its keys are
+    gone.
 
     >>> keys_lost(Config(require_keys=True), Config()).partition(":")[0]
     'it no longer asks for keys'
@@ -95,7 +96,7 @@ def keys_lost(before: Config, after: Config) -> str | None:
 
 
 class _Unusable(MoonshimError):
-    """It can be read, but must not be served here."""
+    """The file can be read, but must not be served here."""
 
 
 async def watch(
@@ -107,10 +108,10 @@ async def watch(
     settle: float = SETTLE_SECONDS,
     missed: float = MISSED_SECONDS,
 ) -> None:
-    """Call `on_change` whenever the file, or the one beside it (`also`), is another one; runs until it is cancelled.
+    """Call `on_change` whenever the file, or the one beside it (`also`), changes; runs until it is cancelled.
 
-    A look at it each second costs nothing, works on every file system, and sees a file that was replaced, by an
-    editor or by the link that Kubernetes turns around. One that stays away is told of, once.
+    Polling once a second costs next to nothing, works on every file system, and notices files that are replaced, by an
+    editor or by the symlink that Kubernetes swaps. A file that stays away is reported once.
     """
 
     def look() -> tuple[Mark, Mark]:
@@ -120,7 +121,7 @@ async def watch(
     while True:
         await asyncio.sleep(seconds)
         found = look()
-        if found[0] is None:  # for a moment: somebody is replacing it
+        if found[0] is None:  # briefly missing: it is being replaced
             gone += seconds
             if gone - seconds < missed <= gone:
                 logs.event("configuration_missing", level="warning", file=str(path), in_use="what it said last")
@@ -141,7 +142,7 @@ async def watch(
 
 def _mark(path: Path) -> Mark:
     try:
-        seen = os.stat(path)  # noqa: PTH116 - Path.stat makes an object more, each second
+        seen = os.stat(path)  # noqa: PTH116 - Path.stat creates one more object, each second
     except OSError:
         return None
     return seen.st_ino, seen.st_mtime_ns, seen.st_size

@@ -1,4 +1,4 @@
-"""Settings -> the gateway that is served: its configuration, its gate, its application, and what watches the file."""
+"""Settings -> the running gateway: its configuration, its state, its application, and the file watcher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["GatewayService", "open_service"]
 async def open_service(
     settings: ServeSettings, worker: int, *, load: Callable[[], Config] | None = None
 ) -> GatewayService:
-    """What `moonshim serve` serves, in this process. `load`: where the configuration is, when it is in no file."""
+    """Build what `moonshim serve` serves, in this process. `load` provides the configuration when there is no file."""
     load = load or (lambda: _load(settings))
     config = load()
     if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
@@ -41,7 +41,7 @@ async def open_service(
 
 
 class GatewayService:
-    """A gate that is open, and its application. A change of the file reaches it within two seconds."""
+    """An open `GatewayState` and its application. Changes to the file take effect within two seconds."""
 
     def __init__(
         self, settings: ServeSettings, state: GatewayState, config: Config, load: Callable[[], Config]

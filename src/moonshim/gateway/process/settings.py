@@ -1,4 +1,4 @@
-"""What `moonshim serve` was told -> values that a worker process can be handed as JSON; and what forbids them."""
+"""The options of `moonshim serve` -> values that a worker process can be sent as JSON, and reasons to refuse them."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ __all__ = [
 HOST: Final = "127.0.0.1"
 PORT: Final = 8484
 GRACEFUL_SECONDS: Final = 600.0
-"""How long running answers may take after SIGTERM: as long as a host may take for its first byte."""
+"""How long running responses may take after SIGTERM: as long as a host may take for its first byte."""
 
 
 class ServeSettings(Struct, frozen=True, kw_only=True):
-    """How to serve. No secret is in it: where they are is said, and every worker reads them itself."""
+    """How to serve. Contains no secrets, only their locations: every worker reads them itself."""
 
     factory: str = "moonshim.gateway.process.service:open_service"
-    """Where the service is made: `module:function`, with these settings and the worker's number as arguments."""
+    """`module:function` that creates the service; called with these settings and the worker's number."""
     host: str = HOST
     port: int = PORT
     workers: int = 1
     config: str | None = None
     """The file; None: the usual environment variables."""
     needs_trust: bool = False
-    """Whether the file was only found in the current folder: then it is used only as long as it is trusted."""
+    """Whether the file was discovered in the current folder: then it is used only as long as it is trusted."""
     log_dir: str | None = None
     log_level: str = "info"
     graceful_seconds: float = GRACEFUL_SECONDS
     loopback: bool = True
-    """Whether the address can be reached from this machine only."""
+    """Whether only this machine can reach the address."""
     needs_keys: bool = False
-    """Whether the configuration asked for keys at the start: a worker that is started again must not open the door."""
+    """Whether the configuration required keys at startup: a restarted worker must not serve without them."""
 
     @classmethod
     def of(cls, config: Config, /, **given: Any) -> ServeSettings:
-        """The settings that a configuration asks for. A value in `given` (the command line) counts more, if not None.
+        """The settings for a configuration. Values in `given` (the command line) take precedence unless they are None.
 
         Raises `CannotListen` for a host name without an address.
         """
@@ -74,14 +74,14 @@ Factory: TypeAlias = "Callable[[ServeSettings, int], Awaitable[Service]]"
 
 
 def service_opener(settings: ServeSettings, worker: int = 0) -> Callable[[], Awaitable[Service]]:
-    """What opens the service, in the process that serves it."""
+    """The function that creates the service, in the process that serves it."""
     module, _, name = settings.factory.partition(":")
     factory: Factory = getattr(import_module(module), name)
     return lambda: factory(settings, worker)
 
 
 def refusal(config: Config, settings: ServeSettings) -> str | None:
-    """Why this configuration must not be served in this way; None: it may. It holds at a reload too.
+    """Why this configuration must not be served with these settings; None: it may. Applies to reloads too.
 
     >>> refusal(Config(), ServeSettings(host="0.0.0.0", loopback=False)).split(":")[0]
     '0.0.0.0 can be reached from other machines, and there are no gateway keys'
@@ -95,7 +95,7 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
                 f"{reachable} --demo serves this machine only. Leave --host out; to serve others, configure a provider "
                 "and gateway keys (docs/security.md)"
             )
-        # A file in the current folder is found without --config, and keeps being trusted only then.
+        # A file in the current folder is found without --config, and has to stay trusted only then.
         where = f" --config {quote(settings.config)}" if settings.config and not settings.needs_trust else ""
         return (
             f"{reachable} there are no gateway keys: anybody could spend "
@@ -111,7 +111,7 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
 
 
 def startup_problems(config: Config, settings: ServeSettings) -> list[str]:
-    """Every reason why `moonshim serve` would not start with this configuration. Nothing is created to find out."""
+    """Every reason why `moonshim serve` would not start with this configuration. Creates nothing to find out."""
     found = [refusal(config, settings), store_problem(config.store)]
     if settings.log_dir is not None:
         found.append(_folder_problem(Path(settings.log_dir)))

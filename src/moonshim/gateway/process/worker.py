@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Serve as ordered; the exit code."""
+    """Serve as ordered; return the exit code."""
     orders = msgspec.json.decode(os.environ.pop(ENVIRONMENT, "null"), type=WorkerOrders)
     settings = orders.settings
     lifeline = socket.socket(fileno=orders.lifeline)

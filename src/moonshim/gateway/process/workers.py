@@ -1,4 +1,4 @@
-"""Settings -> several processes that serve one port, kept alive, told of signals, and ended together."""
+"""Settings -> several processes that serve one port, restarted when they die, sent signals, and stopped together."""
 
 from __future__ import annotations
 
@@ -26,44 +26,45 @@ from moonshim.http_server.sockets import bind, free_port
 __all__ = ["ENVIRONMENT", "READY", "WorkerOrders", "WorkersFailed", "supervise"]
 
 ENVIRONMENT: Final = "MOONSHIM_WORKER"
-"""The variable in which a worker finds its orders."""
+"""Environment variable with a worker's orders."""
 METRICS_DIR: Final = "PROMETHEUS_MULTIPROC_DIR"
 READY: Final = b"ready"
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
 STEADY_SECONDS: Final = 30.0
-"""Who has run for so long was well: what ends it now is something new, and the pause begins anew."""
+"""A worker that ran for this long was healthy: if it ends now, the restart delay starts from the beginning."""
 _START: Final = (
-    "-P",  # without the current folder in the path of modules: files there may be somebody else's
+    "-P",  # without the current folder in the module path: files there may not be trustworthy
     "-c",
     "import sys; sys.path.append(sys.argv[1]); from moonshim.gateway.process.worker import main; sys.exit(main())",
     str(Path(__file__).parents[2]),
 )
-"""What Python runs in a worker. Its argument is where this package lies, which need not be installed."""
+"""The code that Python runs in a worker. Its argument is this package's location, which need not be installed."""
 KILL_SECONDS: Final = 5.0
-"""How long a worker may take after it was told to end at once."""
+"""Seconds that a worker may take after it was told to stop at once."""
 
 
 class WorkersFailed(MoonshimError):
-    """A worker could not even start; its own line says why."""
+    """A worker could not start; its own log line says why."""
 
     code = "workers_failed"
 
 
 class WorkerOrders(msgspec.Struct, frozen=True):
-    """What a worker is told."""
+    """A worker's instructions."""
 
     settings: ServeSettings
     number: int
-    """From 1 on."""
+    """Counted from 1."""
     lifeline: int
-    """The descriptor of a socket to the supervisor: the worker says here that it serves, and ends when it closes."""
+    """Descriptor of a socket to the supervisor: the worker reports on it that it is serving, and stops when it closes.
+    """
 
 
 def supervise(settings: ServeSettings, ready: Callable[[int], None]) -> int:
-    """Run the workers until a signal; the exit code. `ready` is called with the port when all of them serve."""
+    """Run the workers until a signal; return the exit code. `ready` is called with the port when all of them serve."""
     port = free_port(settings.host, settings.port)
-    # Bound and never listening: it gets no connections, and the port stays ours while workers come and go.
+    # Bound but never listening: it gets no connections, and keeps the port reserved while workers are restarted.
     reserved = bind(settings.host, port, shared=True)
     folder = tempfile.mkdtemp(prefix="moonshim-metrics-")
     try:
@@ -76,7 +77,7 @@ def supervise(settings: ServeSettings, ready: Callable[[int], None]) -> int:
 
 
 class _Supervisor:
-    """Every worker that ends before its time is started again; the whole ends when all have ended."""
+    """Restarts every worker that ends unexpectedly; finishes when all have ended."""
 
     def __init__(
         self, settings: ServeSettings, reserved: list[socket.socket], metrics: Path, ready: Callable[[int], None]
@@ -125,7 +126,7 @@ class _Supervisor:
     # -- one worker ------------------------------------------------------------------
 
     async def _keep(self, number: int) -> int:
-        """Keep one worker alive until everything stops; the exit code of the last."""
+        """Keep one worker alive until shutdown; return the exit code of the last one."""
         pause, code = FIRST_PAUSE, 0
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
@@ -158,13 +159,13 @@ class _Supervisor:
                 *_START,
                 env=environment,
                 pass_fds=[theirs.fileno()],
-                # A group of its own: Ctrl-C reaches the supervisor, which passes it on once.
+                # In its own process group: Ctrl-C reaches the supervisor, which forwards it once.
                 process_group=0,
             )
         finally:
             theirs.close()
         self._running[number] = process
-        if self._stopping.is_set():  # the signal came while it was being started
+        if self._stopping.is_set():  # the signal came while the worker was starting
             process.terminate()
         listening = asyncio.create_task(self._listen(ours, number))
         try:
@@ -182,7 +183,7 @@ class _Supervisor:
             logs.event("worker_ready", level="debug", worker=number)
 
     def _forget(self, pid: int) -> None:
-        """What a dead worker had open is open no longer; what it counted still counts."""
+        """Drop a dead worker's gauges; its counters still count."""
         for file in self._metrics.glob(f"gauge_live*_{pid}.db"):
             file.unlink(missing_ok=True)
 
