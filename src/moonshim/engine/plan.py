@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.formats import is_kimi_model, kimi_generation
 from moonshim.engine.grammar.kimi import KimiGrammar
@@ -22,7 +24,7 @@ from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.values.tool_calls import declared_tools
 from moonshim.errors import InvalidInput
 
-__all__ = ["PASS_THROUGH", "Plan", "Tools", "check_options", "plan_for"]
+__all__ = ["PASS_THROUGH", "Plan", "PlanSpec", "Tools", "allows_calls", "check_options", "plan_for"]
 
 Tools = Iterable[Mapping[str, Any] | Tool]
 
@@ -30,14 +32,38 @@ Tools = Iterable[Mapping[str, Any] | Tool]
 PASS_THROUGH = KimiOptions(repair_on_mismatch=False, id_policy="keep")
 
 
+class PlanSpec(Struct, frozen=True, kw_only=True):
+    """What repairing a response needs to know about its request: the one argument of `Plan`."""
+
+    model: str
+    """The name under which the host knows the model."""
+    options: KimiOptions
+    tools: Sequence[Tool] | None = None
+    """The declared tools; None: not known."""
+    may_call: bool = True
+    """False where the request declares no tools, or has a `tool_choice` of "none": then call markers are only text."""
+    history: Sequence[Any] = ()
+    """The messages as the host gets them: canonical values or Chat dicts."""
+    grammar: str | None = None
+    """The grammar of tool calls in text; None: that of the model's Kimi generation."""
+    names: Mapping[str, str] = {}
+    """What the client calls the tools that go by another name at the host."""
+    dialects: tuple[Dialect, Dialect] | None = None
+    """The client's and the host's; None: both speak Chat."""
+    reply: ResponseContext | None = None
+    hides_usage: bool = False
+    """The client did not ask for a chunk of usage, though the host was asked for one."""
+    transformers: Sequence[Transformer] = ()
+
+
 class Plan:
     """Makes the parts that mend one reply; it holds no state of a stream, so one plan may serve many."""
 
     __slots__ = (
-        "_calls",
         "_declared",
         "_grammar_name",
         "_history",
+        "_may_call",
         "_transformers",
         "client",
         "hides_usage",
@@ -48,41 +74,22 @@ class Plan:
         "upstream",
     )
 
-    def __init__(
-        self,
-        model: str,
-        tools: list[Tool] | None,
-        tool_choice: Any,
-        history: list[Any],
-        options: KimiOptions,
-        *,
-        offered: bool = True,
-        grammar: str | None = None,
-        names: Mapping[str, str] | None = None,
-        dialects: tuple[Dialect, Dialect] | None = None,
-        reply: ResponseContext | None = None,
-        hides_usage: bool = False,
-        transformers: Sequence[Transformer] = (),
-    ) -> None:
-        self.model: str = model
-        self.names: Mapping[str, str] = names or {}
+    def __init__(self, spec: PlanSpec) -> None:
+        self.model: str = spec.model
+        self.names: Mapping[str, str] = spec.names
         """What the client calls the tools that go by another name at the host."""
         self.client: Dialect | None
         self.upstream: Dialect | None
-        self.client, self.upstream = dialects if dialects is not None else (None, None)
+        self.client, self.upstream = spec.dialects if spec.dialects is not None else (None, None)
         """Which dialects the two sides speak; None: both speak Chat."""
-        self.reply: ResponseContext = reply if reply is not None else ResponseContext(model=model)
-        self.hides_usage: bool = hides_usage
+        self.reply: ResponseContext = spec.reply if spec.reply is not None else ResponseContext(model=spec.model)
+        self.hides_usage: bool = spec.hides_usage
         """The client did not ask for a chunk of usage, though the host was asked for one."""
-        self._grammar_name = grammar
-        self.options: KimiOptions = options
-        self._history = history
-        self._declared = DeclaredTools(tools)
-        # `None` means that nobody knows; an empty list, or "none", that there are no tools.
-        choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
-        self._calls = offered and choice != "none"
+        self.options: KimiOptions = spec.options
+        self._grammar_name, self._history, self._may_call = spec.grammar, spec.history, spec.may_call
+        self._declared = DeclaredTools(None if spec.tools is None else list(spec.tools))
         # Those that leave answers alone cost nothing, and one that fails does so before a host is asked.
-        self._transformers = tuple(one for one in reversed(transformers) if self._stages_of(one))
+        self._transformers = tuple(one for one in reversed(spec.transformers) if self._stages_of(one))
 
     @property
     def translates(self) -> bool:
@@ -125,7 +132,7 @@ class Plan:
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
-        after_arguments = partial(self._grammar, "text") if grammars and self._calls else None
+        after_arguments = partial(self._grammar, "text") if grammars and self._may_call else None
         return ResponseRepairer(self._declared, options, ids, grammars, listener, observe, after_arguments)
 
     def _grammar(self, channel: Channel) -> Grammar:
@@ -134,15 +141,15 @@ class Plan:
             from moonshim.engine.grammar.registry import grammar_for
 
             return grammar_for(
-                self._grammar_name, channel, tools=self._declared.tools, calls=self._calls, tokens=tokens
+                self._grammar_name, channel, tools=self._declared.tools, calls=self._may_call, tokens=tokens
             )
         match kimi_generation(self.model):
             case "k2":
-                return KimiK2Grammar(channel, names=names, tokens=tokens, calls=self._calls)
+                return KimiK2Grammar(channel, names=names, tokens=tokens, calls=self._may_call)
             case "k3":
-                return KimiK3Grammar(channel, calls=self._calls)
+                return KimiK3Grammar(channel, calls=self._may_call)
             case _:
-                return KimiGrammar(channel, names=names, tokens=tokens, calls=self._calls)
+                return KimiGrammar(channel, names=names, tokens=tokens, calls=self._may_call)
 
 
 def plan_for(
@@ -168,8 +175,20 @@ def plan_for(
     if options is None:
         options = KimiOptions.mending() if is_kimi_model(model) else PASS_THROUGH
     check_options(options)
-    declared = None if given is None else declared_tools(given)
-    return Plan(model, declared, tool_choice, messages, options, offered=given is None or bool(given))
+    spec = PlanSpec(
+        model=model,
+        options=options,
+        tools=None if given is None else declared_tools(given),
+        may_call=allows_calls(given, tool_choice),
+        history=messages,
+    )
+    return Plan(spec)
+
+
+def allows_calls(tools: Sequence[Any] | None, tool_choice: Any) -> bool:
+    """Whether the model may call tools: None means that nobody knows, an empty list or "none" that it may not."""
+    choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
+    return (tools is None or bool(tools)) and choice != "none"
 
 
 def check_options(options: object) -> None:

@@ -17,7 +17,7 @@ from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.profile import HostProfile, IdPolicy
-from moonshim.engine.plan import PASS_THROUGH, Plan, check_options
+from moonshim.engine.plan import PASS_THROUGH, Plan, PlanSpec, allows_calls, check_options
 from moonshim.engine.reasoning_cache import CacheEntry, ConversationIndex, LostTurn, cache_entry, is_empty_reasoning
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
@@ -31,7 +31,7 @@ from moonshim.engine.request.messages.think_text import read_think_text
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
 from moonshim.engine.tokens import estimate_tokens
-from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Tool, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, ToolCall, ToolResult
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
@@ -175,8 +175,21 @@ class ParsedRequest:
             tools=adapted.tools,
             signer=self._signer,
         )
-        plan = _plan(adapted.request, profile, options, adapted.tools, (client, host_dialect), reply, transformers)
-        return Prepared(out, [*changes, *adapted.changes, *dropped], plan, profile)
+        sent, choice = adapted.request, adapted.request.tool_choice
+        spec = PlanSpec(
+            model=sent.model,
+            options=options if options is not None else _options_for(sent, profile),
+            tools=sent.tools,
+            may_call=allows_calls(sent.tools, choice.mode if choice is not None else None),
+            history=sent.messages,
+            grammar=profile.grammar,
+            names={name: tool.name for name, tool in adapted.tools.items() if tool.name != name},
+            dialects=(client, host_dialect),
+            reply=reply,
+            hides_usage=original.include_usage is not True,
+            transformers=transformers,
+        )
+        return Prepared(out, [*changes, *adapted.changes, *dropped], Plan(spec), profile)
 
 
 @_refuse_deep_nesting
@@ -298,34 +311,11 @@ def _modernize(request: Request, profile: HostProfile) -> tuple[Request, list[Ch
     return request, changes
 
 
-def _plan(
-    request: Request,
-    profile: HostProfile,
-    options: KimiOptions | None,
-    tools: Mapping[str, Tool],
-    dialects: tuple[Dialect, Dialect],
-    reply: ResponseContext,
-    transformers: Sequence[Transformer],
-) -> Plan:
-    if options is None and is_kimi_model(request.model):
-        options = _mending_options(profile.id_policy)
-    elif options is None:
-        options = PASS_THROUGH if profile.grammar is None else _mending_options("keep")
-    asked_usage = reply.request.include_usage is True
-    return Plan(
-        request.model,
-        None if request.tools is None else list(request.tools),
-        request.tool_choice.mode if request.tool_choice is not None else None,
-        list(request.messages),
-        options,
-        offered=request.tools is None or bool(request.tools),
-        grammar=profile.grammar,
-        names={name: tool.name for name, tool in tools.items() if tool.name != name},
-        dialects=dialects,
-        reply=reply,
-        hides_usage=not asked_usage,
-        transformers=transformers,
-    )
+def _options_for(request: Request, profile: HostProfile) -> KimiOptions:
+    """How much of a response is repaired where nobody configured it."""
+    if is_kimi_model(request.model):
+        return _mending_options(profile.id_policy)
+    return PASS_THROUGH if profile.grammar is None else _mending_options("keep")
 
 
 @cache
